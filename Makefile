@@ -1,0 +1,59 @@
+# Every target does its own set-up: Python 3.11, make, a C compiler and a package registry are enough.
+PYTHON ?= python3
+PART ?=
+STEPS ?= 100000
+SEED ?= 1
+
+VENV := .venv/bin/python
+CHECKED := $(wildcard src tests tools benchmarks setup.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint format soak lock clean setup-run setup-dev compiled
+
+help:
+	@echo "make run               run the example scenarios and print what happened"
+	@echo "make test              lint, then the test suite interpreted and compiled"
+	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
+	@echo "make lint              ruff, mypy --strict, import-linter"
+	@echo "make format            let ruff rewrite the sources"
+	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its naive twin"
+	@echo "make lock              pin the newest dependencies, with hashes"
+	@echo "make clean             remove .venv and everything built"
+
+run: setup-run
+	PYTHONPATH=src $(VENV) -m bursar test examples/
+
+test: lint compiled
+	$(VENV) tools/run_suite.py
+
+bench: compiled
+	PYTHONPATH=build/compiled $(VENV) -m benchmarks $(PART)
+
+soak: compiled
+	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
+
+lint: setup-dev
+	$(VENV) -m ruff check $(CHECKED)
+	$(VENV) -m ruff format --check $(CHECKED)
+	$(VENV) -m mypy --strict $(CHECKED)
+	PYTHONPATH=src .venv/bin/lint-imports --no-cache
+
+format: setup-dev
+	$(VENV) -m ruff check --fix $(CHECKED)
+	$(VENV) -m ruff format $(CHECKED)
+
+lock: setup-dev
+	$(VENV) tools/lock.py
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup-run:
+	@$(PYTHON) tools/ensure_venv.py run
+
+setup-dev:
+	@$(PYTHON) tools/ensure_venv.py dev
+
+compiled: setup-dev
+	@$(VENV) tools/build_compiled.py
