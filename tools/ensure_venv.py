@@ -1,8 +1,9 @@
 """Make .venv hold exactly what a lock file says, once.
 
-Runs on the bare Python of the machine, so it uses nothing but the standard library. A stamp in .venv keeps the hash
-of the lock file and of the interpreter: as long as they stand, nothing is installed again. `dev` contains `run`, so a
-current `dev` stamp serves both. A file lock lets two makes start at once. A .venv of another interpreter is built anew.
+Runs on the bare Python of the machine, so it uses nothing but the standard library. A stamp in .venv keeps
+the hash of the lock file and of the interpreter: as long as they stand, nothing is installed again. `dev`
+contains `run`, so a current `dev` stamp serves both. A file lock lets two makes start at once. A .venv of
+another interpreter is built anew.
 """
 
 import fcntl
@@ -67,8 +68,11 @@ def main(arguments: list[str]) -> int:
     if arguments not in (["run"], ["dev"]):
         print("usage: ensure_venv.py run|dev", file=sys.stderr)
         return 2
-    if sys.version_info < (3, 11):
-        print(f"Bursar needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=...", file=sys.stderr)
+    if sys.version_info < (3, 11):  # noqa: UP036 whatever Python the machine has starts this
+        print(
+            f"Bursar needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=...",
+            file=sys.stderr,
+        )
         return 2
     kind = arguments[0]
     build = ROOT / "build"

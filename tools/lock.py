@@ -1,7 +1,7 @@
-"""Pin the newest versions of all dependencies, with hashes, into requirements/run.txt and requirements/dev.txt.
+"""Pin the newest versions of all dependencies, with hashes, into requirements/.
 
-The files work for every platform (markers instead of one machine's choice) and name no package index: where packages
-come from is the business of whoever installs them.
+The files work for every platform (markers instead of one machine's choice) and name no package index: where
+packages come from is the business of whoever installs them.
 """
 
 import subprocess
@@ -10,15 +10,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMON = [
-    "uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--python-version", "3.11", "--generate-hashes",
-    "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "make lock", "pyproject.toml",
+    "uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--python-version", "3.11",
+    "--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "make lock",
+    "pyproject.toml",
 ]  # fmt: skip
 
 
 def compile_lock(name: str, *extra: str) -> None:
     target = f"requirements/{name}.txt"
     subprocess.run([sys.executable, "-m", *COMMON, *extra, "--output-file", target], check=True, cwd=ROOT)
-    addresses = [line for line in (ROOT / target).read_text().splitlines() if "://" in line or "--index" in line]
+    addresses = [
+        line for line in (ROOT / target).read_text().splitlines() if "://" in line or "--index" in line
+    ]
     if addresses:
         sys.exit(f"{target} names where packages come from: {addresses[0]}")
 

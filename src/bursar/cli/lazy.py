@@ -1,0 +1,40 @@
+"""A click group that imports a command only when somebody needs it.
+
+The group is given a table from command name to "module:attribute". Running a command imports its module and
+no other; an unknown name is answered from the table alone, with the nearest names. Help lists the commands
+in alphabetic order.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+
+def load_command(address: str) -> click.Command:
+    module_name, _, attribute = address.partition(":")
+    command = getattr(import_module(module_name), attribute)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{address} is {type(command).__name__}, not a click command")
+    return command
+
+
+class LazyGroup(click.Group):
+    def __init__(self, name: str, table: Mapping[str, str], *, help: str) -> None:  # noqa: A002 click's own name
+        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        address = self.table.get(cmd_name)
+        return None if address is None else load_command(address)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(name, possibilities=sorted(self.table), ctx=ctx)
+        return super().resolve_command(ctx, args)

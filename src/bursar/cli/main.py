@@ -1,0 +1,32 @@
+"""The entry point of `bursar` and `kubectl-bursar`, and the table of commands.
+
+A new command is one module and one row here.
+"""
+
+import sys
+from pathlib import Path
+
+from bursar.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "completion": "bursar.cli.completion:completion",
+    "version": "bursar.cli.version:version",
+}
+
+PROGRAMS = ("bursar", "kubectl-bursar")
+
+cli = LazyGroup(
+    "bursar",
+    COMMANDS,
+    help="Quotas for shared GPU clusters: who may use which GPUs now, and why.",
+)
+
+
+def program_name(invoked_as: str) -> str:
+    """The installed name it was called by; `python -m bursar` and the like count as `bursar`."""
+    name = Path(invoked_as).stem
+    return name if name in PROGRAMS else PROGRAMS[0]
+
+
+def main() -> None:
+    cli.main(prog_name=program_name(sys.argv[0]))

@@ -1,0 +1,66 @@
+"""Run the test suite against the sources and against build/compiled, and count the tests of each run.
+
+Both runs happen even if the first fails. It fails when a test failed, was skipped, or when no test ran at
+all; the counts come from pytest's own JUnit report, and a run without a report is a failure. Arguments go
+to pytest.
+"""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / "build" / "test"
+PACKAGES = {"interpreted": ROOT / "src", "compiled": ROOT / "build" / "compiled"}
+
+
+class Outcome(NamedTuple):
+    status: int
+    passed: int
+    failed: int
+    skipped: int
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0 and self.passed > 0 and self.failed == 0 and self.skipped == 0
+
+    def line(self, mode: str) -> str:
+        skipped = f", {self.skipped} skipped (none may be)" if self.skipped else ""
+        aborted = f", pytest exit {self.status}" if self.status and not self.failed else ""
+        return f"{mode}: {self.passed} passed, {self.failed} failed{skipped}{aborted}"
+
+
+def read_report(report: Path, status: int) -> Outcome:
+    if not report.exists():
+        return Outcome(status or 1, 0, 0, 0)
+    suites = list(ET.parse(report).getroot().iter("testsuite"))  # noqa: S314 written by our own pytest a moment ago
+    tests, failures, errors, skipped = (
+        sum(int(suite.get(name, "0")) for suite in suites)
+        for name in ("tests", "failures", "errors", "skipped")
+    )
+    return Outcome(status, tests - failures - errors - skipped, failures + errors, skipped)
+
+
+def run(mode: str, arguments: list[str]) -> Outcome:
+    report = REPORTS / f"{mode}.xml"
+    report.unlink(missing_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGES[mode]), "BURSAR_EXPECT": mode}
+    print(f"== {mode}: {PACKAGES[mode].relative_to(ROOT)}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junitxml={report}", *arguments]
+    return read_report(report, subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
+
+
+def main(arguments: list[str]) -> int:
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    outcomes = {mode: run(mode, arguments) for mode in PACKAGES}
+    print()
+    for mode, outcome in outcomes.items():
+        print(outcome.line(mode))
+    return 0 if all(outcome.good for outcome in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
