@@ -36,7 +36,7 @@ lint: setup-dev
 	$(VENV) -m ruff check $(CHECKED)
 	$(VENV) -m ruff format --check $(CHECKED)
 	$(VENV) -m mypy --strict $(CHECKED)
-	PYTHONPATH=src .venv/bin/lint-imports --no-cache
+	PYTHONPATH=src .venv/bin/lint-imports --no-cache --no-logo
 
 format: setup-dev
 	$(VENV) -m ruff check --fix $(CHECKED)

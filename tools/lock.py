@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMON = [
     "uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--python-version", "3.11",
-    "--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "make lock",
-    "pyproject.toml",
+    "--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command",
+    "make lock", "pyproject.toml",
 ]  # fmt: skip
 
 
