@@ -17,6 +17,6 @@ def core_is_compiled() -> bool:
 
 @click.command()
 def version() -> None:
-    """Print the version, and whether the core is compiled or interpreted."""
+    """Print the version and whether the core is compiled."""
     core = "compiled" if core_is_compiled() else "interpreted"
     click.echo(f"bursar {__version__} ({core} core, Python {platform.python_version()})")
