@@ -1,0 +1,1 @@
+"""The ledger: claims, accounts and cells, changed only inside transactions that can be undone exactly."""

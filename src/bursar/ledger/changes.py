@@ -1,0 +1,427 @@
+"""The only writers of ledger state: small immutable changes that can be done, undone, recorded and replayed.
+
+Each change knows how to ``apply`` itself, how to ``revert`` itself exactly, what it contributes to the digest
+(``digest``: called once, when it is committed), and its plain form for the journal (``record``), from which
+``ledger.replay`` builds it again. Reverting runs in reverse order of applying, so a change may rely on finding the
+state just as it left it.
+
+A change that cannot be applied raises before it has written anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
+from bursar.ledger.state import State
+from bursar.vectors import NO_LIMITS, Limits, Vector, fingerprint
+
+# What a charge does to the two sums of an account: (used, busy).
+CHARGE: Final = 0  # (+1, +1) the claim takes its place
+RELEASE: Final = 1  # (-1, -1) it is gone
+VACATE: Final = 2  # (-1,  0) it was told to leave: no longer counted, still physically there
+RETURN: Final = 3  # (+1,  0) it stays after all
+CLEAR: Final = 4  # ( 0, -1) it was told to leave, and now it is gone
+_USED: Final = (1, -1, -1, 1, 0)
+_BUSY: Final = (1, -1, 0, 0, -1)
+
+# Fields of a claim that ``SetField`` writes; the numbers stand in journals.
+STATE: Final = 0
+PLACE: Final = 1
+LEAVING: Final = 2
+WAITS_FOR: Final = 3
+BINDINGS: Final = 4
+SPEC: Final = 5
+
+
+class Change:
+    """One step of a transaction."""
+
+    def apply(self, state: State) -> None:
+        raise RuntimeError("a change must say how it is applied")
+
+    def revert(self, state: State) -> None:
+        raise RuntimeError("a change must say how it is reverted")
+
+    def digest(self, state: State) -> None:
+        """Move the digest from before to after this change."""
+
+    def record(self) -> list[object]:
+        raise RuntimeError("a change must have a plain form")
+
+    def touches(self) -> tuple[Account, ...]:
+        """Accounts whose headroom it may have changed."""
+        return ()
+
+
+@final
+class Charge(Change):
+    """A claim starts or stops counting in some accounts, at a cost in each."""
+
+    __slots__ = ("accounts", "claim", "costs", "mode")
+
+    def __init__(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], mode: int) -> None:
+        self.claim: Final = claim
+        self.accounts: Final = accounts
+        self.costs: Final = costs
+        self.mode: Final = mode
+
+    def apply(self, state: State) -> None:
+        used = _USED[self.mode]
+        busy = _BUSY[self.mode]
+        accounts = self.accounts
+        done = 0
+        try:
+            for account in accounts:
+                _add(account, self.costs[done], used, busy)
+                done += 1
+        except OverflowError:
+            for i in range(done):
+                _add(accounts[i], self.costs[i], -used, -busy)
+            raise
+        if used != 0:
+            _tell(self.claim, accounts, self.costs, used)
+
+    def revert(self, state: State) -> None:
+        used = _USED[self.mode]
+        busy = _BUSY[self.mode]
+        for i in range(len(self.accounts)):
+            _add(self.accounts[i], self.costs[i], -used, -busy)
+        if used != 0:
+            _tell(self.claim, self.accounts, self.costs, -used)
+
+    def digest(self, state: State) -> None:
+        used = _USED[self.mode]
+        busy = _BUSY[self.mode]
+        for i in range(len(self.accounts)):
+            account = self.accounts[i]
+            if used != 0:
+                state.digest_usage(account, self.costs[i], used)
+            if busy != 0 and account.physical:
+                state.digest_usage(account, self.costs[i], 3 * busy)
+
+    def record(self) -> list[object]:
+        names = [account.name for account in self.accounts]
+        return ["charge", self.mode, self.claim.uid, names, [dict(cost.pairs()) for cost in self.costs]]
+
+    def touches(self) -> tuple[Account, ...]:
+        return self.accounts
+
+
+def _add(account: Account, cost: Vector, used: int, busy: int) -> None:
+    if used == 1:
+        account.used.add(cost)
+    elif used == -1:
+        account.used.take(cost)
+    if busy != 0 and account.physical:
+        if busy == 1:
+            account.busy.add(cost)
+        else:
+            account.busy.take(cost)
+
+
+def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: int) -> None:
+    for i in range(len(accounts)):
+        watcher = accounts[i].watcher
+        if watcher is not None:
+            watcher.charged(claim, accounts[i], costs[i], sign)
+
+
+@final
+class AddClaim(Change):
+    """A claim enters the ledger, pending."""
+
+    __slots__ = ("claim",)
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim: Final = claim
+
+    def apply(self, state: State) -> None:
+        if self.claim.uid in state.claims:
+            raise ValueError(f"claim {self.claim.uid} exists already")
+        state.claims[self.claim.uid] = self.claim
+
+    def revert(self, state: State) -> None:
+        del state.claims[self.claim.uid]
+
+    def digest(self, state: State) -> None:
+        state.digest_pair(self.claim.mark, 16, self.claim.spec.mark, 1)
+        state.digest_pair(self.claim.mark, STATE, self.claim.created, 1)
+
+    def record(self) -> list[object]:
+        return ["claim", *self.claim.record()]
+
+
+@final
+class DropClaim(Change):
+    """A claim leaves the ledger. It must have given back all that it was charged."""
+
+    __slots__ = ("claim",)
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim: Final = claim
+
+    def apply(self, state: State) -> None:
+        del state.claims[self.claim.uid]
+
+    def revert(self, state: State) -> None:
+        state.claims[self.claim.uid] = self.claim
+
+    def digest(self, state: State) -> None:
+        # Its status fields were reset before (see Transaction.drop_claim), so only what AddClaim brought is left.
+        state.digest_pair(self.claim.mark, 16, self.claim.spec.mark, -1)
+        state.digest_pair(self.claim.mark, STATE, self.claim.created, -1)
+
+    def record(self) -> list[object]:
+        return ["drop", self.claim.uid]
+
+
+@final
+class SetState(Change):
+    """A claim moves on in its life (kept apart from SetField: it is in every decision)."""
+
+    __slots__ = ("claim", "new", "old")
+
+    def __init__(self, claim: Claim, new: int) -> None:
+        self.claim: Final = claim
+        self.old: Final = claim.state
+        self.new: Final = new
+
+    def apply(self, state: State) -> None:
+        self.claim.state = self.new
+
+    def revert(self, state: State) -> None:
+        self.claim.state = self.old
+
+    def digest(self, state: State) -> None:
+        if self.old:
+            state.digest_pair(self.claim.mark, STATE, self.old, -1)
+        if self.new:
+            state.digest_pair(self.claim.mark, STATE, self.new, 1)
+
+    def record(self) -> list[object]:
+        return ["state", self.claim.uid, self.new]
+
+
+@final
+class SetBindings(Change):
+    """The bindings of a claim, one a policy."""
+
+    __slots__ = ("claim", "new", "old")
+
+    def __init__(self, claim: Claim, new: tuple[Binding | None, ...]) -> None:
+        self.claim: Final = claim
+        self.old: Final = claim.bindings
+        self.new: Final = new
+
+    def apply(self, state: State) -> None:
+        self.claim.bindings = self.new
+
+    def revert(self, state: State) -> None:
+        self.claim.bindings = self.old
+
+    def digest(self, state: State) -> None:
+        _digest_bindings(state, self.claim, self.old, -1)
+        _digest_bindings(state, self.claim, self.new, 1)
+
+    def record(self) -> list[object]:
+        return ["bind", self.claim.uid, [None if b is None else b.record() for b in self.new]]
+
+
+def _digest_bindings(state: State, claim: Claim, bindings: tuple[Binding | None, ...], sign: int) -> None:
+    for binding in bindings:
+        if binding is not None:
+            state.digest_pair(claim.mark, BINDINGS, binding.mark, sign)
+
+
+@final
+class SetField(Change):
+    """Another status field of a claim: place, leaving, whom it waits for, or (resize) its spec."""
+
+    __slots__ = ("claim", "field", "new", "old")
+
+    def __init__(self, claim: Claim, field: int, new: object) -> None:
+        self.claim: Final = claim
+        self.field: Final = field
+        self.old: Final = read_field(claim, field)
+        self.new: Final = new
+
+    def apply(self, state: State) -> None:
+        write_field(self.claim, self.field, self.new)
+
+    def revert(self, state: State) -> None:
+        write_field(self.claim, self.field, self.old)
+
+    def digest(self, state: State) -> None:
+        kind = 16 if self.field == SPEC else self.field
+        if self.old:
+            state.digest_pair(self.claim.mark, kind, _field_mark(self.old), -1)
+        if self.new:
+            state.digest_pair(self.claim.mark, kind, _field_mark(self.new), 1)
+
+    def record(self) -> list[object]:
+        new = self.new
+        plain = new.record() if isinstance(new, ClaimSpec) else list(new) if isinstance(new, tuple) else new
+        return ["field", self.claim.uid, self.field, plain]
+
+
+def read_field(claim: Claim, field: int) -> object:
+    if field == PLACE:
+        return claim.place
+    if field == LEAVING:
+        return claim.leaving
+    if field == WAITS_FOR:
+        return claim.waits_for
+    if field == SPEC:
+        return claim.spec
+    raise ValueError(f"claims have no field {field}")
+
+
+def write_field(claim: Claim, field: int, value: object) -> None:
+    if field == PLACE and isinstance(value, str):
+        claim.place = value
+    elif field == LEAVING and isinstance(value, bool):
+        claim.leaving = value
+    elif field == WAITS_FOR and isinstance(value, tuple):
+        claim.waits_for = value
+    elif field == SPEC and isinstance(value, ClaimSpec):
+        claim.spec = value
+    else:
+        raise ValueError(f"{value!r} does not go into field {field} of a claim")
+
+
+def _field_mark(value: object) -> int:
+    return value.mark if isinstance(value, ClaimSpec) else fingerprint(repr(value))
+
+
+@final
+class PutCell(Change):
+    """A cell of a policy's table gets another value; None removes it."""
+
+    __slots__ = ("key", "new", "old", "policy", "table")
+
+    def __init__(self, state: State, policy: str, table: str, key: str, new: object) -> None:
+        self.policy: Final = policy
+        self.table: Final = table
+        self.key: Final = key
+        self.old: Final = state.cell(table, key)
+        self.new: Final = new
+
+    def apply(self, state: State) -> None:
+        _put(state, self, self.old, self.new)
+
+    def revert(self, state: State) -> None:
+        _put(state, self, self.new, self.old)
+
+    def digest(self, state: State) -> None:
+        key = fingerprint(self.table + "\n" + self.key)
+        if self.old is not None:
+            state.digest_pair(key, 17, fingerprint(repr(self.old)), -1)
+        if self.new is not None:
+            state.digest_pair(key, 17, fingerprint(repr(self.new)), 1)
+
+    def record(self) -> list[object]:
+        return ["cell", self.policy, self.table, self.key, self.new]
+
+
+def _put(state: State, change: PutCell, before: object, after: object) -> None:
+    cells = state.tables.get(change.table)
+    if cells is None:
+        cells = {}
+        state.tables[change.table] = cells
+    if after is None:
+        cells.pop(change.key, None)
+    else:
+        cells[change.key] = after
+    watcher = state.watchers.get(change.policy)
+    if watcher is not None:
+        watcher.cell_changed(change.table, change.key, before, after)
+
+
+@final
+class OpenAccount(Change):
+    """An account comes into being, empty and without limits."""
+
+    __slots__ = ("account",)
+
+    def __init__(self, account: Account) -> None:
+        self.account: Final = account
+
+    def apply(self, state: State) -> None:
+        if self.account.name in state.accounts:
+            raise ValueError(f"account {self.account.name} exists already")
+        self.account.watcher = state.watchers.get(self.account.policy)
+        state.accounts[self.account.name] = self.account
+
+    def revert(self, state: State) -> None:
+        del state.accounts[self.account.name]
+
+    def digest(self, state: State) -> None:
+        state.digest_pair(self.account.mark, 18, 1, 1)
+
+    def record(self) -> list[object]:
+        account = self.account
+        return ["open", account.policy, account.name, account.topic, account.physical]
+
+
+@final
+class CloseAccount(Change):
+    """An account ends. It must be empty: what is charged somewhere must stay findable."""
+
+    __slots__ = ("account",)
+
+    def __init__(self, account: Account) -> None:
+        self.account: Final = account
+
+    def apply(self, state: State) -> None:
+        account = self.account
+        if account.used.vector() or account.busy.vector():
+            raise ValueError(f"account {account.name} is still in use: {account.used.vector().show()}")
+        del state.accounts[account.name]
+
+    def revert(self, state: State) -> None:
+        state.accounts[self.account.name] = self.account
+
+    def digest(self, state: State) -> None:
+        state.digest_pair(self.account.mark, 18, 1, -1)
+
+    def record(self) -> list[object]:
+        return ["close", self.account.name]
+
+    def touches(self) -> tuple[Account, ...]:
+        return (self.account,)
+
+
+@final
+class SetLimits(Change):
+    """An account gets other limits."""
+
+    __slots__ = ("account", "new", "old")
+
+    def __init__(self, account: Account, new: Limits) -> None:
+        self.account: Final = account
+        self.old: Final = account.limits
+        self.new: Final = new
+
+    def apply(self, state: State) -> None:
+        self.account.limits = self.new
+
+    def revert(self, state: State) -> None:
+        self.account.limits = self.old
+
+    def digest(self, state: State) -> None:
+        if self.old != NO_LIMITS:
+            state.digest_pair(self.account.mark, 19, _limits_mark(self.old), -1)
+        if self.new != NO_LIMITS:
+            state.digest_pair(self.account.mark, 19, _limits_mark(self.new), 1)
+
+    def record(self) -> list[object]:
+        return ["limits", self.account.name, self.new.listed, self.new.stock]
+
+    def touches(self) -> tuple[Account, ...]:
+        return (self.account,)
+
+
+def _limits_mark(limits: Limits) -> int:
+    return fingerprint(repr(sorted(limits.listed.items())) + str(limits.stock))

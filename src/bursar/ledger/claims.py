@@ -1,0 +1,250 @@
+"""Claims: whatever asks for resources, and the bindings that tie a claim to accounts.
+
+A claim is split in two. ``ClaimSpec`` is what was asked for: immutable, and shared by all claims that ask for the
+same (a thousand pods of one job carry one spec). ``Claim`` is one asker: its identity and its mutable status,
+which only changes of a transaction write (see ``ledger.changes``).
+
+    pending ──► reserved ──► bound ──► running ──► terminating ──► gone
+        └─────► held ──┘  (its place is decided, but the victims that make room have not left yet)
+
+A claim counts from reserved (or held) on, until it is gone. ``leaving`` marks a claim that gave its place to
+another one: quota accounts no longer count it, its node and GPUs stay physically busy until it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast, final
+
+from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
+from bursar.vectors import EMPTY, Vector, fingerprint, from_amounts
+
+if TYPE_CHECKING:
+    from bursar.ledger.accounts import Account
+
+PENDING: Final = 0
+HELD: Final = 1
+RESERVED: Final = 2
+BOUND: Final = 3
+RUNNING: Final = 4
+TERMINATING: Final = 5
+GONE: Final = 6
+STATES: Final = ("pending", "held", "reserved", "bound", "running", "terminating", "gone")
+
+
+@final
+class Container:
+    """One container of a claim; ``role`` is ``main``, ``init`` or ``sidecar``."""
+
+    __slots__ = ("limits", "name", "requests", "role")
+
+    def __init__(self, name: str, requests: Vector, limits: Vector, role: str = "main") -> None:
+        self.name: Final = name
+        self.requests: Final = requests
+        self.limits: Final = limits
+        self.role: Final = role
+
+    def record(self) -> list[object]:
+        return [self.name, dict(self.requests.pairs()), dict(self.limits.pairs()), self.role]
+
+
+@final
+class ClaimSpec:
+    """What is asked for: shared between claims, never changed."""
+
+    __slots__ = (
+        "annotations",
+        "containers",
+        "details",
+        "group",
+        "group_size",
+        "labels",
+        "limits",
+        "mark_cache",
+        "needs",
+        "owner",
+        "preemptible",
+        "preempts",
+        "priority",
+        "requests",
+    )
+
+    def __init__(
+        self,
+        requests: Vector = EMPTY,
+        limits: Vector = EMPTY,
+        containers: tuple[Container, ...] = (),
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        priority: int = 0,
+        preemptible: bool = True,
+        preempts: bool = True,
+        owner: str = "",
+        group: str = "",
+        group_size: int = 0,
+        needs: NodeNeeds = NO_NEEDS,
+        details: dict[str, object] | None = None,
+    ) -> None:
+        self.requests: Final = requests  # effective, by the Kubernetes rule
+        self.limits: Final = limits
+        self.containers: Final = containers
+        self.labels: Final = labels if labels is not None else {}
+        self.annotations: Final = annotations if annotations is not None else {}
+        self.priority: Final = priority
+        self.preemptible: Final = preemptible
+        self.preempts: Final = preempts
+        self.owner: Final = owner  # the controller that would create it anew, "" if none
+        self.group: Final = group
+        self.group_size: Final = group_size
+        self.needs: Final = needs
+        self.details: Final = details if details is not None else {}  # plain data by policy, for claims without a pod
+        self.mark_cache: int = 0
+
+    @property
+    def mark(self) -> int:
+        """A stable number for the content, computed once: specs are shared by many claims."""
+        if self.mark_cache == 0:
+            self.mark_cache = fingerprint(repr(sorted(self.record().items()))) or 1
+        return self.mark_cache
+
+    def record(self) -> dict[str, object]:
+        """Plain data, leaving out what has its default."""
+        whole: dict[str, object] = {
+            "requests": dict(self.requests.pairs()),
+            "limits": dict(self.limits.pairs()),
+            "containers": [c.record() for c in self.containers],
+            "labels": self.labels,
+            "annotations": self.annotations,
+            "priority": self.priority,
+            "owner": self.owner,
+            "group": self.group,
+            "groupSize": self.group_size,
+            "details": self.details,
+        }
+        record = {key: value for key, value in whole.items() if value}
+        if not self.preemptible:
+            record["preemptible"] = False
+        if not self.preempts:
+            record["preempts"] = False
+        if self.needs is not NO_NEEDS:
+            record["needs"] = self.needs.record()
+        return record
+
+
+NO_SPEC: Final = ClaimSpec()
+
+
+def spec_from_record(record: dict[str, object]) -> ClaimSpec:
+    """The inverse of ``ClaimSpec.record``."""
+    needs = record.get("needs")
+    return ClaimSpec(
+        _vector(record.get("requests")),
+        _vector(record.get("limits")),
+        tuple(_container(c) for c in cast("list[object]", record.get("containers", []))),
+        dict(cast("dict[str, str]", record.get("labels", {}))),
+        dict(cast("dict[str, str]", record.get("annotations", {}))),
+        cast("int", record.get("priority", 0)),
+        cast("bool", record.get("preemptible", True)),
+        cast("bool", record.get("preempts", True)),
+        cast("str", record.get("owner", "")),
+        cast("str", record.get("group", "")),
+        cast("int", record.get("groupSize", 0)),
+        NO_NEEDS if needs is None else needs_from_record(needs),
+        dict(cast("dict[str, object]", record.get("details", {}))),
+    )
+
+
+def _vector(record: object) -> Vector:
+    return from_amounts(cast("dict[str, int]", record)) if record else EMPTY
+
+
+def _container(record: object) -> Container:
+    name, requests, limits, role = cast("list[object]", record)
+    return Container(str(name), _vector(requests), _vector(limits), str(role))
+
+
+@final
+class Binding:
+    """The accounts that govern a claim in one policy, and what it costs in each of them.
+
+    ``data`` is the policy's own: plain and immutable, because it stands in the journal. Bindings are immutable
+    and may be shared by claims that cost the same in the same place.
+    """
+
+    __slots__ = ("accounts", "costs", "data", "mark", "policy")
+
+    def __init__(
+        self,
+        policy: str,
+        accounts: tuple[Account, ...],
+        costs: tuple[Vector, ...],
+        data: tuple[object, ...] = (),
+    ) -> None:
+        self.policy: Final = policy
+        self.accounts: Final = accounts
+        self.costs: Final = costs
+        self.data: Final = data
+        mark = fingerprint(policy)
+        for i in range(len(accounts)):
+            mark = (mark * 31 + accounts[i].mark * 7 + costs[i].lane_a * 65537 + costs[i].lane_b) % 4611686018427387847
+        self.mark: Final = (mark + fingerprint(repr(data))) % 4611686018427387847 if data else mark
+
+    def record(self) -> list[object]:
+        accounts = [account.name for account in self.accounts]
+        return [self.policy, accounts, [dict(cost.pairs()) for cost in self.costs], list(self.data)]
+
+
+@final
+class Claim:
+    """One asker. Identity is fixed; the status fields change only through ``ledger.changes``."""
+
+    __slots__ = (
+        "bindings",
+        "created",
+        "decision",
+        "leaving",
+        "mark",
+        "name",
+        "namespace",
+        "place",
+        "spec",
+        "state",
+        "uid",
+        "waits_for",
+    )
+
+    def __init__(self, uid: str, spec: ClaimSpec, created: int = 0, namespace: str = "", name: str = "") -> None:
+        if not uid:
+            raise ValueError("a claim needs a uid")
+        self.uid: Final = uid
+        self.namespace: Final = namespace
+        self.name: Final = name or uid
+        self.created: Final = created  # milliseconds, handed in
+        self.mark: Final = fingerprint(uid)
+        self.spec: ClaimSpec = spec
+        self.state: int = PENDING
+        self.place: str = ""  # the node it was decided for
+        self.leaving: bool = False
+        self.waits_for: tuple[str, ...] = ()  # victims that must be gone before it may start
+        self.bindings: tuple[Binding | None, ...] = ()  # by policy, in the engine's order
+        self.decision: object = None  # the last one about it
+
+    def __repr__(self) -> str:
+        return f"Claim({self.key}, {STATES[self.state]})"
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, the way people call it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def counts(self) -> bool:
+        """Whether decisions count it: it holds a place and does not give it to another one."""
+        return self.state not in (PENDING, GONE) and not self.leaving
+
+    def record(self) -> list[object]:
+        return [self.uid, self.namespace, self.name, self.created, self.spec.record()]
+
+
+def claim_from_record(record: object) -> Claim:
+    uid, namespace, name, created, spec = cast("list[object]", record)
+    parsed = spec_from_record(cast("dict[str, object]", spec))
+    return Claim(str(uid), parsed, cast("int", created), str(namespace), str(name))

@@ -1,0 +1,107 @@
+"""The journal: one record per committed transaction, chained so that none can be altered unseen.
+
+A record is ``[format, seq, at, engine version, cause, decision, effects, digest]``. ``effects`` are the changes of
+the transaction in plain form, so a replay repeats them without asking any policy; ``digest`` is that of the state
+after them. Records are kept as the objects the transaction made and are written out (``sealed``) only when
+somebody takes them: encoding and hashing cost more than the decision itself.
+
+The chain: each sealed line carries a hash over the line before it and its own content.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final, final
+
+import msgspec
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.changes import Change
+
+FORMAT: Final = 1
+GENESIS: Final = "0" * 32
+
+
+@final
+class Record:
+    """One committed transaction."""
+
+    __slots__ = ("at", "cause", "changes", "decision", "digest", "engine", "seq")
+
+    def __init__(
+        self,
+        seq: int,
+        at: int,
+        engine: str,
+        cause: tuple[object, ...],
+        decision: object,
+        changes: tuple[Change, ...],
+        digest: int,
+    ) -> None:
+        self.seq: Final = seq
+        self.at: Final = at
+        self.engine: Final = engine
+        self.cause: Final = cause
+        self.decision: Final = decision  # None or an object with record()
+        self.changes: Final = changes
+        self.digest: Final = digest
+
+    def touched(self) -> list[Account]:
+        """Accounts whose headroom may have changed, each once, in order of first touch."""
+        seen: dict[str, Account] = {}
+        for change in self.changes:
+            for account in change.touches():
+                seen.setdefault(account.name, account)
+        return list(seen.values())
+
+    def plain(self) -> list[object]:
+        decision = self.decision.record() if isinstance(self.decision, Recordable) else None
+        effects = [change.record() for change in self.changes]
+        return [
+            FORMAT,
+            self.seq,
+            self.at,
+            self.engine,
+            list(self.cause),
+            decision,
+            effects,
+            f"{self.digest:016x}",
+        ]
+
+
+class Recordable:
+    """What can stand in a journal record: it has a plain form."""
+
+    def record(self) -> list[object]:
+        raise RuntimeError("a recordable must have a plain form")
+
+
+@final
+class Journal:
+    """The records of a ledger, in order; sealed on demand."""
+
+    __slots__ = ("head", "records", "sealed_to")
+
+    def __init__(self, head: str = GENESIS, sealed_to: int = 0) -> None:
+        self.records: list[Record] = []  # committed, not yet taken
+        self.head: str = head  # hash of the last sealed line
+        self.sealed_to: int = sealed_to  # its sequence number
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+
+    def take(self) -> list[bytes]:
+        """The records since the last call as sealed lines; the journal forgets them."""
+        lines: list[bytes] = []
+        for record in self.records:
+            body = msgspec.json.encode(record.plain())
+            self.head = chain(self.head, body)
+            self.sealed_to = record.seq
+            lines.append(body[:-1] + b',"' + self.head.encode() + b'"]')
+        self.records = []
+        return lines
+
+
+def chain(head: str, body: bytes) -> str:
+    """The hash that ties a record to all before it."""
+    return blake2b(head.encode() + body, digest_size=16).hexdigest()

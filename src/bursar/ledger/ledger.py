@@ -1,0 +1,69 @@
+"""The ledger: state, the one open transaction, the journal, and a version that counts commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from bursar._version import __version__
+from bursar.ledger.accounts import Watcher
+from bursar.ledger.journal import Journal, Record
+from bursar.ledger.replay import Line, apply_line, read_chain
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+
+
+@final
+class Ledger:
+    """Owns the state; everything that changes it goes begin -> commit or abort. Not thread-safe by itself."""
+
+    __slots__ = ("journal", "opened", "state", "tx", "version")
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self.state: Final = State()
+        self.journal: Final = journal if journal is not None else Journal()
+        self.tx: Final = Transaction(self.state)
+        self.version: int = 0
+        self.opened: bool = False
+
+    @property
+    def digest(self) -> int:
+        return self.state.digest
+
+    def watch(self, policy: str, watcher: Watcher) -> None:
+        """Let a policy hear of its accounts and tables; before the first of them exists."""
+        self.state.watchers[policy] = watcher
+
+    def begin(self) -> Transaction:
+        if self.opened:
+            raise RuntimeError("a transaction is open already; use a savepoint")
+        self.opened = True
+        return self.tx
+
+    def commit(self, at: int, cause: tuple[object, ...], decision: object = None) -> Record:
+        """Keep all that was done since ``begin``, as one journal record."""
+        tx = self.tx
+        state = self.state
+        changes = tx.log
+        for change in changes:
+            change.digest(state)
+        self.version += 1
+        record = Record(self.version, at, __version__, cause, decision, tuple(changes), state.digest)
+        changes.clear()
+        self.opened = False
+        self.journal.append(record)
+        return record
+
+    def abort(self) -> None:
+        """Undo all that was done since ``begin``."""
+        self.tx.rollback_to(0)
+        self.opened = False
+
+    def replay(self, lines: Iterable[bytes]) -> Iterable[Line]:
+        """Repeat sealed journal lines on top of this ledger; yields each line once it is proven."""
+        for line in read_chain(lines, self.journal.head, self.version):
+            apply_line(self.state, line)
+            self.version = line.seq
+            self.journal.head = line.hash
+            self.journal.sealed_to = line.seq
+            yield line

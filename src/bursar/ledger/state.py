@@ -1,0 +1,105 @@
+"""The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
+
+A cell is whatever a policy must remember besides usage: a key and a plain immutable value (None, bool, int, str,
+tuples of those) in a table of its own. Nothing here is changed directly: ``ledger.changes`` holds the only writers.
+
+The digest is a pair of residues, kept by adding and taking what each change contributes:
+
+* usage: linear, sum over accounts of (account x amounts charged), so it proves the sums, not just the claims;
+* claims and cells: a non-linear mix of key and value, so that two values cannot be exchanged unnoticed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from bursar.ledger.accounts import Account, Watcher
+from bursar.ledger.claims import Claim
+from bursar.vectors import PRIME_A, PRIME_B, Vector
+
+_A: Final[i64] = PRIME_A
+_B: Final[i64] = PRIME_B
+
+
+@final
+class State:
+    """Everything a ledger knows. The order of the dictionaries has no meaning."""
+
+    __slots__ = ("accounts", "claims", "lane_a", "lane_b", "tables", "watchers")
+
+    def __init__(self) -> None:
+        self.claims: Final[dict[str, Claim]] = {}
+        self.accounts: Final[dict[str, Account]] = {}
+        self.tables: Final[dict[str, dict[str, object]]] = {}
+        self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its accounts and tables
+        self.lane_a: i64 = 0
+        self.lane_b: i64 = 0
+
+    @property
+    def digest(self) -> int:
+        """One number for the whole state: equal states have equal digests, whatever led to them."""
+        a: int = self.lane_a
+        b: int = self.lane_b
+        return a * PRIME_B + b
+
+    def account(self, name: str) -> Account:
+        return self.accounts[name]
+
+    def cell(self, table: str, key: str) -> object:
+        cells = self.tables.get(table)
+        return None if cells is None else cells.get(key)
+
+    def cells(self, table: str) -> dict[str, object]:
+        """The cells of a table; read only."""
+        return self.tables.get(table, {})
+
+    def digest_usage(self, account: Account, cost: Vector, sign: int) -> None:
+        a: i64 = account.lane_a
+        b: i64 = account.lane_b
+        direction: i64 = sign
+        self.lane_a = (self.lane_a + direction * (a * cost.lane_a % _A)) % _A
+        self.lane_b = (self.lane_b + direction * (b * cost.lane_b % _B)) % _B
+
+    def digest_pair(self, key: int, kind: int, value: int, sign: int) -> None:
+        code: i64 = kind
+        direction: i64 = sign
+        a: i64 = key % PRIME_A
+        b: i64 = key % PRIME_B
+        va: i64 = value % PRIME_A
+        vb: i64 = value % PRIME_B
+        a = (a * 48271 + code * 69621 + va) % _A
+        b = (b * 40692 + code * 39373 + vb) % _B
+        a = (a * a % _A * 16807 + va * a) % _A
+        b = (b * b % _B * 30845 + vb * b) % _B
+        self.lane_a = (self.lane_a + direction * a) % _A
+        self.lane_b = (self.lane_b + direction * b) % _B
+
+    def plain(self) -> dict[str, object]:
+        """The state as sorted plain data: for snapshots, comparisons and tests."""
+        return {
+            "claims": [_plain_claim(self.claims[uid]) for uid in sorted(self.claims)],
+            "accounts": [_plain_account(self.accounts[name]) for name in sorted(self.accounts)],
+            "tables": {name: dict(sorted(cells.items())) for name, cells in sorted(self.tables.items()) if cells},
+        }
+
+
+def _plain_claim(claim: Claim) -> dict[str, object]:
+    return {
+        "claim": claim.record(),
+        "state": claim.state,
+        "place": claim.place,
+        "leaving": claim.leaving,
+        "waitsFor": list(claim.waits_for),
+        "bindings": [None if b is None else b.record() for b in claim.bindings],
+    }
+
+
+def _plain_account(account: Account) -> dict[str, object]:
+    return {
+        "account": [account.policy, account.name, account.topic, account.physical],
+        "used": account.used.vector().pairs(),
+        "busy": account.busy.vector().pairs(),
+        "limits": [account.limits.listed, account.limits.stock],
+    }

@@ -1,0 +1,35 @@
+"""Kinds of objects: how a manifest is recognised, typed and named.
+
+A kind is called ``Kind`` for Kubernetes' own and ``Kind.group`` otherwise (``ElasticQuota.n8s.nebuly.ai``), because
+two dialects share the name ElasticQuota. Quota kinds are strict: a field that nobody knows is an error there, since
+a misspelt limit would otherwise be no limit. Everywhere else unknown fields are ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of manifest, and the struct that it is read into."""
+
+    group: str  # "" for v1
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    struct: type[msgspec.Struct]
+    strict: bool = False
+    short_names: tuple[str, ...] = ()
+    qualified: bool = True  # False: called by its bare name although it has a group (PriorityClass)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group and self.qualified else self.kind
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version

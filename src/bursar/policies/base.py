@@ -1,0 +1,229 @@
+"""What a policy is: one rule set over accounts of its own.
+
+A policy sees each claim in its own terms: ``bind`` names the accounts that govern the claim and what it costs there;
+``charge`` counts it or refuses; ``release`` gives it back. Quota policies judge a claim wherever it runs; placement
+policies judge it on a node and also filter and score nodes in bulk.
+
+Rules every policy keeps:
+
+* All state is in the ledger: usage in accounts, everything else in cells, written through the transaction. What is
+  derived from it (indexes, parsed settings) is kept by the ``Watcher`` callbacks, which also fire on undo and replay.
+* ``bind`` and ``explain`` change nothing. ``charge`` and ``recharge`` are all or nothing: a refusal leaves no trace.
+* Only what grows is checked; ``forced`` skips the check, never the counting.
+* No clock, no randomness, total orders everywhere.
+
+The defaults below serve a policy that only says which accounts bind a claim: charge where it fits, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from bursar.ledger.accounts import Account, Watcher
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.checks import Check, Refusal, refusal_for
+from bursar.policies.settings import Output, Revocation, Setting
+from bursar.selectors import NodeNeeds
+from bursar.vectors import Vector
+
+
+@final
+class NodeIndex:
+    """A slot for every node ever seen, shared by all placement policies, so that bulk work is over plain arrays."""
+
+    __slots__ = ("names", "slots")
+
+    def __init__(self) -> None:
+        self.slots: Final[dict[str, int]] = {}
+        self.names: Final[list[str]] = []
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def slot(self, name: str) -> int:
+        """The node's slot; a new name gets the next one. Slots are never given to another node."""
+        found = self.slots.get(name)
+        if found is None:
+            found = len(self.names)
+            self.slots[name] = found
+            self.names.append(name)
+        return found
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Policy(Watcher):
+    """One rule set. Subclasses set ``name`` and ``placement`` and override what they need."""
+
+    def __init__(self, name: str, placement: bool = False, kinds: tuple[str, ...] = ()) -> None:
+        self.name: Final = name
+        self.placement: Final = placement
+        self.kinds: Final = kinds  # kinds of settings it takes
+        self.state: State = State()
+        self.nodes: NodeIndex = NodeIndex()
+
+    def attach(self, state: State, nodes: NodeIndex) -> None:
+        """Called once, before anything else: the ledger's state (to read) and the shared node slots."""
+        self.state = state
+        self.nodes = nodes
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        """A quota, profile, node or option came, changed (body) or went (body None); returns the uids of claims to
+        bind anew. Raises ``SettingError`` for what it cannot accept; the whole change is then undone.
+        """
+        return []
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        """The accounts that govern the claim, and its cost there. None: not mine. A refusal: mine, but unreadable or
+        unknown. ``place`` "": no node yet; quota policies then answer with an upper bound, placement policies None.
+        """
+        return None
+
+    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
+        """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        """Count the claim, or say why not."""
+        if not forced:
+            refusal = self.first_refusal(claim, binding.accounts, binding.costs)
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        """Move a counted claim to another binding (resized, placed, bound anew); only what grows is checked."""
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        refusal = None if forced else self._growth_refusal(claim, old, new)
+        if refusal is None:
+            refusal = self.charge(tx, claim, new, True)
+        if refusal is not None:
+            tx.rollback_to(mark)
+        return refusal
+
+    def release(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """The claim no longer counts."""
+        tx.release(claim, binding.accounts, binding.costs)
+
+    def leave(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """The claim was told to leave: decisions stop counting it; a physical place stays busy."""
+        if self.placement:
+            tx.vacate(claim, binding.accounts, binding.costs)
+        else:
+            self.release(tx, claim, binding)
+
+    def stay(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """It was told to leave but stays: it counts again, whatever the limits say now."""
+        if self.placement:
+            tx.restore(claim, binding.accounts, binding.costs)
+        else:
+            self.charge(tx, claim, binding, True)
+
+    def left(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """It was told to leave, and now it is physically gone."""
+        if self.placement:
+            tx.clear(claim, binding.accounts, binding.costs)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        """Counted claims whose leaving may resolve the refusal, least harm first. Lazy: the engine releases each one
+        in every policy before it asks for the next.
+        """
+        return iter(())
+
+    def settle(self, tx: Transaction) -> None:
+        """Once, at the end of every transaction that changed something, before it is committed."""
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        """Read-only: how this policy sees the claim now."""
+        return self.account_checks(claim, binding)
+
+    def due(self, now: int) -> list[Revocation]:
+        """Claims to be taken back because of over-use, as of ``now`` (milliseconds)."""
+        return []
+
+    def outputs(self, now: int) -> list[Output]:
+        """What changed for the outside since the last call: statuses, labels, objects, events."""
+        return []
+
+    # Placement policies only
+
+    def could(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes on which the claim can never run, however empty they are."""
+
+    def filter(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
+
+    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+        """Add to ``scores[slot]`` of the nodes left in the mask: integers, millionths of the dialect's own score."""
+
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
+        """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes)."""
+
+    def refuse(self, claim: Claim, node: str) -> Refusal | None:
+        """Why this node cannot take the claim now: for explanations, one node at a time."""
+        bound = self.bind(claim, node)
+        if bound is None or isinstance(bound, Refusal):
+            return bound
+        return self.first_refusal(claim, bound.accounts, bound.costs)
+
+    def ready(self, claim: Claim, binding: Binding) -> bool:
+        """Whether the claim's place is physically free: nobody who was told to leave is still in the way."""
+        for i in range(len(binding.accounts)):
+            account = binding.accounts[i]
+            for dim in binding.costs[i].indices():
+                if account.busy.get(dim) > account.limits.get(dim) and account.busy.get(dim) > account.used.get(dim):
+                    return False
+        return True
+
+    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
+        """Node requirements that the binding adds to the claim's own (the affinity of a quota tree)."""
+        return None
+
+    # Help for subclasses
+
+    def first_refusal(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> Refusal | None:
+        """The refusal of the first account in which the cost does not fit."""
+        for i in range(len(accounts)):
+            dim = accounts[i].short_dimension(costs[i])
+            if dim >= 0:
+                return self.refusal(claim, accounts[i], dim, costs[i])
+        return None
+
+    def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
+        """How this policy words "does not fit"; override for codes and permanence of its own."""
+        return refusal_for(self.name, "limit", account, dim, cost)
+
+    def account_checks(self, claim: Claim, binding: Binding) -> Check:
+        """One check an account: does the claim fit there, or (when it counts already) how full is it."""
+        counted = claim.counts()
+        children: list[Check] = []
+        for i in range(len(binding.accounts)):
+            account = binding.accounts[i]
+            short = -1 if counted else account.short_dimension(binding.costs[i])
+            refusal = None if short < 0 else self.refusal(claim, account, short, binding.costs[i])
+            children.append(Check.of_account(account, binding.costs[i], refusal))
+        return Check(self.name, all(c.passed for c in children), "", tuple(children))
+
+    def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
+        """Check the new binding where it costs more than the old one; the old one is released already."""
+        before = {old.accounts[i].name: old.costs[i] for i in range(len(old.accounts))}
+        for i in range(len(new.accounts)):
+            account = new.accounts[i]
+            had = before.get(account.name)
+            cost = new.costs[i]
+            for dim in cost.indices():
+                grows = had is None or cost.get(dim) > had.get(dim)
+                if grows and account.used.get(dim) + cost.get(dim) > account.limits.get(dim):
+                    return self.refusal(claim, account, dim, cost)
+        return None

@@ -1,0 +1,85 @@
+"""How a policy joins: a plugin names its kinds, its part of the Configuration, and the translation into settings.
+
+Everything a policy brings lives in its own folder; the registry below is the only list. A plugin is plain data and
+functions, and it is the side of a policy that knows manifests; the policy itself only ever sees settings and claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
+
+import msgspec
+
+from bursar.objects.kinds import Kind
+from bursar.policies.base import Policy
+from bursar.policies.settings import Setting
+
+Translate = Callable[[str, Any], list[Setting]]
+"""(key of the object, the typed object or None when it was deleted) -> settings for the policy."""
+
+
+class ObjectView(Protocol):
+    """Read access to the objects of a cluster, as plain manifests, for admission."""
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None: ...
+
+    def list(self, kind: str) -> Iterable[Mapping[str, Any]]: ...
+
+
+Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[str, Any]]
+"""(view, old manifest or None, new manifest) -> the manifest to store; raises ``objects.errors.ManifestError``.
+
+Pure: fills defaults, and refuses what breaks a rule. Must be idempotent, and sees a dry run like any other call.
+"""
+
+CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
+"""Raises ``ManifestError`` when the object must not be deleted now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One policy, as the rest of Bursar sees it."""
+
+    name: str
+    order: int  # which refusal orders the victims when several policies refuse: lower first; also the charge order
+    create: Callable[[], Policy]
+    kinds: tuple[Kind, ...] = ()
+    section: type[msgspec.Struct] | None = None  # Configuration.spec.<name>
+    translate: Mapping[str, Translate] = field(default_factory=dict)  # by kind name; Configuration gets the section
+    admit: Mapping[str, Admit] = field(default_factory=dict)  # by kind name, "Pod" included
+    check_removal: Mapping[str, CheckRemoval] = field(default_factory=dict)
+    unpreemptible: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None  # (labels, annotations)
+
+
+class Registry:
+    """The plugins in force, in their order."""
+
+    def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
+        self._plugins: dict[str, Plugin] = {}
+        for plugin in plugins:
+            self.add(plugin)
+
+    def add(self, plugin: Plugin) -> None:
+        if plugin.name in self._plugins:
+            raise ValueError(f"policy {plugin.name} is registered already")
+        self._plugins[plugin.name] = plugin
+
+    def __iter__(self) -> Iterator[Plugin]:
+        return iter(sorted(self._plugins.values(), key=lambda plugin: (plugin.order, plugin.name)))
+
+    def policies(self) -> list[Policy]:
+        """A fresh policy of each plugin, in order."""
+        return [plugin.create() for plugin in self]
+
+
+# Where the policies live; each module has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
+# nodes 50, crossquota 60, gpus 70.
+BUILT_IN = ("bursar.policies.nodes.plugin",)
+
+
+def default_registry() -> Registry:
+    """All policies that ship with Bursar."""
+    return Registry(import_module(module).PLUGIN for module in BUILT_IN)
