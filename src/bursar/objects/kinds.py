@@ -7,7 +7,9 @@ a misspelt limit would otherwise be no limit. Everywhere else unknown fields are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -25,6 +27,10 @@ class Kind:
     strict: bool = False
     short_names: tuple[str, ...] = ()
     qualified: bool = True  # False: called by its bare name although it has a group (PriorityClass)
+    bare: bool = False  # documents without an apiVersion are read as this kind too
+    name_path: tuple[str, ...] = ("metadata", "name")  # what identifies an object
+    any_name: bool = False  # the name may be any text, not only a DNS name
+    check: Callable[[Any], None] | None = None  # of the struct; raises errors.ManifestError with the field's path
 
     @property
     def name(self) -> str:

@@ -1,0 +1,195 @@
+"""Kubernetes' own objects, reduced to the fields that quotas and placement read.
+
+Fields that are not listed are skipped, not stored. Quantities stay what the manifest has (text or a number): they
+are parsed with the path of their field where they are used. ``Manifest`` and ``Part`` are the bases for the kinds
+of the policies: strict, so that a misspelt limit cannot pass for no limit. (``frozen`` is repeated in every class
+because type checkers do not inherit it.)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+Quantities = dict[str, object]
+"""Resource name to quantity, unparsed."""
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 is what a port that is not given looks like
+
+
+class Lenient(Struct, frozen=True, rename="camel"):
+    """Base of everything whose unknown fields are ignored."""
+
+
+class Part(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the inner parts of strict kinds and of the sections of the Configuration."""
+
+
+class OwnerReference(Lenient, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Lenient, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    generation: int = 0
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Object(Lenient, frozen=True):
+    """What every object has; the base of kinds whose unknown fields are ignored."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Manifest(Object, frozen=True, forbid_unknown_fields=True):
+    """Base of strict kinds. Status is written by Bursar and never read from a manifest, so anything passes there."""
+
+    status: object = None
+
+
+class SelectorRequirement(Part, frozen=True):
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Part, frozen=True):
+    """A label selector, strict wherever it stands: ``matchLables`` would select everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class Resources(Lenient, frozen=True):
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
+class ContainerPort(Lenient, frozen=True):
+    container_port: Port = 0
+    host_port: Port = 0
+    host_ip: str = field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class Container(Lenient, frozen=True):
+    name: str = ""
+    resources: Resources = Resources()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""  # Always on an init container: a sidecar
+
+
+class NodeSelectorTerm(Lenient, frozen=True):
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+
+class NodeSelector(Lenient, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...]
+
+
+class NodeAffinity(Lenient, frozen=True):
+    required: NodeSelector | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(Lenient, frozen=True):
+    node_affinity: NodeAffinity = NodeAffinity()
+
+
+class Toleration(Lenient, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SchedulingGate(Lenient, frozen=True):
+    name: str
+
+
+class PodSpec(Lenient, frozen=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources = Resources()
+    overhead: Quantities = {}
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity = Affinity()
+    tolerations: tuple[Toleration, ...] = ()
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    host_network: bool = False
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(Lenient, frozen=True):
+    phase: str = ""
+
+
+class Pod(Object, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Lenient, frozen=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Lenient, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class Condition(Lenient, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+
+
+class NodeStatus(Lenient, frozen=True):
+    allocatable: Quantities = {}
+    capacity: Quantities = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Object, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(Object, frozen=True):
+    pass
+
+
+class PriorityClass(Object, frozen=True, kw_only=True):
+    value: Int32
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class PodDisruptionBudgetSpec(Lenient, frozen=True):
+    selector: LabelSelector | None = None  # None: no pod; empty: all of the namespace
+    min_available: int | str | None = None  # a number of pods or a percentage
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudget(Object, frozen=True):
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
