@@ -1,0 +1,155 @@
+"""Room on all nodes at once: for each dimension an array over node slots of what is free and what there is.
+
+Invariants: ``free`` is ``caps`` minus what counts on the node, negative when more was forced onto it; where a node
+has a dimension without limit, both are ``UNLIMITED`` and stay so. A slot without a node has caps of zero. A
+dimension that no node lists and nobody was charged in has no column: nobody has any of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64, u8
+
+from bursar.vectors import UNLIMITED, Limits, Tally, Vector, dimension
+
+FULL_SCORE: Final = 100_000_000  # 100 points, in millionths
+_UNLIMITED: Final[i64] = UNLIMITED
+_HALF: Final[i64] = 10_000  # two steps of this make FULL_SCORE
+_SMALL: Final[i64] = UNLIMITED // 10_000  # below it, a step stays inside 64 bits
+
+
+@final
+class Column:
+    """One dimension over all slots."""
+
+    __slots__ = ("caps", "free")
+
+    def __init__(self, size: int) -> None:
+        self.free: vec[i64] = vec[i64]()
+        self.caps: vec[i64] = vec[i64]()
+        self.reach(size)
+
+    def reach(self, size: int) -> None:
+        while len(self.free) < size:
+            self.free = append(self.free, i64(0))
+            self.caps = append(self.caps, i64(0))
+
+
+@final
+class Columns:
+    """The columns of all dimensions, and the bulk work over them."""
+
+    __slots__ = ("by_dimension", "scratch", "size")
+
+    def __init__(self) -> None:
+        self.by_dimension: Final[list[Column | None]] = []
+        self.size: int = 0  # slots that were reached
+        self.scratch: vec[u8] = vec[u8]()  # as long as that: the mask being worked on
+
+    def reach(self, size: int) -> None:
+        """Make room for slots below ``size``."""
+        if size <= self.size:
+            return
+        self.size = size
+        while len(self.scratch) < size:
+            self.scratch = append(self.scratch, u8(0))
+        for column in self.by_dimension:
+            if column is not None:
+                column.reach(size)
+
+    def column(self, dim: int) -> Column:
+        while len(self.by_dimension) <= dim:
+            self.by_dimension.append(None)
+        found = self.by_dimension[dim]
+        if found is None:
+            found = Column(self.size)
+            self.by_dimension[dim] = found
+        return found
+
+    def find(self, dim: int) -> Column | None:
+        return self.by_dimension[dim] if dim < len(self.by_dimension) else None
+
+    def set_slot(self, slot: int, limits: Limits, used: Tally) -> None:
+        """A node came, changed or went: what it has now, and what counts on it."""
+        for name in limits.listed:
+            self.column(dimension(name).index)
+        for dim in range(len(self.by_dimension)):
+            column = self.by_dimension[dim]
+            if column is not None:
+                cap = limits.get(dim)
+                column.caps[slot] = cap
+                column.free[slot] = cap if cap == UNLIMITED else cap - used.get(dim)
+
+    def shift(self, slot: i64, cost: Vector, sign: i64) -> None:
+        """A claim that costs this starts (+1) or stops (-1) to count on a node."""
+        dims = cost.dims
+        amounts = cost.amounts
+        for i in range(len(dims)):
+            free = self.column(dims[i]).free
+            if free[slot] != _UNLIMITED:
+                free[slot] = free[slot] - sign * amounts[i]
+
+    def narrow(self, mask: bytearray, allowed: list[bytes], cost: Vector, empty: bool) -> None:
+        """Clear the slots that one of the ``allowed`` masks clears or that lack room: now, or even if ``empty``."""
+        seen = bytes(mask)
+        scratch = self.scratch
+        count: i64 = min(self.size, len(seen))
+        for i in range(count):
+            scratch[i] = 1 if seen[i] != 0 else 0
+        for may in allowed:
+            for i in range(count):
+                if may[i] == 0:
+                    scratch[i] = 0
+        for d in range(len(cost.dims)):
+            if cost.amounts[d] > 0:
+                self._narrow_one(self.find(cost.dims[d]), cost.amounts[d], count, empty)
+        mask[:count] = scratch if count == len(scratch) else scratch[:count]
+        if len(mask) > count:
+            mask[count:] = bytes(len(mask) - count)
+
+    def _narrow_one(self, column: Column | None, wanted: i64, count: i64, empty: bool) -> None:
+        scratch = self.scratch
+        if column is None:
+            for i in range(count):
+                scratch[i] = 0
+            return
+        room = column.caps if empty else column.free
+        for i in range(count):
+            if room[i] < wanted:
+                scratch[i] = 0
+
+    def least_allocated(self, mask: bytearray, cost: Vector, scores: list[int]) -> None:
+        """Add up to ``FULL_SCORE`` to the nodes of the mask: the share of cpu and memory that would be left, on
+        average over those of the two that the node has in a limited amount.
+        """
+        seen = bytes(mask)
+        cpu = self.column(dimension("cpu").index)
+        memory = self.column(dimension("memory").index)
+        cpu_wanted: i64 = cost.amount("cpu")
+        memory_wanted: i64 = cost.amount("memory")
+        for slot in range(min(self.size, len(seen))):
+            if seen[slot] == 0:
+                continue
+            first = share_left(cpu.free[slot], cpu_wanted, cpu.caps[slot])
+            second = share_left(memory.free[slot], memory_wanted, memory.caps[slot])
+            if first < 0 or second < 0:
+                scores[slot] += max(first, second, i64(0))
+            else:
+                scores[slot] += (first + second) // 2
+
+
+def share_left(free: i64, wanted: i64, cap: i64) -> i64:
+    """floor(FULL_SCORE * (free - wanted) / cap), at least 0; -1 when the dimension says nothing about the node."""
+    if cap == _UNLIMITED or cap <= 0:
+        return -1
+    left = free - wanted
+    if left <= 0:
+        return 0
+    if cap >= _SMALL:
+        whole: int = left
+        return whole * FULL_SCORE // int(cap)
+    # In two steps, because the product may leave 64 bits; a remainder is below the cap, so nothing is lost.
+    scaled = left * _HALF
+    return scaled // cap * _HALF + scaled % cap * _HALF // cap

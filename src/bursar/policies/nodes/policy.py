@@ -1,0 +1,280 @@
+"""The nodes policy: a claim runs on a node that has room for it and whose rules let it in.
+
+In the ledger: an account ``nodes/<name>`` for each node, with what the node has as its limits, and a cell with the
+rest (``facts``). A deleted node on which claims still count keeps its account, with nothing left in it, until the
+last of them is gone; a node that comes back under the name takes the account over. A second table remembers the
+host ports of claims that were told to leave and are not gone yet.
+
+Everything else here is derived from accounts and cells, and follows them through ``charged`` and ``cell_changed``
+only. While a claim counts, its requests may change; its node constraints and ports may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import Policy
+from bursar.policies.checks import Check, Refusal, refusal_for
+from bursar.policies.nodes.bindings import BindingCache
+from bursar.policies.nodes.columns import FULL_SCORE
+from bursar.policies.nodes.facts import NOTHING, REMOVED, NodeBody
+from bursar.policies.nodes.index import NOTHING_USED, Index
+from bursar.policies.nodes.rules import clash, failed_rule, rule_note, show_port, untolerated_soft
+from bursar.policies.settings import Setting, SettingError
+from bursar.selectors import NodeNeeds
+from bursar.vectors import Vector, dimension, first_short
+
+NAME: Final = "nodes"
+KIND: Final = "nodes.Node"
+TABLE: Final = "nodes"
+LEAVING_PORTS: Final = "nodes.leaving"
+TOPIC: Final = "nodes"  # what helps one claim on one node may help any claim on any node
+_PREFIX: Final = "nodes/"
+ROOM: Final = "nodes.room."
+_PORT: Final = "nodes.port"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class NeedsSource:
+    """Where the engine says what other policies require of a claim's node."""
+
+    def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
+        """Each of them must select the node; only selector, affinity and node name are looked at."""
+        return ()
+
+
+@final
+class NodesPolicy(Policy):
+    """Physical capacity and admission rules of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, True, (KIND,))
+        self.needs_of: NeedsSource | None = None
+        self.index: Final = Index()
+        self.cache: Final = BindingCache()
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        body = setting.body
+        account = self.state.accounts.get(_PREFIX + setting.key)
+        if body is None:
+            if account is not None:
+                self._remove(tx, setting.key, account)
+            return []
+        if not isinstance(body, NodeBody):
+            raise SettingError(f"Node {setting.key}", "", "is no node")
+        if account is None:
+            account = tx.open_account(NAME, _PREFIX + setting.key, TOPIC, True)
+        tx.set_limits(account, body.allocatable)
+        tx.put(NAME, TABLE, setting.key, body.cell())
+        return []
+
+    def _remove(self, tx: Transaction, name: str, account: Account) -> None:
+        tx.set_limits(account, NOTHING)
+        tx.put(NAME, TABLE, name, REMOVED)
+        self._close_if_empty(tx, name, account)
+
+    def _close_if_empty(self, tx: Transaction, name: str, account: Account) -> None:
+        if not account.used.vector() and not account.busy.vector():
+            tx.put(NAME, TABLE, name, None)
+            tx.close_account(account)
+
+    def settle(self, tx: Transaction) -> None:
+        """Close the accounts of deleted nodes that nobody uses any more."""
+        if self.index.removed:
+            for name in sorted(self.index.removed):
+                self._close_if_empty(tx, name, self.state.accounts[_PREFIX + name])
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        self.index.charged(claim, account, cost, sign)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == LEAVING_PORTS:
+            self.index.leaving_changed(key, old, new)
+            return
+        account = self.state.accounts.get(_PREFIX + key)
+        used = NOTHING_USED if account is None else account.used
+        self.index.node_changed(self.nodes.slot(key), key, _PREFIX + key, used, new)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        if not place:
+            return None
+        account = self.state.accounts.get(_PREFIX + place)
+        if account is None:
+            return _refusal("unknown", f"there is no node {place}", place)
+        return self.cache.binding(NAME, account, claim.spec.requests)
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        if not forced:
+            refusal = self._judge(claim, binding.accounts[0], binding.costs[0])
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        if new.accounts[0] is old.accounts[0]:
+            return super().recharge(tx, claim, old, new, forced)
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        refusal = self.charge(tx, claim, new, forced)
+        if refusal is not None:
+            tx.rollback_to(mark)
+        return refusal
+
+    def leave(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().leave(tx, claim, binding)
+        ports = claim.spec.needs.host_ports
+        if ports:
+            tx.put(NAME, LEAVING_PORTS, claim.uid, (binding.accounts[0].name, ports))
+
+    def stay(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().stay(tx, claim, binding)
+        tx.put(NAME, LEAVING_PORTS, claim.uid, None)
+
+    def left(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().left(tx, claim, binding)
+        tx.put(NAME, LEAVING_PORTS, claim.uid, None)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        if refusal.reason == _PORT or refusal.reason.startswith(ROOM):
+            return self._victims(claim, binding.accounts[0], binding.costs[0])
+        return iter(())
+
+    def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
+        residents = self.index.residents_of(account)
+        wanted = claim.spec.needs.host_ports
+        priority = claim.spec.priority
+        for holder in residents.clashing(wanted):
+            if holder.spec.priority >= priority:
+                return
+        if first_short(NOTHING_USED, cost, account.limits) >= 0:
+            return
+        for candidate in residents.least_important_first():
+            if candidate.spec.priority >= priority:
+                return
+            if candidate.uid not in residents.claims:
+                continue  # left already, for another reason
+            short = account.missing(cost)
+            if not short and residents.clash(wanted) is None:
+                return
+            if _overlap(self.cost(candidate), short) or clash(wanted, candidate.spec.needs.host_ports) is not None:
+                yield candidate
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        account = binding.accounts[0]
+        refusal = None if claim.counts() else self._judge(claim, account, binding.costs[0])
+        if refusal is None or refusal.reason.startswith(ROOM):
+            children = [Check.of_account(account, binding.costs[0], refusal)]
+        else:
+            children = [Check.of_refusal(refusal), Check.of_account(account, binding.costs[0], None)]
+        return Check(NAME, refusal is None, "", tuple(children))
+
+    def refuse(self, claim: Claim, node: str) -> Refusal | None:
+        account = self.state.accounts.get(_PREFIX + node)
+        if account is None:
+            return _refusal("unknown", f"there is no node {node}", node)
+        return self._judge(claim, account, self.cost(claim))
+
+    def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
+        place = account.name[len(_PREFIX) :]
+        if self.index.facts(account) is None:
+            return _removed(place)
+        return refusal_for(NAME, "room", account, dim, cost, False, place)
+
+    def ready(self, claim: Claim, binding: Binding) -> bool:
+        for held in self.index.leaving_ports.get(binding.accounts[0].name, {}).values():
+            if clash(claim.spec.needs.host_ports, held) is not None:
+                return False
+        return super().ready(claim, binding)
+
+    def _judge(self, claim: Claim, account: Account, cost: Vector) -> Refusal | None:
+        """The first reason why the claim may not come to the node now."""
+        facts = self.index.facts(account)
+        if facts is None:
+            return _removed(account.name[len(_PREFIX) :])
+        needs = claim.spec.needs
+        rule = failed_rule(needs, facts)
+        if rule:
+            return _refusal(rule, rule_note(rule, needs, facts), facts.name)
+        for more in self._more_needs(claim):
+            if not more.selects(facts.name, facts.labels):
+                return _refusal("affinity", f"node {facts.name} is not one that the claim's quota allows", facts.name)
+        if needs.host_ports:
+            taken = self.index.residents_of(account).clash(needs.host_ports)
+            if taken is not None:
+                return _refusal("port", f"host port {show_port(taken)} of node {facts.name} is taken", facts.name)
+        if account.short_dimension(cost) < 0:
+            return None
+        # The first by name: the order in which dimensions were met must not show.
+        return self.refusal(claim, account, dimension(account.missing(cost).names()[0]).index, cost)
+
+    def _more_needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
+        return () if self.needs_of is None else self.needs_of.needs(claim)
+
+    # All nodes at once
+
+    def could(self, claim: Claim, mask: bytearray) -> None:
+        self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), True)
+
+    def filter(self, claim: Claim, mask: bytearray) -> None:
+        self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), False)
+        ports = claim.spec.needs.host_ports
+        if ports:
+            for slot, residents in self.index.porters.items():
+                if slot < len(mask) and mask[slot] and residents.clash(ports) is not None:
+                    mask[slot] = 0
+
+    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+        """100 points for a node whose cpu and memory stay free, and 100 less for each PreferNoSchedule taint that
+        the claim does not tolerate, so that such a node comes after all others.
+        """
+        self.index.columns.least_allocated(mask, self.cost(claim), scores)
+        for slot, facts in self.index.soft.items():
+            if slot < len(mask) and mask[slot]:
+                scores[slot] -= FULL_SCORE * untolerated_soft(claim.spec.needs, facts)
+
+    def _allowed(self, claim: Claim) -> list[bytes]:
+        masks = self.index.masks
+        return [masks.allowing(claim.spec.needs), *[masks.selecting(more) for more in self._more_needs(claim)]]
+
+    # For explanations
+
+    def names(self) -> list[str]:
+        """The nodes there are, sorted."""
+        return sorted([facts.name for facts in self.index.masks.facts if facts is not None])
+
+    def account(self, name: str) -> Account:
+        return self.state.accounts[_PREFIX + name]
+
+    def cost(self, claim: Claim) -> Vector:
+        """What the claim takes of a node."""
+        return self.cache.cost(claim.spec.requests)
+
+
+def _refusal(rule: str, note: str, place: str) -> Refusal:
+    return Refusal(NAME, f"nodes.{rule}", note, _PREFIX + place, "", "", "", "", False, (TOPIC,), place)
+
+
+def _removed(place: str) -> Refusal:
+    return _refusal("removed", f"node {place} was deleted; only claims that run there still hold it", place)
+
+
+def _overlap(cost: Vector, short: Vector) -> bool:
+    for dim in short.indices():
+        if cost.get(dim) > 0:
+            return True
+    return False
