@@ -25,19 +25,26 @@ from bursar.policies.nodes.bindings import BindingCache
 from bursar.policies.nodes.columns import FULL_SCORE
 from bursar.policies.nodes.facts import NOTHING, REMOVED, NodeBody
 from bursar.policies.nodes.index import NOTHING_USED, Index
-from bursar.policies.nodes.rules import clash, failed_rule, rule_note, show_port, untolerated_soft
+from bursar.policies.nodes.rules import (
+    NAME,
+    PORT,
+    PREFIX,
+    ROOM,
+    clash,
+    failed_rule,
+    rule_note,
+    show_port,
+    untolerated_soft,
+)
+from bursar.policies.nodes.survey import survey
 from bursar.policies.settings import Setting, SettingError
 from bursar.selectors import NodeNeeds
-from bursar.vectors import Vector, dimension, first_short
+from bursar.vectors import Vector, first_short
 
-NAME: Final = "nodes"
 KIND: Final = "nodes.Node"
 TABLE: Final = "nodes"
 LEAVING_PORTS: Final = "nodes.leaving"
 TOPIC: Final = "nodes"  # what helps one claim on one node may help any claim on any node
-_PREFIX: Final = "nodes/"
-ROOM: Final = "nodes.room."
-_PORT: Final = "nodes.port"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -54,7 +61,7 @@ class NodesPolicy(Policy):
     """Physical capacity and admission rules of nodes."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, True, (KIND,))
+        super().__init__(NAME, True, (KIND,), False, True)
         self.needs_of: NeedsSource | None = None
         self.index: Final = Index()
         self.cache: Final = BindingCache()
@@ -63,7 +70,7 @@ class NodesPolicy(Policy):
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         body = setting.body
-        account = self.state.accounts.get(_PREFIX + setting.key)
+        account = self.state.accounts.get(PREFIX + setting.key)
         if body is None:
             if account is not None:
                 self._remove(tx, setting.key, account)
@@ -71,7 +78,7 @@ class NodesPolicy(Policy):
         if not isinstance(body, NodeBody):
             raise SettingError(f"Node {setting.key}", "", "is no node")
         if account is None:
-            account = tx.open_account(NAME, _PREFIX + setting.key, TOPIC, True)
+            account = tx.open_account(NAME, PREFIX + setting.key, TOPIC, True)
         tx.set_limits(account, body.allocatable)
         tx.put(NAME, TABLE, setting.key, body.cell())
         return []
@@ -90,7 +97,7 @@ class NodesPolicy(Policy):
         """Close the accounts of deleted nodes that nobody uses any more."""
         if self.index.removed:
             for name in sorted(self.index.removed):
-                self._close_if_empty(tx, name, self.state.accounts[_PREFIX + name])
+                self._close_if_empty(tx, name, self.state.accounts[PREFIX + name])
 
     # What follows from the ledger
 
@@ -101,16 +108,16 @@ class NodesPolicy(Policy):
         if table == LEAVING_PORTS:
             self.index.leaving_changed(key, old, new)
             return
-        account = self.state.accounts.get(_PREFIX + key)
+        account = self.state.accounts.get(PREFIX + key)
         used = NOTHING_USED if account is None else account.used
-        self.index.node_changed(self.nodes.slot(key), key, _PREFIX + key, used, new)
+        self.index.node_changed(self.nodes.slot(key), key, PREFIX + key, used, new)
 
     # One claim
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if not place:
             return None
-        account = self.state.accounts.get(_PREFIX + place)
+        account = self.state.accounts.get(PREFIX + place)
         if account is None:
             return _refusal("unknown", f"there is no node {place}", place)
         return self.cache.binding(NAME, account, claim.spec.requests)
@@ -148,7 +155,7 @@ class NodesPolicy(Policy):
         tx.put(NAME, LEAVING_PORTS, claim.uid, None)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        if refusal.reason == _PORT or refusal.reason.startswith(ROOM):
+        if refusal.reason == PORT or refusal.reason.startswith(ROOM):
             return self._victims(claim, binding.accounts[0], binding.costs[0])
         return iter(())
 
@@ -184,13 +191,18 @@ class NodesPolicy(Policy):
         return Check(NAME, refusal is None, "", tuple(children))
 
     def refuse(self, claim: Claim, node: str) -> Refusal | None:
-        account = self.state.accounts.get(_PREFIX + node)
+        account = self.state.accounts.get(PREFIX + node)
         if account is None:
             return _refusal("unknown", f"there is no node {node}", node)
         return self._judge(claim, account, self.cost(claim))
 
+    def survey(self, claim: Claim) -> Check:
+        nodes = [facts.name for facts in self.index.masks.facts if facts is not None]
+        accounts = [self.state.accounts[PREFIX + name] for name in sorted(nodes)]
+        return survey(self, claim, accounts, self.cost(claim))
+
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
-        place = account.name[len(_PREFIX) :]
+        place = account.name[len(PREFIX) :]
         if self.index.facts(account) is None:
             return _removed(place)
         return refusal_for(NAME, "room", account, dim, cost, False, place)
@@ -205,7 +217,7 @@ class NodesPolicy(Policy):
         """The first reason why the claim may not come to the node now."""
         facts = self.index.facts(account)
         if facts is None:
-            return _removed(account.name[len(_PREFIX) :])
+            return _removed(account.name[len(PREFIX) :])
         needs = claim.spec.needs
         rule = failed_rule(needs, facts)
         if rule:
@@ -217,10 +229,8 @@ class NodesPolicy(Policy):
             taken = self.index.residents_of(account).clash(needs.host_ports)
             if taken is not None:
                 return _refusal("port", f"host port {show_port(taken)} of node {facts.name} is taken", facts.name)
-        if account.short_dimension(cost) < 0:
-            return None
-        # The first by name: the order in which dimensions were met must not show.
-        return self.refusal(claim, account, dimension(account.missing(cost).names()[0]).index, cost)
+        short = account.short_dimension(cost)
+        return None if short < 0 else self.refusal(claim, account, short, cost)
 
     def _more_needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
         return () if self.needs_of is None else self.needs_of.needs(claim)
@@ -251,22 +261,13 @@ class NodesPolicy(Policy):
         masks = self.index.masks
         return [masks.allowing(claim.spec.needs), *[masks.selecting(more) for more in self._more_needs(claim)]]
 
-    # For explanations
-
-    def names(self) -> list[str]:
-        """The nodes there are, sorted."""
-        return sorted([facts.name for facts in self.index.masks.facts if facts is not None])
-
-    def account(self, name: str) -> Account:
-        return self.state.accounts[_PREFIX + name]
-
     def cost(self, claim: Claim) -> Vector:
         """What the claim takes of a node."""
         return self.cache.cost(claim.spec.requests)
 
 
 def _refusal(rule: str, note: str, place: str) -> Refusal:
-    return Refusal(NAME, f"nodes.{rule}", note, _PREFIX + place, "", "", "", "", False, (TOPIC,), place)
+    return Refusal(NAME, f"nodes.{rule}", note, PREFIX + place, "", "", "", "", False, (TOPIC,), place)
 
 
 def _removed(place: str) -> Refusal:

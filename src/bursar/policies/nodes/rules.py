@@ -1,4 +1,4 @@
-"""The rules about a node that have nothing to do with room: selection, taints and host ports.
+"""The names of the reasons, and the rules that have nothing to do with room: selection, taints and host ports.
 
 They are checked in a fixed order, so that a node is always refused for the same rule: selector, affinity,
 unschedulable, taint, then (by the policy) port and room.
@@ -10,6 +10,12 @@ from typing import Final
 
 from bursar.policies.nodes.facts import UNSCHEDULABLE, Facts
 from bursar.selectors import NodeNeeds, any_term, any_tolerates
+
+NAME: Final = "nodes"
+PREFIX: Final = "nodes/"  # of the names of accounts
+ROOM: Final = "nodes.room."  # then the resource
+PORT: Final = "nodes.port"
+NONE: Final = "nodes.none"
 
 SELECTOR: Final = "selector"
 AFFINITY: Final = "affinity"

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
+from bursar.policies.base import Policy
 from bursar.policies.checks import Check, Refusal
-from bursar.policies.nodes.policy import NAME, ROOM, TOPIC, NodesPolicy
+from bursar.policies.nodes.rules import NAME, NONE, PREFIX, ROOM
 from bursar.vectors import Vector
-
-NONE: Final = "nodes.none"
 
 
 @final
 class _Nearest:
     """A node that only lacks room: by how much, and the largest missing share of a request as a fraction."""
 
-    __slots__ = ("asked", "lacking", "missing", "name")
+    __slots__ = ("account", "asked", "lacking", "missing", "refusal")
 
-    def __init__(self, name: str, missing: Vector, cost: Vector) -> None:
-        self.name: Final = name
+    def __init__(self, account: Account, cost: Vector, refusal: Refusal) -> None:
+        self.account: Final = account
+        self.refusal: Final = refusal
+        missing = account.missing(cost)
         self.missing: Final = missing
         lacking = 0
         asked = 1
@@ -42,35 +44,31 @@ class _Nearest:
 
     def sentence(self) -> str:
         amounts = [f"{amount} {name}" for name, amount in self.missing.show().items()]
-        return f"the nearest, {self.name}, lacks {', '.join(amounts)}"
+        return f"the nearest, {self.refusal.place}, lacks {', '.join(amounts)}"
 
 
 @final
-class Survey:
+class _Survey:
     """All nodes, asked about one claim."""
 
-    __slots__ = ("claim", "counts", "fitting", "nearest", "policy", "total")
+    __slots__ = ("cost", "counts", "fitting", "nearest", "total")
 
-    def __init__(self, policy: NodesPolicy, claim: Claim) -> None:
-        self.policy: Final = policy
-        self.claim: Final = claim
+    def __init__(self, policy: Policy, claim: Claim, accounts: list[Account], cost: Vector) -> None:
+        self.cost: Final = cost
         self.counts: Final[dict[str, int]] = {}
         self.fitting: int = 0
         self.nearest: _Nearest | None = None
-        names = policy.names()
-        self.total: Final = len(names)
-        for name in names:
-            self._ask(name)
+        self.total: Final = len(accounts)
+        for account in accounts:
+            self._add(account, policy.refuse(claim, account.name[len(PREFIX) :]))
 
-    def _ask(self, name: str) -> None:
-        refusal = self.policy.refuse(self.claim, name)
+    def _add(self, account: Account, refusal: Refusal | None) -> None:
         if refusal is None:
             self.fitting += 1
         elif not refusal.reason.startswith(ROOM):
             self._count(refusal.reason)
         else:
-            cost = self.policy.cost(self.claim)
-            found = _Nearest(name, self.policy.account(name).missing(cost), cost)
+            found = _Nearest(account, self.cost, refusal)
             for resource in found.missing.names():
                 self._count(ROOM + resource)
             if self.nearest is None or found.closer_than(self.nearest):
@@ -83,10 +81,6 @@ class Survey:
         """Reasons with their number of nodes, most first, then by reason."""
         return [(reason, -less) for less, reason in sorted([(-count, r) for r, count in self.counts.items()])]
 
-    def reason(self) -> str:
-        """The commonest reason."""
-        return self.ranking()[0][0] if self.counts else NONE
-
     def sentence(self) -> str:
         if self.total == 0:
             return "there is no node"
@@ -96,26 +90,17 @@ class Survey:
         return text if self.nearest is None else f"{text}; {self.nearest.sentence()}"
 
 
-def survey(policy: NodesPolicy, claim: Claim) -> Check:
-    """The explanation of where a claim without a place could go."""
-    found = Survey(policy, claim)
+def survey(policy: Policy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
+    """Where a claim without a place could go, over the accounts of all nodes in order of their names."""
+    found = _Survey(policy, claim, accounts, cost)
     if found.fitting:
         return Check(NAME, True, found.sentence())
-    children = [Check(_nodes(count), False, "", (), reason) for reason, count in found.ranking()]
-    if found.nearest is not None:
-        name = found.nearest.name
-        children.append(Check.of_account(policy.account(name), policy.cost(claim), policy.refuse(claim, name)))
-    return Check(NAME, False, found.sentence(), tuple(children), found.reason())
-
-
-def unplaced(policy: NodesPolicy, claim: Claim) -> Refusal | None:
-    """The same as one refusal, under the commonest reason; None when a node can take the claim."""
-    found = Survey(policy, claim)
-    if found.fitting:
-        return None
-    counted = ", ".join([f"{count} {reason}" for reason, count in found.ranking()])
-    note = f"{found.sentence()} ({counted})" if counted else found.sentence()
-    return Refusal(NAME, found.reason(), note, "", "", "", "", "", False, (TOPIC,))
+    ranking = found.ranking()
+    children = [Check(_nodes(count), False, "", (), reason) for reason, count in ranking]
+    nearest = found.nearest
+    if nearest is not None:
+        children.append(Check.of_account(nearest.account, cost, nearest.refusal))
+    return Check(NAME, False, found.sentence(), tuple(children), ranking[0][0] if ranking else NONE)
 
 
 def _nodes(count: int) -> str:
