@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, final
 
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
-from bursar.vectors import EMPTY, Vector, fingerprint, from_amounts
+from bursar.vectors import EMPTY, PRIME_B, Vector, fingerprint, from_amounts
 
 if TYPE_CHECKING:
     from bursar.ledger.accounts import Account
@@ -62,6 +62,7 @@ class ClaimSpec:
         "mark_cache",
         "needs",
         "owner",
+        "placeable",
         "preemptible",
         "preempts",
         "priority",
@@ -83,6 +84,7 @@ class ClaimSpec:
         group_size: int = 0,
         needs: NodeNeeds = NO_NEEDS,
         details: dict[str, object] | None = None,
+        placeable: bool = True,
     ) -> None:
         self.requests: Final = requests  # effective, by the Kubernetes rule
         self.limits: Final = limits
@@ -97,6 +99,7 @@ class ClaimSpec:
         self.group_size: Final = group_size
         self.needs: Final = needs
         self.details: Final = details if details is not None else {}  # plain data by policy, for claims without a pod
+        self.placeable: Final = placeable  # False: judged by quota policies only, takes no node
         self.mark_cache: int = 0
 
     @property
@@ -125,6 +128,8 @@ class ClaimSpec:
             record["preemptible"] = False
         if not self.preempts:
             record["preempts"] = False
+        if not self.placeable:
+            record["placeable"] = False
         if self.needs is not NO_NEEDS:
             record["needs"] = self.needs.record()
         return record
@@ -150,6 +155,7 @@ def spec_from_record(record: dict[str, object]) -> ClaimSpec:
         cast("int", record.get("groupSize", 0)),
         NO_NEEDS if needs is None else needs_from_record(needs),
         dict(cast("dict[str, object]", record.get("details", {}))),
+        cast("bool", record.get("placeable", True)),
     )
 
 
@@ -185,7 +191,8 @@ class Binding:
         self.data: Final = data
         mark = fingerprint(policy)
         for i in range(len(accounts)):
-            mark = (mark * 31 + accounts[i].mark * 7 + costs[i].lane_a * 65537 + costs[i].lane_b) % 4611686018427387847
+            cost: int = int(costs[i].lane_a) * PRIME_B + int(costs[i].lane_b)
+            mark = (mark * 31 + accounts[i].mark * 7 + cost) % 4611686018427387847
         self.mark: Final = (mark + fingerprint(repr(data))) % 4611686018427387847 if data else mark
 
     def record(self) -> list[object]:

@@ -59,9 +59,18 @@ class NodeIndex:
 class Policy(Watcher):
     """One rule set. Subclasses set ``name`` and ``placement`` and override what they need."""
 
-    def __init__(self, name: str, placement: bool = False, kinds: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        placement: bool = False,
+        kinds: tuple[str, ...] = (),
+        demands: bool = False,
+        settles: bool = False,
+    ) -> None:
         self.name: Final = name
         self.placement: Final = placement
+        self.demands: Final = demands  # counts pending demand: ``demand`` is called
+        self.settles: Final = settles  # ``settle`` is called before each commit
         self.kinds: Final = kinds  # kinds of settings it takes
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
@@ -139,6 +148,10 @@ class Policy(Watcher):
         """
         return iter(())
 
+    def approve(self, tx: Transaction, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
+        """The last word on a pruned plan: the victims have left and the claim is charged. False drops the plan."""
+        return True
+
     def settle(self, tx: Transaction) -> None:
         """Once, at the end of every transaction that changed something, before it is committed."""
 
@@ -176,6 +189,10 @@ class Policy(Watcher):
         if bound is None or isinstance(bound, Refusal):
             return bound
         return self.first_refusal(claim, bound.accounts, bound.costs)
+
+    def survey(self, claim: Claim) -> Check | None:
+        """Why no node takes the claim now, over all nodes: for explanations. None: nothing to say."""
+        return None
 
     def ready(self, claim: Claim, binding: Binding) -> bool:
         """Whether the claim's place is physically free: nobody who was told to leave is still in the way."""

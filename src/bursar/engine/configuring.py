@@ -1,0 +1,32 @@
+"""Settings: quotas, nodes and options come, change and go, and the claims they govern are bound anew.
+
+Ruling: lowering a quota evicts nobody by itself, so claims that already count are rebound by force; a claim that a
+policy can no longer read keeps the binding it had.
+"""
+
+from __future__ import annotations
+
+from bursar.engine import budgets
+from bursar.engine.core import Core
+from bursar.policies.settings import Setting, SettingError
+
+
+def apply_settings(core: Core, settings: list[Setting]) -> None:
+    """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts."""
+    stale: dict[str, None] = {}
+    for setting in settings:
+        if setting.kind == budgets.KIND:
+            core.budgets.configure(core.tx, setting)
+            continue
+        taken = False
+        for policy in core.policies:
+            if setting.kind in policy.kinds:
+                taken = True
+                for uid in policy.configure(core.tx, setting):
+                    stale[uid] = None
+        if not taken:
+            raise SettingError(f"{setting.kind} {setting.key}", "", "no policy takes settings of this kind")
+    for uid in stale:
+        claim = core.ledger.state.claims.get(uid)
+        if claim is not None:
+            core.rebind(claim, claim.place, True)

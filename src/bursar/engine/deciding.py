@@ -1,0 +1,134 @@
+"""One decision inside an open transaction: try, else search for victims, else refuse and leave no trace."""
+
+from __future__ import annotations
+
+from bursar.engine.core import Core
+from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
+from bursar.engine.placing import no_node, try_nodes
+from bursar.engine.preempting import apply_plan, best_plan, plan_at
+from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
+from bursar.policies.checks import Refusal
+
+
+def decide(core: Core, claim: Claim, at: int) -> Decision:
+    """Quota and place in one step."""
+    if not core.needs_place(claim):
+        return admit(core, claim, at)
+    refusals = _try_everywhere(core, claim)
+    if not refusals:
+        return _admitted(core, claim, at)
+    return _with_victims(core, claim, at, refusals)
+
+
+def admit(core: Core, claim: Claim, at: int) -> Decision:
+    """Quota only; the place comes later."""
+    refusals = core.attempt(claim, "", False)
+    if not refusals:
+        core.tx.set_state(claim, RESERVED)
+        return Decision(claim.uid, ADMITTED, at)
+    if may_preempt(claim, refusals):
+        plan = plan_at(core, claim, "")
+        if plan is not None and not apply_plan(core, claim, plan):
+            return _held(core, claim, at, plan.victims)
+    return refused(claim, at, refusals)
+
+
+def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decision:
+    """A place for a claim that has its quota: the given node, or the best one; corrects the charge."""
+    if node:
+        refusals = core.rebind(claim, node, forced)
+        return _admitted(core, claim, at) if not refusals else refused(claim, at, refusals)
+    state = claim.state
+    mark = core.tx.savepoint()
+    core.release(claim)
+    core.tx.set_state(claim, PENDING)
+    decision = decide(core, claim, at)
+    if not decision.admitted:
+        core.tx.rollback_to(mark)
+    elif state > RESERVED:
+        core.tx.set_state(claim, state)
+    return decision
+
+
+def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:
+    """All or none, in order; nobody of the group is another one's victim."""
+    mark = core.tx.savepoint()
+    decisions: list[Decision] = []
+    for claim in claims:
+        decision = decide(core, claim, at)
+        if not decision.admitted:
+            core.tx.rollback_to(mark)
+            return [_group_refusal(other, claim, decision, at) for other in claims]
+        decisions.append(decision)
+    return decisions
+
+
+def _group_refusal(member: Claim, failed: Claim, decision: Decision, at: int) -> Decision:
+    if member is failed:
+        return decision
+    first = decision.refusals[0]
+    note = f"its group waits for {failed.key}: {first.sentence()}"
+    refusal = Refusal("engine", "engine.group", note, permanent=first.permanent, topics=first.topics)
+    return Decision(member.uid, decision.outcome, at, "", (refusal,))
+
+
+def may_preempt(claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
+    if not claim.spec.preempts:
+        return False
+    for refusal in refusals:
+        if refusal.permanent:
+            return False
+    return True
+
+
+def refused(claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
+    outcome = WAITING
+    for refusal in refusals:
+        if refusal.permanent:
+            outcome = NEVER
+    return Decision(claim.uid, outcome, at, "", refusals)
+
+
+def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
+    """What the claimant's decision means for one of its victims."""
+    if victim.leaving:
+        found = Decision(victim.uid, EVICTED, decision.at, victim.place, (), (), claimant.key)
+    else:
+        note = f"{claimant.key} took the place that it held"
+        refusal = Refusal("engine", "engine.displaced", note, topics=(claimant.uid,))
+        found = Decision(victim.uid, WAITING, decision.at, "", (refusal,))
+    found.seq = decision.seq
+    return found
+
+
+def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
+    """Charge on the best node. On refusal: what the quotas say, then why no node took it."""
+    tx = core.tx
+    mark = tx.savepoint()
+    quota = core.attempt(claim, "", False)
+    if quota:
+        return quota
+    tx.rollback_to(mark)
+    refusals = try_nodes(core, claim)
+    return no_node(core, claim) if refusals is None else refusals
+
+
+def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
+    if may_preempt(claim, refusals):
+        plan = best_plan(core, claim)
+        if plan is not None and not apply_plan(core, claim, plan):
+            return _held(core, claim, at, plan.victims)
+    return refused(claim, at, refusals)
+
+
+def _admitted(core: Core, claim: Claim, at: int) -> Decision:
+    if claim.state <= RESERVED:
+        core.hold(claim, [])
+    outcome = HOLDING if claim.state == HELD else ADMITTED
+    return Decision(claim.uid, outcome, at, claim.place, (), claim.waits_for)
+
+
+def _held(core: Core, claim: Claim, at: int, victims: list[Claim]) -> Decision:
+    core.hold(claim, victims)
+    outcome = HOLDING if claim.state == HELD else ADMITTED
+    return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]))

@@ -1,0 +1,390 @@
+"""The engine: the public face of decisions. One lock, one transaction a call, one journal record a commit.
+
+Every call takes ``at``, the time in milliseconds, from the caller; the engine reads no clock. A call that is refused or
+fails leaves the ledger as it was, to the byte. Callers may come from many threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import RLock
+from typing import Final, cast, final
+
+from mypy_extensions import mypyc_attr
+
+from bursar.engine import deciding
+from bursar.engine.configuring import apply_settings
+from bursar.engine.core import Core
+from bursar.engine.decisions import (
+    ADMITTED,
+    EVICTED,
+    RELEASED,
+    WAITING,
+    Decision,
+    DecisionList,
+    decision_from_record,
+)
+from bursar.engine.explaining import explain_claim, explain_departed
+from bursar.engine.preempting import may_take
+from bursar.engine.what_if import Change, Outlook, look_ahead
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.journal import Journal, Record, Recordable
+from bursar.ledger.replay import Line
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import Policy
+from bursar.policies.checks import Check
+from bursar.policies.settings import Output, Revocation, Setting
+
+_DEPARTED_KEPT: Final = 10_000
+
+
+class EngineError(ValueError):
+    """A call that makes no sense: an unknown or duplicate uid, a step that the claim's state does not allow."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CommitListener:
+    """Hears of each commit, inside the lock: must be quick and must not call the engine."""
+
+    def committed(self, record: Record) -> None:
+        """A transaction was committed."""
+
+
+@final
+class Engine:
+    """Decides over one ledger with the given policies, in their order."""
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        self._core: Final = Core(list(policies))
+        self._lock: Final = RLock()
+        self._departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why)
+        self.listener: CommitListener | None = None
+
+    # Reading
+
+    @property
+    def state(self) -> State:
+        """The ledger's state, to read while nobody writes (take ``lock`` if others may)."""
+        return self._core.ledger.state
+
+    @property
+    def lock(self) -> RLock:
+        """Held during every call; take it to read several things at one version."""
+        return self._lock
+
+    @property
+    def journal(self) -> Journal:
+        return self._core.ledger.journal
+
+    @property
+    def version(self) -> int:
+        """How many transactions were committed."""
+        return self._core.ledger.version
+
+    @property
+    def digest(self) -> int:
+        return self._core.ledger.digest
+
+    @property
+    def policies(self) -> list[Policy]:
+        return self._core.policies
+
+    def claim(self, uid: str) -> Claim:
+        """The claim with that uid."""
+        found = self._core.ledger.state.claims.get(uid)
+        if found is None:
+            raise EngineError(f"no claim {uid}")
+        return found
+
+    # Deciding
+
+    def submit(self, claim: Claim, at: int = 0) -> None:
+        """A claim enters and waits; its demand counts from here."""
+        self._lock.acquire()
+        try:
+            if not self._enter(claim):
+                raise EngineError(f"claim {claim.uid} exists already")
+            self._commit(at, ("submit", claim.uid), None)
+        finally:
+            self._end()
+
+    def decide(self, claim: Claim, at: int = 0) -> Decision:
+        """Quota and place for a claim, in one transaction; a claim that is not known yet is submitted by it.
+
+        A refused claim that was new stays submitted: its demand counts, the decision changed nothing else.
+        """
+        self._lock.acquire()
+        try:
+            self._enter(claim)
+            return self._conclude(claim, deciding.decide(self._core, claim, at), at, "decide")
+        finally:
+            self._end()
+
+    def admit(self, claim: Claim, at: int = 0) -> Decision:
+        """Quota only: reserves in the quota policies."""
+        self._lock.acquire()
+        try:
+            self._enter(claim)
+            return self._conclude(claim, deciding.admit(self._core, claim, at), at, "admit")
+        finally:
+            self._end()
+
+    def place(self, uid: str, node: str = "", at: int = 0, forced: bool = False) -> Decision:
+        """A place for an admitted claim: the given node or the best one. ``forced`` records what is a fact."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            if claim.state == PENDING:
+                raise EngineError(f"{claim.key} is not admitted yet: admit it first, or decide both")
+            self._begin()
+            return self._conclude(claim, deciding.place(self._core, claim, node, forced, at), at, "place")
+        finally:
+            self._end()
+
+    def decide_group(self, claims: list[Claim], at: int = 0) -> list[Decision]:
+        """All of them or none; those not known yet are submitted by it."""
+        self._lock.acquire()
+        try:
+            for claim in claims:
+                self._enter(claim)
+            decisions = deciding.group(self._core, claims, at)
+            worth = len(self._core.tx.log) > 0
+            for i in range(len(claims)):
+                worth = worth or not decisions[i].same_as(claims[i].decision)
+            if worth:
+                self._commit(at, ("group", *[claim.uid for claim in claims]), DecisionList(decisions))
+            for i in range(len(claims)):
+                self._note(claims[i], decisions[i])
+            return decisions
+        finally:
+            self._end()
+
+    def decide_many(self, claims: list[Claim], at: int = 0) -> list[Decision]:
+        """One decision each, in order: for simulation."""
+        return [self.decide(claim, at) for claim in claims]
+
+    def adjust(self, uid: str, spec: ClaimSpec, at: int = 0) -> Decision:
+        """Grow or shrink a claim where it is; only what grows is checked. Refused: nothing changes."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            self._begin().set_spec(claim, spec)
+            refusals = self._core.rebind(claim, claim.place, False)
+            if refusals:
+                return deciding.refused(claim, at, refusals)
+            decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
+            self._commit(at, ("adjust", uid), decision)
+            return decision
+        finally:
+            self._end()
+
+    def release(self, uid: str, at: int = 0) -> Decision:
+        """The claim is gone: ended, deleted by its owner, or evicted and left."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            taken = claim.leaving or self.state.cell("revoked", uid) is not None
+            self._begin()
+            self._core.drop(claim, taken)
+            if not taken:
+                decision = Decision(uid, RELEASED, at, claim.place)
+                self._commit(at, ("release", uid), decision)
+                return decision
+            return self._depart(claim, at)
+        finally:
+            self._end()
+
+    def release_many(self, uids: list[str], at: int = 0) -> list[Decision]:
+        """Release each, in order: for simulation."""
+        return [self.release(uid, at) for uid in uids]
+
+    def observe(self, uid: str, state: int, at: int = 0) -> None:
+        """The outside saw the claim become bound, running or terminating."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            if state not in (BOUND, RUNNING, TERMINATING):
+                raise EngineError(f"a claim cannot be seen to become {STATES[state]}")
+            if claim.state >= state:
+                return
+            if claim.state < RESERVED:
+                raise EngineError(f"{claim.key} is {STATES[claim.state]}: it cannot be seen {STATES[state]}")
+            self._begin()
+            self._core.set_seen(claim, state)
+            self._commit(at, ("observe", uid, STATES[state]), None)
+        finally:
+            self._end()
+
+    def give_up(self, uid: str, at: int = 0) -> None:
+        """A held claim gives up: it waits again, and victims that have not begun to go keep their place."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            if claim.state != HELD:
+                raise EngineError(f"{claim.key} is {STATES[claim.state]}, not held")
+            self._begin()
+            self._core.back_to_pending(claim)
+            self._commit(at, ("give-up", uid), None)
+        finally:
+            self._end()
+
+    # Settings and time
+
+    def configure(self, settings: list[Setting], at: int = 0) -> None:
+        """Quotas, nodes and options come, change or go: all of them, or none if one is not acceptable."""
+        self._lock.acquire()
+        try:
+            self._begin()
+            apply_settings(self._core, settings)
+            self._commit(at, ("configure", *[f"{s.kind} {s.key}" for s in settings]), None)
+        finally:
+            self._end()
+
+    def tick(self, now: int) -> list[Decision]:
+        """Time passed: take back what policies say is over-used. Claims taken back count until they are gone."""
+        self._lock.acquire()
+        try:
+            decisions: list[Decision] = []
+            for policy in self._core.policies:
+                for wanted in policy.due(now):
+                    claim = self.state.claims.get(wanted.uid)
+                    if claim is not None and may_take(self._core, claim):
+                        decisions.append(self._revoke(claim, wanted, now))
+            return decisions
+        finally:
+            self._end()
+
+    def outputs(self, now: int) -> list[Output]:
+        """What the policies want written outside since the last call."""
+        self._lock.acquire()
+        try:
+            found: list[Output] = []
+            for policy in self._core.policies:
+                found.extend(policy.outputs(now))
+            return found
+        finally:
+            self._lock.release()
+
+    # Asking
+
+    def what_if(self, changes: list[Change], at: int = 0, pending: bool = False) -> Outlook:
+        """What would happen; changes nothing. ``pending``: also try the claims that wait now."""
+        self._lock.acquire()
+        try:
+            self._begin()
+            return look_ahead(self._core, changes, at, pending)
+        finally:
+            self._end()
+
+    def explain(self, uid: str) -> Check:
+        """Why the claim is where it is: the tree of checks, for pending, admitted and evicted claims alike."""
+        self._lock.acquire()
+        try:
+            claim = self.state.claims.get(uid)
+            if claim is not None:
+                self._begin()
+                return explain_claim(self._core, claim)
+            past = self._departed.get(uid)
+            if past is None:
+                raise EngineError(f"no claim {uid}")
+            return explain_departed(past[0], past[1])
+        finally:
+            self._end()
+
+    def replay(self, lines: Iterable[bytes]) -> int:
+        """Repeat sealed journal lines on top of this engine's ledger; returns how many."""
+        self._lock.acquire()
+        try:
+            count = 0
+            for line in self._core.ledger.replay(lines):
+                count += 1
+                self._recall(line)
+            return count
+        finally:
+            self._lock.release()
+
+    # Transactions
+
+    def _begin(self) -> Transaction:
+        return self._core.ledger.begin()
+
+    def _end(self) -> None:
+        """Whatever was not committed is undone."""
+        if self._core.ledger.opened:
+            self._core.ledger.abort()
+        self._lock.release()
+
+    def _enter(self, claim: Claim) -> bool:
+        """Open the transaction (unless it is) and make sure the claim is in it, pending; True if it is new."""
+        core = self._core
+        if not core.ledger.opened:
+            core.ledger.begin()
+        known = core.ledger.state.claims.get(claim.uid)
+        if known is None:
+            if claim.uid in self._departed:
+                raise EngineError(f"uid {claim.uid} was used before; a new claim needs a new one")
+            core.enter(claim)
+            return True
+        if known is not claim:
+            raise EngineError(f"claim {claim.uid} exists already")
+        if claim.state != PENDING:
+            raise EngineError(f"{claim.key} is {STATES[claim.state]} already")
+        return False
+
+    def _commit(self, at: int, cause: tuple[object, ...], decision: Recordable | None) -> int:
+        core = self._core
+        if core.settling:
+            core.settle()
+        record = core.ledger.commit(at, cause, decision)
+        if self.listener is not None:
+            self.listener.committed(record)
+        return record.seq
+
+    def _conclude(self, claim: Claim, decision: Decision, at: int, cause: str) -> Decision:
+        """Commit a decision that changed something or says something new."""
+        if self._core.tx.log or not decision.same_as(claim.decision):
+            decision.seq = self._commit(at, (cause, claim.uid), decision)
+        self._note(claim, decision)
+        return decision
+
+    def _note(self, claim: Claim, decision: Decision) -> None:
+        """The decision is the last one about the claim, and about its victims."""
+        claim.decision = decision
+        for uid in decision.victims:
+            victim = self.state.claims.get(uid)
+            if victim is not None and (victim.leaving or victim.state == PENDING):
+                victim.decision = deciding.displaced(victim, claim, decision)
+
+    def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
+        self._begin().put("engine", "revoked", claim.uid, wanted.reason)
+        decision = Decision(claim.uid, EVICTED, now, claim.place, (), (), "", wanted.reason)
+        decision.seq = self._commit(now, ("tick", wanted.sentence), decision)
+        claim.decision = decision
+        return decision
+
+    def _depart(self, claim: Claim, at: int) -> Decision:
+        last = claim.decision
+        decision = last if isinstance(last, Decision) else Decision(claim.uid, EVICTED, at, claim.place)
+        self._commit(at, ("evicted", claim.uid, claim.key), decision)
+        self._remember(claim.uid, claim.key, decision)
+        return decision
+
+    def _remember(self, uid: str, key: str, decision: Decision) -> None:
+        """Keep why an evicted claim had to go, for those who ask later."""
+        self._departed[uid] = (key, decision)
+        if len(self._departed) > _DEPARTED_KEPT:
+            del self._departed[next(iter(self._departed))]
+
+    def _recall(self, line: Line) -> None:
+        """Restore what the decision of a replayed line left on the claims."""
+        if line.decision is None:
+            return
+        rows = line.decision if line.cause[0] == "group" else [line.decision]
+        for row in rows:
+            decision = decision_from_record(cast("list[object]", row), line.seq)
+            claim = self.state.claims.get(decision.uid)
+            if claim is not None:
+                self._note(claim, decision)
+            elif line.cause[0] == "evicted":
+                self._remember(decision.uid, str(line.cause[2]), decision)

@@ -1,0 +1,83 @@
+"""Finding a node: bulk filter and score over all nodes, then the best one that every policy accepts.
+
+The order of nodes is total: rank (lower first), score (higher first), name.
+"""
+
+from __future__ import annotations
+
+from bursar.engine.core import Core
+from bursar.ledger.claims import Claim
+from bursar.policies.checks import Refusal
+
+
+def open_nodes(core: Core, claim: Claim) -> bytearray:
+    """Nodes that every placement policy would take the claim on now, as a mask over slots."""
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        policy.filter(claim, mask)
+    return mask
+
+
+def possible_nodes(core: Core, claim: Claim) -> list[str]:
+    """Nodes on which the claim could run if they were empty, by name."""
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        policy.could(claim, mask)
+    return sorted([core.nodes.names[slot] for slot in _slots(mask)])
+
+
+def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
+    """The nodes of a mask, best first."""
+    slots = _slots(mask)
+    if len(slots) > 1:
+        ranks = [0] * len(mask)
+        scores = [0] * len(mask)
+        for policy in core.placing:
+            policy.rank(claim, mask, ranks)
+            policy.score(claim, mask, scores)
+        keyed = [(ranks[slot], -scores[slot], core.nodes.names[slot]) for slot in slots]
+        keyed.sort()
+        return [name for _, _, name in keyed]
+    return [core.nodes.names[slot] for slot in slots]
+
+
+def _slots(mask: bytearray) -> list[int]:
+    found: list[int] = []
+    at = mask.find(1)
+    while at >= 0:
+        found.append(at)
+        at = mask.find(1, at + 1)
+    return found
+
+
+def try_nodes(core: Core, claim: Claim) -> tuple[Refusal, ...] | None:
+    """Charge the claim on the best node that takes it. () on success; None: no node is open at all; otherwise the
+    refusals of the best node.
+    """
+    first: tuple[Refusal, ...] | None = None
+    for name in best_first(core, claim, open_nodes(core, claim)):
+        refusals = core.attempt(claim, name, False)
+        if not refusals:
+            return ()
+        if first is None:
+            first = refusals
+        if not _place_matters(core, refusals):
+            break
+    return first
+
+
+def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
+    """Whether another node could make a difference: only if a placement policy refused."""
+    names = {policy.name for policy in core.placing}
+    for refusal in refusals:
+        if refusal.policy in names:
+            return True
+    return False
+
+
+def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
+    """The refusal of a claim that fits on no node; where, and by how much, is worked out when somebody asks."""
+    if not possible_nodes(core, claim):
+        note = "no node could ever take it" if len(core.nodes) else "there are no nodes"
+        return (Refusal("nodes", "nodes.none", note, "nodes", topics=("nodes",)),)
+    return (Refusal("nodes", "nodes.full", "every node that could take it is full", "nodes", topics=("nodes",)),)

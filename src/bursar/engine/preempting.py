@@ -1,0 +1,178 @@
+"""The search for victims: whom to take away so that a claim fits, with the least harm.
+
+For one place: while something refuses, the refusing policy names the next victim (least harm first), the victim leaves
+in *every* policy, and the claim is tried again. The set that works is then pruned: going from the most to the least
+important victim, each is left out if the claim still fits without it, so that no subset would do.
+
+Where a claim needs a node and none has room, the search runs for every node that could take it, and the plan with the
+least harm wins: the least important victims, then the fewest, then the newest, then the node's name. When quota and
+node both refuse, victims on that node are preferred, so that the same ones pay for both.
+
+The engine, not the policy, decides who may be a victim at all: counted, preemptible, not of the claim's own group,
+allowed by disruption budgets, and not barred by the no-thrash record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from bursar.engine.core import Core
+from bursar.engine.lineage import barred
+from bursar.engine.placing import best_first, open_nodes, possible_nodes
+from bursar.ledger.claims import Binding, Claim
+from bursar.policies.checks import Refusal
+
+
+@final
+class Plan:
+    """Victims that make room for a claim at a place."""
+
+    __slots__ = ("place", "victims")
+
+    def __init__(self, place: str, victims: list[Claim]) -> None:
+        self.place: Final = place
+        self.victims: Final = victims
+
+    def harm(self) -> tuple[int, int, int, int, str]:
+        """Smaller is better: highest priority hit, how many, all priorities together, oldest hit, name."""
+        priorities = [v.spec.priority for v in self.victims]
+        oldest = min([v.created for v in self.victims], default=0)
+        return (max(priorities, default=-(2**40)), len(priorities), sum(priorities), -oldest, self.place)
+
+
+def may_take(core: Core, victim: Claim) -> bool:
+    """Whether a claim may be taken away at all, whoever wants its place."""
+    if not victim.counts() or not victim.spec.preemptible:
+        return False
+    return core.ledger.state.cell("revoked", victim.uid) is None and core.budgets.allow(victim)
+
+
+def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
+    """Whether the engine lets this claim displace that one."""
+    if victim.uid == claim.uid or not may_take(core, victim):
+        return False
+    group = claim.spec.group
+    if group and victim.spec.group == group and victim.namespace == claim.namespace:
+        return False
+    return not barred(core.ledger.state, claim.uid, victim.uid)
+
+
+def best_plan(core: Core, claim: Claim) -> Plan | None:
+    """The plan with the least harm, or None. Leaves the transaction as it was."""
+    if not core.needs_place(claim):
+        return plan_at(core, claim, "")
+    open_now = best_first(core, claim, open_nodes(core, claim))
+    if open_now:
+        # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
+        return plan_at(core, claim, open_now[0])
+    best: Plan | None = None
+    for name in possible_nodes(core, claim):
+        plan = plan_at(core, claim, name)
+        if plan is not None and (best is None or plan.harm() < best.harm()):
+            best = plan
+    return best
+
+
+def plan_at(core: Core, claim: Claim, place: str) -> Plan | None:
+    """Victims that make the claim fit at one place, pruned; None if there are none that do."""
+    tx = core.tx
+    mark = tx.savepoint()
+    search = _Search(core, claim, place)
+    chosen = search.run()
+    tx.rollback_to(mark)
+    if chosen is None:
+        return None
+    plan = Plan(place, _pruned(core, claim, place, chosen))
+    accepted = not apply_plan(core, claim, plan) and core.approves(claim, plan.victims)
+    tx.rollback_to(mark)
+    return plan if accepted else None
+
+
+def apply_plan(core: Core, claim: Claim, plan: Plan) -> tuple[Refusal, ...]:
+    """Let the victims leave and charge the claim; () if it worked."""
+    for victim in plan.victims:
+        core.leave(victim)
+    return core.attempt(claim, plan.place, False)
+
+
+def _pruned(core: Core, claim: Claim, place: str, chosen: list[Claim]) -> list[Claim]:
+    """Leave out whom the claim does not need, the most important first."""
+    kept = list(chosen)
+    for victim in reversed(chosen):
+        if len(kept) == 1:
+            break
+        fewer = [other for other in kept if other is not victim]
+        mark = core.tx.savepoint()
+        if not apply_plan(core, claim, Plan(place, fewer)):
+            kept = fewer
+        core.tx.rollback_to(mark)
+    return kept
+
+
+@final
+class _Search:
+    """One run for one place: asks refusing policies for victims until the claim fits."""
+
+    __slots__ = ("candidates", "claim", "core", "local_only", "place", "reason")
+
+    def __init__(self, core: Core, claim: Claim, place: str) -> None:
+        self.core: Final = core
+        self.claim: Final = claim
+        self.place: Final = place
+        self.candidates: Iterator[Claim] = iter(())
+        self.reason: str = ""
+        self.local_only: bool = False
+
+    def run(self) -> list[Claim] | None:
+        """The victims in the order they were chosen, or None; their leaving is left in the transaction."""
+        chosen: list[Claim] = []
+        while True:
+            refusals = self.core.attempt(self.claim, self.place, False)
+            if not refusals:
+                return chosen
+            victim = self._next(refusals)
+            if victim is None:
+                return None
+            self.core.leave(victim)
+            chosen.append(victim)
+
+    def _next(self, refusals: tuple[Refusal, ...]) -> Claim | None:
+        """The next victim for the binding refusal, from the policy that refused."""
+        refusal = refusals[0]
+        if refusal.permanent:
+            return None
+        if refusal.reason != self.reason:
+            self._ask(refusals)
+        found = self._pull()
+        if found is None:
+            # The list may have been made for a state that is past: ask once more, now without preference.
+            self.local_only = False
+            self._ask_again(refusal)
+            found = self._pull()
+        return found
+
+    def _ask(self, refusals: tuple[Refusal, ...]) -> None:
+        placing = {policy.name for policy in self.core.placing}
+        mixed = refusals[0].policy not in placing and any(r.policy in placing for r in refusals)
+        self.local_only = mixed and bool(self.place)
+        self._ask_again(refusals[0])
+
+    def _ask_again(self, refusal: Refusal) -> None:
+        self.reason = refusal.reason
+        self.candidates = iter(())
+        core = self.core
+        for i in range(len(core.policies)):
+            policy = core.policies[i]
+            if policy.name == refusal.policy:
+                bound = policy.bind(self.claim, self.place)
+                if isinstance(bound, Binding):
+                    self.candidates = policy.victims(core.tx, self.claim, bound, refusal)
+
+    def _pull(self) -> Claim | None:
+        for victim in self.candidates:
+            if self.local_only and victim.place != self.place:
+                continue
+            if eligible(self.core, self.claim, victim):
+                return victim
+        return None

@@ -1,0 +1,134 @@
+"""What would happen if: changes are made in a transaction that is never committed.
+
+The changes run in the given order, each as the engine would run it for real; then, if asked, the claims that wait are
+tried by priority and age. Everything is undone by the caller (``Engine.what_if``), so nothing of it stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from bursar.engine import deciding
+from bursar.engine.configuring import apply_settings
+from bursar.engine.core import Core
+from bursar.engine.decisions import ADMITTED, RELEASED, Decision
+from bursar.ledger.claims import PENDING, Claim, ClaimSpec
+from bursar.policies.settings import Setting
+
+
+@final
+class Outlook:
+    """The decisions that would be made, in order, and the claims that would have to leave."""
+
+    __slots__ = ("decisions", "evicted")
+
+    def __init__(self) -> None:
+        self.decisions: Final[list[Decision]] = []
+        self.evicted: Final[list[str]] = []
+
+    def of(self, uid: str) -> Decision | None:
+        """The last decision about a claim; None if it was not tried."""
+        for decision in reversed(self.decisions):
+            if decision.uid == uid:
+                return decision
+        return None
+
+    def add(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self.evicted.extend(decision.victims)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Change:
+    """Something that might happen."""
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        raise RuntimeError("a change must say what it does")
+
+
+@final
+class Submit(Change):
+    """A claim comes and is decided; several: as one group, all or none."""
+
+    def __init__(self, *claims: Claim) -> None:
+        self.claims: Final = claims
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        for claim in self.claims:
+            core.enter(claim)
+        if len(self.claims) == 1:
+            outlook.add(deciding.decide(core, self.claims[0], at))
+            return
+        for decision in deciding.group(core, list(self.claims), at):
+            outlook.add(decision)
+
+
+@final
+class Release(Change):
+    """A claim ends."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid: Final = uid
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        claim = core.ledger.state.claims[self.uid]
+        core.drop(claim, claim.leaving)
+        outlook.add(Decision(self.uid, RELEASED, at))
+
+
+@final
+class Adjust(Change):
+    """A claim grows or shrinks."""
+
+    def __init__(self, uid: str, spec: ClaimSpec) -> None:
+        self.uid: Final = uid
+        self.spec: Final = spec
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        claim = core.ledger.state.claims[self.uid]
+        mark = core.tx.savepoint()
+        core.tx.set_spec(claim, self.spec)
+        refusals = core.rebind(claim, claim.place, False)
+        if refusals:
+            core.tx.rollback_to(mark)
+            outlook.add(deciding.refused(claim, at, refusals))
+        else:
+            outlook.add(Decision(self.uid, ADMITTED, at, claim.place))
+
+
+@final
+class Configure(Change):
+    """Settings change."""
+
+    def __init__(self, settings: list[Setting]) -> None:
+        self.settings: Final = settings
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        apply_settings(core, self.settings)
+
+
+def look_ahead(core: Core, changes: list[Change], at: int, pending: bool) -> Outlook:
+    """Run the changes; the caller undoes them."""
+    outlook = Outlook()
+    for change in changes:
+        change.run(core, at, outlook)
+        core.settle()
+    if pending:
+        for claim in waiting_claims(core):
+            decision = deciding.decide(core, claim, at)
+            core.settle()
+            outlook.add(decision)
+    return outlook
+
+
+def waiting_claims(core: Core) -> list[Claim]:
+    """Pending claims, the most urgent first."""
+    found = [claim for claim in core.ledger.state.claims.values() if claim.state == PENDING]
+    found.sort(key=_urgency)
+    return found
+
+
+def _urgency(claim: Claim) -> tuple[int, int, str, str]:
+    return (-claim.spec.priority, claim.created, claim.key, claim.uid)
