@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-Quantities = dict[str, object]
+Quantities = dict[str, str | int | float]
 """Resource name to quantity, unparsed."""
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]

@@ -1,0 +1,35 @@
+"""Our own kind ``Configuration``: one object, named ``default``, whose spec has a section for each policy.
+
+The struct is made from the sections that exist, so that a section or a key that nobody reads is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bursar.objects.core import Manifest, Part
+from bursar.objects.errors import ManifestError
+from bursar.objects.kinds import Kind
+
+GROUP = "bursar.dev"
+VERSION = "v1alpha1"
+NAME = "default"
+
+
+def configuration_kind(sections: Mapping[str, type[msgspec.Struct]]) -> Kind:
+    """The kind whose ``spec.<name>`` is read into the struct of that name, None when it is not given."""
+    spec = msgspec.defstruct(
+        "ConfigurationSpec",
+        [(name, section | None, None) for name, section in sorted(sections.items())],
+        bases=(Part,),
+        rename=None,
+    )
+    struct = msgspec.defstruct("Configuration", [("spec", spec, spec())], bases=(Manifest,))
+    return Kind(GROUP, VERSION, "Configuration", "configurations", False, struct, strict=True, check=_check)
+
+
+def _check(configuration: Manifest) -> None:
+    if configuration.metadata.name != NAME:
+        raise ManifestError(f"there is one Configuration, and its name is {NAME!r}", "metadata.name")

@@ -1,0 +1,176 @@
+"""Plain data into structs, with errors that name the field.
+
+msgspec does the work. Only when it refuses something is the value walked again beside its type, to name the exact
+field (msgspec leaves out the keys of mappings) in words that do not speak of Python.
+
+A field that is null is taken as absent, as in Kubernetes, where tools write ``creationTimestamp: null``. A null
+inside a free mapping is refused: ``max: {cpu: }`` must not mean that there is no limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from bursar.objects.errors import ManifestError, join
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+_EXPECTED = re.compile(r"Expected `(?P<expected>[^`]*)`(, got `(?P<got>[^`]*)`)?(?P<rest>.*)", re.DOTALL)
+
+
+def decode(body: dict[str, Any], struct: type[S]) -> tuple[S, dict[str, Any]]:
+    """The struct, and the body without the fields that are null."""
+    try:
+        return msgspec.convert(body, struct), body
+    except msgspec.ValidationError:
+        body = cast("dict[str, Any]", _without_nulls(body, struct))
+    try:
+        return msgspec.convert(body, struct), body
+    except msgspec.ValidationError as error:
+        raise _diagnosis(body, struct, "", str(error)) from None
+
+
+def require_strict(struct: type[msgspec.Struct]) -> None:
+    """Every struct inside a strict one must refuse unknown fields, or a misspelt limit slips through deeper down."""
+    for inner in _structs_within(struct, set()):
+        if not inner.__struct_config__.forbid_unknown_fields:
+            raise TypeError(f"{inner.__name__}, inside the strict {struct.__name__}, does not forbid unknown fields")
+
+
+def _structs_within(annotation: object, seen: set[object]) -> Iterator[type[msgspec.Struct]]:
+    for shape in _alternatives(annotation):
+        if not _is_struct(shape):
+            for argument in get_args(shape):
+                yield from _structs_within(argument, seen)
+        elif shape not in seen:
+            seen.add(shape)
+            yield shape
+            for name, field in _fields(shape).items():
+                if name != "metadata":  # Kubernetes' own, with more fields than anybody lists
+                    yield from _structs_within(field.type, seen)
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
+
+
+def _is_struct(annotation: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
+
+
+def _alternatives(annotation: object) -> list[Any]:
+    """The types that a value may have, without None and without constraints."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        return [inner for choice in get_args(annotation) for inner in _alternatives(choice) if inner is not NoneType]
+    return [annotation]
+
+
+def _children(value: object, annotation: object) -> Iterator[tuple[str, Any, object]]:
+    """(step of the path, value, type) of what stands inside a value of that type."""
+    for shape in _alternatives(annotation):
+        arguments = get_args(shape)
+        if isinstance(value, dict) and _is_struct(shape):
+            fields = _fields(shape)
+            yield from ((key, inner, fields[key].type) for key, inner in value.items() if key in fields)
+        elif isinstance(value, dict) and get_origin(shape) is dict:
+            yield from ((str(key), inner, arguments[1]) for key, inner in value.items())
+        elif isinstance(value, list) and get_origin(shape) in {list, tuple}:
+            yield from ((f"[{index}]", inner, arguments[0]) for index, inner in enumerate(value))
+
+
+def _without_nulls(value: object, annotation: object) -> object:
+    inside = {step: _without_nulls(inner, kind) for step, inner, kind in _children(value, annotation)}
+    if isinstance(value, list):
+        return list(inside.values()) if inside else value
+    if not isinstance(value, dict):
+        return value
+    struct = next((shape for shape in _alternatives(annotation) if _is_struct(shape)), None)
+    known = _fields(struct) if struct is not None else {}
+    kept = {key: inside.get(str(key), inner) for key, inner in value.items()}
+    return {key: inner for key, inner in kept.items() if inner is not None or key not in known}
+
+
+def _diagnosis(value: object, annotation: object, path: str, failure: str) -> ManifestError:
+    for shape in _alternatives(annotation):
+        if isinstance(value, dict) and _is_struct(shape):
+            problem = _wrong_fields(value, shape, path)
+            if problem is not None:
+                return problem
+    for step, inner, kind in _children(value, annotation):
+        inner_failure = _failure(inner, kind)
+        if inner_failure is not None:
+            return _diagnosis(inner, kind, join(path, step), inner_failure)
+    return ManifestError(_in_words(failure, value, annotation), path)
+
+
+def _wrong_fields(value: dict[str, Any], struct: type[msgspec.Struct], path: str) -> ManifestError | None:
+    fields = _fields(struct)
+    if struct.__struct_config__.forbid_unknown_fields:
+        for key in value:
+            if key not in fields:
+                return ManifestError(
+                    f"is not a known field; {_suggestion(str(key), list(fields))}", join(path, str(key))
+                )
+    for name, field in fields.items():
+        if field.required and name not in value:
+            return ManifestError("is required", join(path, name))
+    return None
+
+
+def _suggestion(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key[:100], known, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"known are {', '.join(sorted(known))}" if known else "nothing is known here"
+
+
+def _failure(value: object, annotation: object) -> str | None:
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def _in_words(failure: str, value: object, annotation: object) -> str:
+    text = failure.partition(" - at `")[0]
+    if text.startswith("Invalid enum value"):
+        choices = [str(choice) for shape in _alternatives(annotation) for choice in _choices(shape)]
+        return f"{value!r:.40} is none of {', '.join(choices)}"
+    match = _EXPECTED.fullmatch(text)
+    if match is None:
+        return text
+    expected = _named(match["expected"])
+    if match["got"] is None:
+        return f"{value!r:.40} is not {expected}{match['rest']}"
+    hint = "; put it in quotes" if "str" in match["expected"] and match["got"] in {"int", "float", "bool"} else ""
+    return f"expected {expected}, not {_named(match['got'])}{hint}"
+
+
+def _choices(shape: object) -> tuple[object, ...]:
+    return get_args(shape) if get_origin(shape) is Literal else ()
+
+
+def _named(names: str) -> str:
+    parts = [name for name in names.split(" | ") if name != "null"] or ["null"]
+    return " or ".join(_WORDS.get(name, name) for name in parts)

@@ -1,0 +1,210 @@
+"""The kinds that are known, and how a document becomes a typed object of one of them.
+
+Documents are matched by apiVersion and kind; people and scenario files name kinds as kubectl does (``Pod``,
+``ElasticQuota.n8s.nebuly.ai``, ``pods``, ``po``). A document of any other kind is refused: to leave out what somebody
+wanted applied would be worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bursar.objects.core import ObjectMeta
+from bursar.objects.decode import decode, require_strict
+from bursar.objects.errors import ManifestError, join
+from bursar.objects.kinds import Kind
+from bursar.objects.manifests import Document
+from bursar.objects.names import check_keys, check_labels, check_name, check_namespace
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedObject:
+    """An object that passed: its kind, its identity, its manifest and the struct of the fields that matter."""
+
+    kind: Kind
+    namespace: str  # "" for cluster-scoped kinds
+    name: str
+    body: dict[str, Any]  # with its namespace filled in and without fields that are null
+    typed: msgspec.Struct
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class KindSet:
+    """All kinds in force: Kubernetes' own, ours, and those that the policies bring."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._by_type: dict[tuple[str, str], Kind] = {}
+        self._by_name: dict[str, list[Kind]] = {}
+        for kind in kinds:
+            self._add(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter({kind.name: kind for kind in self._by_type.values()}.values())
+
+    def _add(self, kind: Kind) -> None:
+        if kind.strict:
+            require_strict(kind.struct)
+        for api_version in {kind.api_version, ""} if kind.bare else {kind.api_version}:
+            if (api_version, kind.kind) in self._by_type:
+                raise ValueError(f"the kind {kind.name} is registered already")
+            self._by_type[api_version, kind.kind] = kind
+        short = (kind.kind, kind.plural, *kind.short_names)
+        full = (f"{kind.kind}.{kind.group}", f"{kind.plural}.{kind.group}") if kind.group else ()
+        for name in {*short, *full}:
+            self._by_name.setdefault(name, []).append(kind)
+
+    def find(self, name: str) -> Kind:
+        """The kind that people call by this name; ``ManifestError`` when there is none, or more than one."""
+        found = self._by_name.get(name, [])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            candidates = ", ".join(sorted(kind.name for kind in found))
+            raise ManifestError(f"the kind {name!r} is ambiguous: it may be {candidates}")
+        raise ManifestError(f"the kind {name!r:.80} is not known; known are {self._listing()}")
+
+    def reference(self, text: str) -> tuple[Kind, str]:
+        """The kind and key that ``Kind/namespace/name`` or, for a cluster-scoped kind, ``Kind/name`` stands for."""
+        name, _, key = text.partition("/")
+        kind = self.find(name)
+        parts = key.split("/")
+        if not all(parts) or (len(parts) != (2 if kind.namespaced else 1) and not kind.any_name):
+            form = "namespace/name" if kind.namespaced else "name"
+            raise ManifestError(f"{text!r:.120} does not have the form {name}/{form}")
+        return kind, key
+
+    def read_all(self, documents: Iterable[Document]) -> list[TypedObject]:
+        """Every document read, or an error; the same object twice is an error too."""
+        found: list[TypedObject] = []
+        places: dict[tuple[str, str], Document] = {}
+        for document in documents:
+            read = self.read(document)
+            first = places.setdefault((read.kind.name, read.key), document)
+            if first is not document:
+                where = f"document {first.number}" + (f" of {first.source}" if first.source else "")
+                error = ManifestError(f"is given twice, first in {where}", subject=_subject(read.kind, read.key))
+                raise document.error(error)
+            found.append(read)
+        return found
+
+    def read(self, document: Document) -> TypedObject:
+        """The document as a typed and checked object."""
+        try:
+            return self._read(document.body)
+        except ManifestError as error:
+            raise document.error(error) from None
+        except RecursionError:
+            raise document.error(ManifestError("is nested too deeply")) from None
+
+    def _read(self, body: dict[str, Any]) -> TypedObject:
+        kind = self._kind_of(body)
+        name = _text_at(body, kind.name_path)
+        namespace = ""
+        try:
+            namespace, body = _with_namespace(kind, body)
+            _check_identity(kind, name)
+            typed, body = decode(body, kind.struct)
+            read = TypedObject(kind, namespace, name, body, typed)
+            _check_marks(typed)
+            if kind.check is not None:
+                kind.check(typed)
+        except ManifestError as error:
+            raise error.located(subject=_subject(kind, f"{namespace}/{name}" if namespace else name)) from None
+        return read
+
+    def _kind_of(self, body: dict[str, Any]) -> Kind:
+        name = body.get("kind")
+        if not isinstance(name, str) or not name:
+            raise ManifestError("is required, as text", "kind")
+        api_version = body.get("apiVersion")
+        found = self._by_type.get(("" if api_version is None else str(api_version), name))
+        if found is not None:
+            return found
+        if not isinstance(api_version, str) or not api_version:
+            raise ManifestError("is required, as text", "apiVersion", subject=name)
+        raise self._unknown(api_version, name)
+
+    def _unknown(self, api_version: str, name: str) -> ManifestError:
+        same_name = sorted(kind.api_version for kind in self._by_name.get(name, []) if kind.kind == name)
+        if same_name:
+            problem = f"{name} is a kind of {' and of '.join(same_name)}, not of {api_version!r:.80}"
+            return ManifestError(problem, "apiVersion", subject=name)
+        group = api_version.rpartition("/")[0]
+        siblings = sorted({kind.kind for kind in self if kind.group == group}) if group else []
+        if siblings:
+            problem = f"{name!r:.80} is not a kind of {group}, which has {', '.join(siblings)}"
+            return ManifestError(problem, "kind")
+        handled = f"is not handled; handled are {self._listing()}"
+        return ManifestError(f"{api_version} {name} {handled}"[:300], "kind")
+
+    def _listing(self) -> str:
+        return ", ".join(sorted(kind.name for kind in self))
+
+
+def _subject(kind: Kind, key: str) -> str:
+    return f"{kind.kind} {key}"
+
+
+def _text_at(body: dict[str, Any], path: tuple[str, ...]) -> str:
+    """The text that identifies an object; "" when it is missing."""
+    value: object = body
+    where = ""
+    for step in path:
+        if not isinstance(value, dict):
+            raise ManifestError("expected a mapping", where, subject=str(body.get("kind")))
+        value = value.get(step)
+        where = join(where, step)
+        if value is None:
+            hint = ", and a generated one is none" if step == "name" and _generates(body) else ""
+            raise ManifestError(f"is required{hint}", ".".join(path), subject=str(body.get("kind")))
+    if not isinstance(value, str) or not value:
+        raise ManifestError(f"{value!r:.40} is not a name", where, subject=str(body.get("kind")))
+    return value
+
+
+def _generates(body: dict[str, Any]) -> bool:
+    metadata = body.get("metadata")
+    return isinstance(metadata, dict) and "generateName" in metadata
+
+
+def _with_namespace(kind: Kind, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    metadata = body.get("metadata")
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, dict):
+        raise ManifestError("expected a mapping", "metadata")
+    namespace = metadata.get("namespace")
+    if not kind.namespaced:
+        if namespace:
+            raise ManifestError(f"a {kind.kind} belongs to no namespace", "metadata.namespace")
+        return "", body
+    if namespace is None or namespace == "":  # noqa: PLC1901 - 0 and [] are mistakes, not absences
+        namespace = DEFAULT_NAMESPACE
+    if not isinstance(namespace, str):
+        raise ManifestError(f"{namespace!r:.40} is not a namespace", "metadata.namespace")
+    check_namespace(namespace, "metadata.namespace")
+    return namespace, {**body, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _check_identity(kind: Kind, name: str) -> None:
+    path = ".".join(kind.name_path)
+    if not kind.any_name:
+        check_name(name, path)
+    elif len(name) > 253 or not name.isprintable():
+        raise ManifestError(f"{name!r:.60} is not a name: up to 253 printable characters", path)
+
+
+def _check_marks(typed: msgspec.Struct) -> None:
+    metadata = getattr(typed, "metadata", None)
+    if isinstance(metadata, ObjectMeta):
+        check_labels(metadata.labels, "metadata.labels")
+        check_keys(metadata.annotations, "metadata.annotations")

@@ -1,0 +1,151 @@
+"""What a pod asks for, by the rule of Kubernetes.
+
+Per resource: the containers and sidecars together, or one ordinary init container with the sidecars declared before
+it, whichever is more; a request at the level of the pod replaces that; the overhead comes on top. A limit stands
+in for a request that is missing, container by container and resource by resource. Limits add up in the same way,
+except that the overhead is added only to resources that are limited.
+
+Everything is computed on amounts, not on vectors, because an explicit zero is not the same as nothing here: it
+keeps the limit from standing in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bursar.ledger import claims
+from bursar.objects import core
+from bursar.objects.errors import ManifestError
+from bursar.objects.quantities import Amounts, amounts_from
+from bursar.quantity import MAX_AMOUNT
+from bursar.vectors import Vector, dimension, from_amounts
+
+_RESTART_POLICIES = ("", "Always", "OnFailure", "Never")
+
+
+class PodResources(NamedTuple):
+    """The effective amounts of a pod, and those of its containers in the order of the manifest."""
+
+    requests: Vector
+    limits: Vector
+    containers: tuple[claims.Container, ...]
+
+
+class _Container(NamedTuple):
+    name: str
+    role: str  # main, init or sidecar
+    requests: Amounts
+    limits: Amounts
+
+
+def pod_resources(spec: core.PodSpec, path: str = "spec") -> PodResources:
+    """Raises ``ManifestError`` with the path of whatever cannot be read."""
+    containers = _containers(spec, path)
+    requests = _total((container.role, container.requests) for container in containers)
+    limits = _total((container.role, container.limits) for container in containers)
+    _replace(spec.resources, requests, limits, f"{path}.resources")
+    for name, amount in amounts_from(spec.overhead, f"{path}.overhead").items():
+        requests[name] = requests.get(name, 0) + amount
+        if name in limits:
+            limits[name] += amount
+    _check_range(requests, path)
+    _check_range(limits, path)
+    return PodResources(from_amounts(requests), from_amounts(limits), tuple(_typed(c) for c in containers))
+
+
+def is_sidecar(container: core.Container) -> bool:
+    """Of an init container: it keeps running beside the main ones."""
+    return container.restart_policy == "Always"
+
+
+def _typed(container: _Container) -> claims.Container:
+    requests = from_amounts(container.requests)
+    limits = requests if container.limits == container.requests else from_amounts(container.limits)
+    return claims.Container(container.name, requests, limits, container.role)
+
+
+def _containers(spec: core.PodSpec, path: str) -> list[_Container]:
+    if not spec.containers:
+        raise ManifestError("needs at least one container", f"{path}.containers")
+    found: list[_Container] = []
+    for index, container in enumerate(spec.init_containers):
+        role = "sidecar" if is_sidecar(container) else "init"
+        found.append(_container(container, role, f"{path}.initContainers[{index}]"))
+    for index, container in enumerate(spec.containers):
+        found.append(_container(container, "main", f"{path}.containers[{index}]"))
+    return found
+
+
+def _container(container: core.Container, role: str, path: str) -> _Container:
+    if container.restart_policy not in _RESTART_POLICIES:
+        choices = ", ".join(_RESTART_POLICIES[1:])
+        raise ManifestError(f"{container.restart_policy!r:.40} is none of {choices}", f"{path}.restartPolicy")
+    limits = amounts_from(container.resources.limits, f"{path}.resources.limits")
+    requests = limits | amounts_from(container.resources.requests, f"{path}.resources.requests")
+    _check_within(requests, limits, f"{path}.resources.requests")
+    return _Container(container.name, role, requests, limits)
+
+
+def _check_within(requests: Amounts, limits: Amounts, path: str) -> None:
+    for name, limit in limits.items():
+        if requests.get(name, 0) > limit:
+            show = dimension(name).show
+            raise ManifestError(f"{show(requests[name])} is more than the limit of {show(limit)}", f"{path}.{name}")
+
+
+def _total(containers: Iterable[tuple[str, Amounts]]) -> Amounts:
+    """The sum that runs together, or the most that one init container needs beside the sidecars before it."""
+    together: Amounts = {}
+    sidecars: Amounts = {}
+    starting: Amounts = {}
+    for role, amounts in containers:
+        if role != "init":
+            _add(together, amounts)
+        if role == "sidecar":
+            _add(sidecars, amounts)
+        if role == "init":
+            _raise_to(starting, _sum(sidecars, amounts))
+    _raise_to(together, starting)
+    return together
+
+
+def _add(total: Amounts, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(left: Amounts, right: Amounts) -> Amounts:
+    total = dict(left)
+    _add(total, right)
+    return total
+
+
+def _raise_to(total: Amounts, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _replace(level: core.Resources, requests: Amounts, limits: Amounts, path: str) -> None:
+    """Put the pod's own requests and limits in place of the sums of its containers."""
+    own_limits = amounts_from(level.limits, f"{path}.limits")
+    own_requests = amounts_from(level.requests, f"{path}.requests")
+    for field, own in (("limits", own_limits), ("requests", own_requests)):
+        for name in own:
+            if name not in {"cpu", "memory"} and not name.startswith("hugepages-"):
+                problem = "can be given for containers only: a pod as a whole has cpu, memory and hugepages"
+                raise ManifestError(problem, f"{path}.{field}.{name}")
+    for name, amount in own_requests.items():
+        if requests.get(name, 0) > amount:
+            show = dimension(name).show
+            problem = f"{show(amount)} is less than the containers' {show(requests[name])}"
+            raise ManifestError(problem, f"{path}.requests.{name}")
+    requests |= {name: amount for name, amount in own_limits.items() if name not in requests} | own_requests
+    limits |= own_limits
+    _check_within(requests, own_limits, f"{path}.requests")
+
+
+def _check_range(amounts: Amounts, path: str) -> None:
+    for name, amount in amounts.items():
+        if amount > MAX_AMOUNT:
+            raise ManifestError(f"the containers' {name} together is out of range", path)
