@@ -3,7 +3,7 @@
 A dimension (``cpu``, ``nvidia.com/gpu``) is interned once and then known by its index, so that the hot path
 never looks at a string. Three shapes are built on it:
 
-* ``Vector``: what somebody asks for or is charged. Sparse, immutable, sorted by dimension, never holds a zero,
+* ``Vector``: what somebody asks for or is charged. Sparse, immutable, sorted by name, never holds a zero,
   so looping over it visits exactly the requested dimensions.
 * ``Tally``: a running sum. Dense, mutable, changed only by adding or taking a ``Vector``.
 * ``Limits``: what a tally is held against. Dense; a dimension that is not listed is unlimited, or has nothing
@@ -11,12 +11,13 @@ never looks at a string. Three shapes are built on it:
 
 Invariants: every stored amount keeps ``abs(amount) <= MAX_AMOUNT``, so adding two of them cannot leave 64 bits;
 a sum outside that range is an ``OverflowError`` and changes nothing. The order in which dimensions were interned
-never shows: whatever is listed for people or for the journal is sorted by name.
+never shows: whatever is listed, compared or found first goes by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from threading import Lock
 from typing import Final, final
 
@@ -33,14 +34,37 @@ _UNLIMITED: Final[i64] = UNLIMITED
 # arithmetic with the same result interpreted and compiled.
 PRIME_A: Final = 2147483647
 PRIME_B: Final = 2147483629
-_A: Final[i64] = PRIME_A
-_B: Final[i64] = PRIME_B
+_A: Final[i64] = 2147483647
+_B: Final[i64] = 2147483629
+_MARK_BITS: Final = 2**62 - 1
+_MARKS_KEPT: Final = 65536
 
 
 def fingerprint(text: str) -> int:
-    """A stable 62-bit number for a text, the same in every process (``hash`` is not)."""
-    number = int.from_bytes(text.encode(), "little") + (len(text) << 7) + 1
-    return number % 4611686018427387847
+    """A stable 62-bit number for a text, the same in every process (``hash`` is not).
+
+    It must be a real hash: digests are sums of marks, and marks that follow the spelling would let sums of
+    neighbours (n1 + n3, n2 + n2) be equal.
+    """
+    return fingerprint_bytes(text.encode())
+
+
+def fingerprint_bytes(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & _MARK_BITS
+
+
+_MARKS: Final[dict[str, int]] = {}
+
+
+def name_mark(name: str) -> int:
+    """``fingerprint`` for names that come again and again (policies, nodes), remembered."""
+    known = _MARKS.get(name)
+    if known is None:
+        if len(_MARKS) >= _MARKS_KEPT:
+            _MARKS.clear()
+        known = fingerprint(name)
+        _MARKS[name] = known
+    return known
 
 
 @final
@@ -92,7 +116,7 @@ def _intern(name: str) -> None:
     part = name if name in _MILLI_NAMES or name in _BINARY_NAMES else _last_part(name)
     qualified = "/" in name
     resolution = MILLI if not qualified and part in _MILLI_NAMES else UNIT
-    binary = (not qualified and part in _BINARY_NAMES) or name.startswith("hugepages-")
+    binary = not qualified and (part in _BINARY_NAMES or part.startswith("hugepages-"))
     found = Dimension(name, len(_BY_INDEX), resolution, binary)
     _BY_INDEX.append(found)
     _BY_NAME[name] = found
@@ -104,21 +128,25 @@ def dimension_at(index: int) -> Dimension:
 
 @final
 class Vector:
-    """Amounts of some dimensions: sparse, immutable, sorted by dimension index, without zeros."""
+    """Amounts of some dimensions: sparse, immutable, sorted by dimension name, without zeros."""
 
-    __slots__ = ("amounts", "dims", "lane_a", "lane_b")
+    __slots__ = ("amounts", "dims", "lane_a", "lane_b", "size")
 
     def __init__(self, dims: vec[i64], amounts: vec[i64]) -> None:
         self.dims: Final = dims
         self.amounts: Final = amounts
         a: i64 = 0
         b: i64 = 0
+        size: i64 = 0
         for i in range(len(dims)):
             name = _BY_INDEX[dims[i]]
             la: i64 = name.lane_a
             lb: i64 = name.lane_b
             a = (a + la * (amounts[i] % _A)) % _A
             b = (b + lb * (amounts[i] % _B)) % _B
+            if dims[i] >= size:
+                size = dims[i] + 1
+        self.size: Final[i64] = size  # the length of a dense array that has room for it
         # Linear in the amounts: the fingerprint of a sum is the sum of the fingerprints.
         self.lane_a: Final[i64] = a
         self.lane_b: Final[i64] = b
@@ -130,7 +158,12 @@ class Vector:
         return len(self.dims) > 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vector) and self.pairs() == other.pairs()
+        if not isinstance(other, Vector) or len(self.dims) != len(other.dims):
+            return False
+        for i in range(len(self.dims)):
+            if self.dims[i] != other.dims[i] or self.amounts[i] != other.amounts[i]:
+                return False
+        return True
 
     def __hash__(self) -> int:
         return hash((self.lane_a, self.lane_b))
@@ -150,17 +183,16 @@ class Vector:
         return 0 if known is None else self.get(known.index)
 
     def indices(self) -> list[int]:
-        return list(self.dims)
+        """Indices of the listed dimensions, sorted by the names of those."""
+        return [int(dim) for dim in self.dims]
 
     def names(self) -> list[str]:
         """Names of the listed dimensions, sorted."""
-        return sorted([_BY_INDEX[d].name for d in self.dims])
+        return [_BY_INDEX[d].name for d in self.dims]
 
     def pairs(self) -> list[tuple[str, int]]:
         """(name, amount), sorted by name: the form in which vectors are stored and compared."""
-        found = [(_BY_INDEX[self.dims[i]].name, int(self.amounts[i])) for i in range(len(self.dims))]
-        found.sort()
-        return found
+        return [(_BY_INDEX[self.dims[i]].name, int(self.amounts[i])) for i in range(len(self.dims))]
 
     def show(self) -> dict[str, str]:
         """Canonical Kubernetes quantities by name, sorted by name."""
@@ -173,14 +205,13 @@ class Vector:
         return _merge(self, other, -1)
 
     def times(self, factor: int) -> Vector:
-        return from_indices([(int(self.dims[i]), self.amounts[i] * factor) for i in range(len(self.dims))])
+        # In Python integers: a 64-bit product would wrap before it is checked.
+        return from_indices([(int(self.dims[i]), int(self.amounts[i]) * factor) for i in range(len(self.dims))])
 
     def peak(self, other: Vector) -> Vector:
         """Per dimension the larger of both; a missing one counts as 0."""
-        sums = dict(zip(self.dims, self.amounts, strict=True))
-        for i in range(len(other.dims)):
-            sums[other.dims[i]] = max(sums.get(other.dims[i], 0), other.amounts[i])
-        return from_indices(list(sums.items()))
+        both = {*self.indices(), *other.indices()}
+        return from_indices([(dim, max(self.get(dim), other.get(dim))) for dim in both])
 
     def only(self, names: Iterable[str]) -> Vector:
         kept = set(names)
@@ -205,12 +236,12 @@ def _checked(amount: int) -> int:
 
 def from_indices(pairs: list[tuple[int, int]]) -> Vector:
     """A vector from (dimension index, amount) pairs, each index once; zeros are dropped."""
-    pairs = sorted([(dim, amount) for dim, amount in pairs if amount != 0])
-    if not pairs:
+    named = sorted([(_BY_INDEX[dim].name, dim, amount) for dim, amount in pairs if amount != 0])
+    if not named:
         return EMPTY
     dims = vec[i64]()
     amounts = vec[i64]()
-    for dim, amount in pairs:
+    for _, dim, amount in named:
         dims = append(dims, i64(dim))
         amounts = append(amounts, i64(_checked(amount)))
     return Vector(dims, amounts)
@@ -262,10 +293,8 @@ class Tally:
         dims = cost.dims
         amounts = cost.amounts
         count = len(dims)
-        if count == 0:
-            return
-        if dims[count - 1] >= len(self.sums):
-            self.reach(dims[count - 1] + 1)
+        if cost.size > len(self.sums):
+            self.reach(cost.size)
         sums = self.sums
         for i in range(count):
             total = sums[dims[i]] + amounts[i]
@@ -278,10 +307,8 @@ class Tally:
         dims = cost.dims
         amounts = cost.amounts
         count = len(dims)
-        if count == 0:
-            return
-        if dims[count - 1] >= len(self.sums):
-            self.reach(dims[count - 1] + 1)
+        if cost.size > len(self.sums):
+            self.reach(cost.size)
         sums = self.sums
         for i in range(count):
             total = sums[dims[i]] - amounts[i]
@@ -348,7 +375,7 @@ def parse_limits(quantities: Mapping[str, object], path: str = "", stock: bool =
 
 
 def first_short(used: Tally, cost: Vector, limits: Limits) -> int:
-    """Index of the first requested dimension in which ``used + cost`` passes its cap, or -1 if all fit."""
+    """Index of the first requested dimension (by name) in which ``used + cost`` passes its cap, or -1 if all fit."""
     dims = cost.dims
     amounts = cost.amounts
     sums = used.sums
