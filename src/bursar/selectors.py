@@ -5,7 +5,7 @@ has a plain form (``record``: lists, strings, numbers) from which ``from_record`
 it can stand in a journal.
 
 Kubernetes rules kept: requirements of one term are ANDed and terms are ORed; a term without requirements matches
-nothing; ``NotIn`` and ``DoesNotExist`` match when the key is absent; ``Gt`` and ``Lt`` compare integers only.
+nothing; ``NotIn`` and ``DoesNotExist`` match when the key is absent; ``Gt`` and ``Lt`` compare 64-bit integers only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast, final
 
+_LONGEST_INTEGER: Final = 4000  # Python refuses to read more digits than that
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -51,18 +52,22 @@ class Requirement:
         return found is not None and self._compares(found)
 
     def _compares(self, found: str) -> bool:
-        wanted = self.values[0] if len(self.values) == 1 else ""
-        if not (_is_integer(found) and _is_integer(wanted)):
+        left = _integer(found)
+        right = _integer(self.values[0]) if len(self.values) == 1 else None
+        if left is None or right is None:
             return False
-        return int(found) > int(wanted) if self.operator == "Gt" else int(found) < int(wanted)
+        return left > right if self.operator == "Gt" else left < right
 
     def record(self) -> list[object]:
         return [self.key, self.operator, list(self.values)]
 
 
-def _is_integer(text: str) -> bool:
+def _integer(text: str) -> int | None:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    return digits.isascii() and digits.isdigit()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _LONGEST_INTEGER:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def requirement_from_record(record: object) -> Requirement:
@@ -164,7 +169,7 @@ class Toleration:
             return self.operator == "Exists"
         if self.key != taint.key:
             return False
-        return self.operator == "Exists" or self.value == taint.value
+        return self.operator == "Exists" or (self.operator == "Equal" and self.value == taint.value)
 
     def record(self) -> list[object]:
         return [self.key, self.operator, self.value, self.effect]
