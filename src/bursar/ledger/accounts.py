@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from bursar.vectors import (
     NO_LIMITS,
@@ -50,11 +50,14 @@ class Account:
 
     __slots__ = (
         "busy",
+        "busy_a",
+        "busy_b",
         "lane_a",
         "lane_b",
         "limits",
         "mark",
         "name",
+        "opened",
         "physical",
         "policy",
         "topic",
@@ -71,9 +74,14 @@ class Account:
         self.busy: Final = Tally()
         self.limits: Limits = NO_LIMITS
         self.watcher: Watcher | None = None
-        self.mark: Final = fingerprint(name)
-        self.lane_a: Final[int] = self.mark % PRIME_A
-        self.lane_b: Final[int] = self.mark % PRIME_B
+        self.opened: bool = False  # only accounts of the ledger can be charged
+        # The mark stands for all that never changes; the lanes weigh what is used and what is busy in the digest.
+        self.mark: Final = fingerprint(f"{len(policy)} {len(name)} {policy}{name}{self.topic} {physical}")
+        busy_mark = fingerprint(f"busy {name}")
+        self.lane_a: Final[i64] = self.mark % PRIME_A
+        self.lane_b: Final[i64] = self.mark % PRIME_B
+        self.busy_a: Final[i64] = busy_mark % PRIME_A
+        self.busy_b: Final[i64] = busy_mark % PRIME_B
 
     def __repr__(self) -> str:
         return f"Account({self.name}, used {self.used.vector().show()}, limits {self.limits.show()})"

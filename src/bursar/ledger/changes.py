@@ -5,7 +5,8 @@ Each change knows how to ``apply`` itself, how to ``revert`` itself exactly, wha
 ``ledger.replay`` builds it again. Reverting runs in reverse order of applying, so a change may rely on finding the
 state just as it left it.
 
-A change that cannot be applied raises before it has written anything.
+A change that cannot be applied raises before it has written anything, and once applied its ``digest`` and
+``record`` cannot fail. Both are asked later, so a change keeps what it must tell, and never reads it from the claim.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import Binding, Claim, ClaimSpec
+from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
-from bursar.vectors import NO_LIMITS, Limits, Vector, fingerprint
+from bursar.vectors import NO_LIMITS, Limits, Vector, fingerprint, name_mark
 
 # What a charge does to the two sums of an account: (used, busy).
 CHARGE: Final = 0  # (+1, +1) the claim takes its place
@@ -33,6 +34,13 @@ LEAVING: Final = 2
 WAITS_FOR: Final = 3
 BINDINGS: Final = 4
 SPEC: Final = 5
+
+# What else the digest tells apart; the bindings of a claim are numbered from the last one on.
+_SPEC_KIND: Final = 16
+_CELL_KIND: Final = 17
+_ACCOUNT_KIND: Final = 18
+_LIMITS_KIND: Final = 19
+_BINDING_KIND: Final = 32
 
 
 class Change:
@@ -62,6 +70,8 @@ class Charge(Change):
     __slots__ = ("accounts", "claim", "costs", "mode")
 
     def __init__(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], mode: int) -> None:
+        if len(accounts) != len(costs):
+            raise ValueError(f"claim {claim.uid}: {len(costs)} costs for {len(accounts)} accounts")
         self.claim: Final = claim
         self.accounts: Final = accounts
         self.costs: Final = costs
@@ -70,36 +80,37 @@ class Charge(Change):
     def apply(self, state: State) -> None:
         used = _USED[self.mode]
         busy = _BUSY[self.mode]
-        accounts = self.accounts
+        for account in self.accounts:
+            if not account.opened:
+                raise ValueError(f"claim {self.claim.uid}: account {account.name} is not in the ledger")
         done = 0
         try:
-            for account in accounts:
+            for account in self.accounts:
                 _add(account, self.costs[done], used, busy)
                 done += 1
         except OverflowError:
-            for i in range(done):
-                _add(accounts[i], self.costs[i], -used, -busy)
+            self._take_back(done, used, busy)
             raise
         if used != 0:
-            _tell(self.claim, accounts, self.costs, used)
+            _tell(self.claim, self.accounts, self.costs, used)
 
     def revert(self, state: State) -> None:
         used = _USED[self.mode]
-        busy = _BUSY[self.mode]
-        for i in range(len(self.accounts)):
-            _add(self.accounts[i], self.costs[i], -used, -busy)
+        self._take_back(len(self.accounts), used, _BUSY[self.mode])
         if used != 0:
             _tell(self.claim, self.accounts, self.costs, -used)
+
+    def _take_back(self, count: int, used: int, busy: int) -> None:
+        # Backwards, through the very sums that were there before: those cannot overflow.
+        for i in range(count - 1, -1, -1):
+            _add(self.accounts[i], self.costs[i], -used, -busy)
 
     def digest(self, state: State) -> None:
         used = _USED[self.mode]
         busy = _BUSY[self.mode]
-        for i in range(len(self.accounts)):
-            account = self.accounts[i]
-            if used != 0:
-                state.digest_usage(account, self.costs[i], used)
-            if busy != 0 and account.physical:
-                state.digest_usage(account, self.costs[i], 3 * busy)
+        costs = self.costs
+        for i, account in enumerate(self.accounts):
+            state.digest_usage(account, costs[i], used, busy if account.physical else 0)
 
     def record(self) -> list[object]:
         names = [account.name for account in self.accounts]
@@ -115,10 +126,14 @@ def _add(account: Account, cost: Vector, used: int, busy: int) -> None:
     elif used == -1:
         account.used.take(cost)
     if busy != 0 and account.physical:
-        if busy == 1:
-            account.busy.add(cost)
-        else:
-            account.busy.take(cost)
+        try:
+            if busy == 1:
+                account.busy.add(cost)
+            else:
+                account.busy.take(cost)
+        except OverflowError:
+            _add(account, cost, -used, 0)
+            raise
 
 
 def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: int) -> None:
@@ -132,37 +147,45 @@ def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]
 class AddClaim(Change):
     """A claim enters the ledger, pending."""
 
-    __slots__ = ("claim",)
+    __slots__ = ("claim", "mark", "spec")
 
     def __init__(self, claim: Claim) -> None:
         self.claim: Final = claim
+        self.spec: Final = claim.spec
+        self.mark: Final = claim.spec.mark
 
     def apply(self, state: State) -> None:
-        if self.claim.uid in state.claims:
-            raise ValueError(f"claim {self.claim.uid} exists already")
+        claim = self.claim
+        if claim.uid in state.claims:
+            raise ValueError(f"claim {claim.uid} exists already")
+        if claim.state != PENDING or claim.place or claim.leaving or claim.waits_for or claim.bindings:
+            raise ValueError(f"claim {claim.uid} must enter pending, without place and bindings")
         state.claims[self.claim.uid] = self.claim
 
     def revert(self, state: State) -> None:
         del state.claims[self.claim.uid]
 
     def digest(self, state: State) -> None:
-        state.digest_pair(self.claim.mark, 16, self.claim.spec.mark, 1)
-        state.digest_pair(self.claim.mark, STATE, self.claim.created, 1)
+        state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, 1)
 
     def record(self) -> list[object]:
-        return ["claim", *self.claim.record()]
+        claim = self.claim
+        return ["claim", claim.uid, claim.namespace, claim.name, claim.created, self.spec.record()]
 
 
 @final
 class DropClaim(Change):
     """A claim leaves the ledger. It must have given back all that it was charged."""
 
-    __slots__ = ("claim",)
+    __slots__ = ("claim", "mark")
 
     def __init__(self, claim: Claim) -> None:
         self.claim: Final = claim
+        self.mark: Final = claim.spec.mark
 
     def apply(self, state: State) -> None:
+        if state.claims.get(self.claim.uid) is not self.claim:
+            raise ValueError(f"claim {self.claim.uid} is not in the ledger")
         del state.claims[self.claim.uid]
 
     def revert(self, state: State) -> None:
@@ -170,8 +193,7 @@ class DropClaim(Change):
 
     def digest(self, state: State) -> None:
         # Its status fields were reset before (see Transaction.drop_claim), so only what AddClaim brought is left.
-        state.digest_pair(self.claim.mark, 16, self.claim.spec.mark, -1)
-        state.digest_pair(self.claim.mark, STATE, self.claim.created, -1)
+        state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, -1)
 
     def record(self) -> list[object]:
         return ["drop", self.claim.uid]
@@ -230,22 +252,25 @@ class SetBindings(Change):
 
 
 def _digest_bindings(state: State, claim: Claim, bindings: tuple[Binding | None, ...], sign: int) -> None:
+    kind = _BINDING_KIND
     for binding in bindings:
         if binding is not None:
-            state.digest_pair(claim.mark, BINDINGS, binding.mark, sign)
+            state.digest_pair(claim.mark, kind, binding.mark, sign)
+        kind += 1
 
 
 @final
 class SetField(Change):
     """Another status field of a claim: place, leaving, whom it waits for, or (resize) its spec."""
 
-    __slots__ = ("claim", "field", "new", "old")
+    __slots__ = ("claim", "field", "mark", "new", "old")
 
     def __init__(self, claim: Claim, field: int, new: object) -> None:
         self.claim: Final = claim
         self.field: Final = field
         self.old: Final = read_field(claim, field)
         self.new: Final = new
+        self.mark: Final = _field_mark(new)
 
     def apply(self, state: State) -> None:
         write_field(self.claim, self.field, self.new)
@@ -254,11 +279,11 @@ class SetField(Change):
         write_field(self.claim, self.field, self.old)
 
     def digest(self, state: State) -> None:
-        kind = 16 if self.field == SPEC else self.field
+        kind = _SPEC_KIND if self.field == SPEC else self.field
         if self.old:
             state.digest_pair(self.claim.mark, kind, _field_mark(self.old), -1)
         if self.new:
-            state.digest_pair(self.claim.mark, kind, _field_mark(self.new), 1)
+            state.digest_pair(self.claim.mark, kind, self.mark, 1)
 
     def record(self) -> list[object]:
         new = self.new
@@ -292,7 +317,9 @@ def write_field(claim: Claim, field: int, value: object) -> None:
 
 
 def _field_mark(value: object) -> int:
-    return value.mark if isinstance(value, ClaimSpec) else fingerprint(repr(value))
+    if isinstance(value, ClaimSpec):
+        return value.mark
+    return name_mark(value) if isinstance(value, str) else fingerprint(ascii(value))
 
 
 @final
@@ -307,6 +334,8 @@ class PutCell(Change):
         self.key: Final = key
         self.old: Final = state.cell(table, key)
         self.new: Final = new
+        if not is_plain(new):
+            raise TypeError(f"cell {table}/{key}: {new!r} is not plain (None, bool, int, str or tuples of those)")
 
     def apply(self, state: State) -> None:
         _put(state, self, self.old, self.new)
@@ -315,14 +344,25 @@ class PutCell(Change):
         _put(state, self, self.new, self.old)
 
     def digest(self, state: State) -> None:
-        key = fingerprint(self.table + "\n" + self.key)
+        # ascii, not repr: which characters repr escapes changes with the version of Python.
+        key = fingerprint(ascii((self.table, self.key)))
         if self.old is not None:
-            state.digest_pair(key, 17, fingerprint(repr(self.old)), -1)
+            state.digest_pair(key, _CELL_KIND, fingerprint(ascii(self.old)), -1)
         if self.new is not None:
-            state.digest_pair(key, 17, fingerprint(repr(self.new)), 1)
+            state.digest_pair(key, _CELL_KIND, fingerprint(ascii(self.new)), 1)
 
     def record(self) -> list[object]:
         return ["cell", self.policy, self.table, self.key, self.new]
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value can stand in a cell: it comes back from the journal as the very same."""
+    if isinstance(value, tuple):
+        for item in value:
+            if not is_plain(item):
+                return False
+        return True
+    return value is None or isinstance(value, (str, int))
 
 
 def _put(state: State, change: PutCell, before: object, after: object) -> None:
@@ -352,13 +392,15 @@ class OpenAccount(Change):
         if self.account.name in state.accounts:
             raise ValueError(f"account {self.account.name} exists already")
         self.account.watcher = state.watchers.get(self.account.policy)
+        self.account.opened = True
         state.accounts[self.account.name] = self.account
 
     def revert(self, state: State) -> None:
         del state.accounts[self.account.name]
+        self.account.opened = False
 
     def digest(self, state: State) -> None:
-        state.digest_pair(self.account.mark, 18, 1, 1)
+        state.digest_pair(self.account.mark, _ACCOUNT_KIND, 1, 1)
 
     def record(self) -> list[object]:
         account = self.account
@@ -378,13 +420,17 @@ class CloseAccount(Change):
         account = self.account
         if account.used.vector() or account.busy.vector():
             raise ValueError(f"account {account.name} is still in use: {account.used.vector().show()}")
+        if not account.opened:
+            raise ValueError(f"account {account.name} is not in the ledger")
         del state.accounts[account.name]
+        account.opened = False
 
     def revert(self, state: State) -> None:
+        self.account.opened = True
         state.accounts[self.account.name] = self.account
 
     def digest(self, state: State) -> None:
-        state.digest_pair(self.account.mark, 18, 1, -1)
+        state.digest_pair(self.account.mark, _ACCOUNT_KIND, 1, -1)
 
     def record(self) -> list[object]:
         return ["close", self.account.name]
@@ -412,9 +458,9 @@ class SetLimits(Change):
 
     def digest(self, state: State) -> None:
         if self.old != NO_LIMITS:
-            state.digest_pair(self.account.mark, 19, _limits_mark(self.old), -1)
+            state.digest_pair(self.account.mark, _LIMITS_KIND, _limits_mark(self.old), -1)
         if self.new != NO_LIMITS:
-            state.digest_pair(self.account.mark, 19, _limits_mark(self.new), 1)
+            state.digest_pair(self.account.mark, _LIMITS_KIND, _limits_mark(self.new), 1)
 
     def record(self) -> list[object]:
         return ["limits", self.account.name, self.new.listed, self.new.stock]
@@ -424,4 +470,4 @@ class SetLimits(Change):
 
 
 def _limits_mark(limits: Limits) -> int:
-    return fingerprint(repr(sorted(limits.listed.items())) + str(limits.stock))
+    return fingerprint(ascii((limits.listed, limits.stock)))

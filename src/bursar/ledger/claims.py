@@ -15,8 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
+import msgspec
+from mypy_extensions import i64
+
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
-from bursar.vectors import EMPTY, PRIME_B, Vector, fingerprint, from_amounts
+from bursar.vectors import (
+    EMPTY,
+    PRIME_A,
+    PRIME_B,
+    Vector,
+    fingerprint,
+    fingerprint_bytes,
+    from_amounts,
+    name_mark,
+)
 
 if TYPE_CHECKING:
     from bursar.ledger.accounts import Account
@@ -28,6 +40,8 @@ BOUND: Final = 3
 RUNNING: Final = 4
 TERMINATING: Final = 5
 GONE: Final = 6
+_A: Final[i64] = 2147483647
+_B: Final[i64] = 2147483629
 STATES: Final = ("pending", "held", "reserved", "bound", "running", "terminating", "gone")
 
 
@@ -106,7 +120,9 @@ class ClaimSpec:
     def mark(self) -> int:
         """A stable number for the content, computed once: specs are shared by many claims."""
         if self.mark_cache == 0:
-            self.mark_cache = fingerprint(repr(sorted(self.record().items()))) or 1
+            # Sorted and encoded, not repr: the order of labels does not count, and the text of repr changes
+            # with the version of Python. It also refuses here what could not stand in a journal.
+            self.mark_cache = fingerprint_bytes(msgspec.json.encode(self.record(), order="deterministic")) or 1
         return self.mark_cache
 
     def record(self) -> dict[str, object]:
@@ -189,11 +205,17 @@ class Binding:
         self.accounts: Final = accounts
         self.costs: Final = costs
         self.data: Final = data
-        mark = fingerprint(policy)
+        start = fingerprint(policy + ascii(data)) if data else name_mark(policy)
+        a: i64 = start % PRIME_A
+        b: i64 = start % PRIME_B
         for i in range(len(accounts)):
-            cost: int = int(costs[i].lane_a) * PRIME_B + int(costs[i].lane_b)
-            mark = (mark * 31 + accounts[i].mark * 7 + cost) % 4611686018427387847
-        self.mark: Final = (mark + fingerprint(repr(data))) % 4611686018427387847 if data else mark
+            account = accounts[i]
+            cost = costs[i]
+            a = ((a * 48271 + account.lane_a) % _A * 69621 + cost.lane_a) % _A
+            b = ((b * 40692 + account.lane_b) % _B * 39373 + cost.lane_b) % _B
+        high: int = a
+        low: int = b
+        self.mark: Final = high * PRIME_B + low
 
     def record(self) -> list[object]:
         accounts = [account.name for account in self.accounts]
@@ -226,7 +248,8 @@ class Claim:
         self.namespace: Final = namespace
         self.name: Final = name or uid
         self.created: Final = created  # milliseconds, handed in
-        self.mark: Final = fingerprint(uid)
+        # Stands for all that never changes; text that is no Unicode is refused here.
+        self.mark: Final = fingerprint(f"{len(uid)} {len(namespace)} {uid}{namespace}{self.name} {created}")
         self.spec: ClaimSpec = spec
         self.state: int = PENDING
         self.place: str = ""  # the node it was decided for

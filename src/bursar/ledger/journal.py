@@ -11,7 +11,7 @@ The chain: each sealed line carries a hash over the line before it and its own c
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final, final
+from typing import Final, cast, final
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Record:
         return list(seen.values())
 
     def plain(self) -> list[object]:
-        decision = self.decision.record() if isinstance(self.decision, Recordable) else None
+        decision = None if self.decision is None else cast("Recordable", self.decision).record()
         effects = [change.record() for change in self.changes]
         return [
             FORMAT,
@@ -93,11 +93,16 @@ class Journal:
     def take(self) -> list[bytes]:
         """The records since the last call as sealed lines; the journal forgets them."""
         lines: list[bytes] = []
+        head = self.head
+        sealed_to = self.sealed_to
         for record in self.records:
             body = msgspec.json.encode(record.plain())
-            self.head = chain(self.head, body)
-            self.sealed_to = record.seq
-            lines.append(body[:-1] + b',"' + self.head.encode() + b'"]')
+            head = chain(head, body)
+            sealed_to = record.seq
+            lines.append(body[:-1] + b',"' + head.encode() + b'"]')
+        # Only now: a record that cannot be written must not cost the ones before it.
+        self.head = head
+        self.sealed_to = sealed_to
         self.records = []
         return lines
 

@@ -42,9 +42,10 @@ class Ledger:
 
     def commit(self, at: int, cause: tuple[object, ...], decision: object = None) -> Record:
         """Keep all that was done since ``begin``, as one journal record."""
-        tx = self.tx
+        if not self.opened:
+            raise RuntimeError("no transaction is open")
         state = self.state
-        changes = tx.log
+        changes = self.tx.log
         for change in changes:
             change.digest(state)
         self.version += 1
@@ -61,6 +62,8 @@ class Ledger:
 
     def replay(self, lines: Iterable[bytes]) -> Iterable[Line]:
         """Repeat sealed journal lines on top of this ledger; yields each line once it is proven."""
+        if self.opened or self.journal.records:
+            raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
         for line in read_chain(lines, self.journal.head, self.version):
             apply_line(self.state, line)
             self.version = line.seq

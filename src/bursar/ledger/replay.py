@@ -44,21 +44,39 @@ class Line:
     __slots__ = ("at", "cause", "decision", "digest", "effects", "engine", "hash", "seq")
 
     def __init__(self, fields: list[object]) -> None:
-        self.seq: Final = cast("int", fields[1])
-        self.at: Final = cast("int", fields[2])
-        self.engine: Final = cast("str", fields[3])
-        self.cause: Final = cast("list[object]", fields[4])
-        self.decision: Final = cast("list[object] | None", fields[5])
-        self.effects: Final = cast("list[list[object]]", fields[6])
-        self.digest: Final = int(cast("str", fields[7]), 16)
-        self.hash: Final = cast("str", fields[8])
+        self.seq: Final = _number(fields[1])
+        self.at: Final = _number(fields[2])
+        self.engine: Final = _text(fields[3])
+        self.cause: Final = _list(fields[4])
+        self.decision: Final = None if fields[5] is None else _list(fields[5])
+        self.effects: Final = [_list(effect) for effect in _list(fields[6])]
+        self.digest: Final = int(_text(fields[7]), 16)
+        self.hash: Final = _text(fields[8])
+
+
+def _number(value: object) -> int:
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"{value!r} is not a number")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{value!r} is not text")
+
+
+def _list(value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    raise TypeError(f"{value!r} is not a list")
 
 
 def read_line(text: bytes, number: int) -> Line:
     """Decode one line; refuse what is no record or of a newer format."""
     try:
         fields = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReplayError(f"journal line {number}: not a record: {error}") from error
     if not isinstance(fields, list) or not fields:
         raise ReplayError(f"journal line {number}: not a record")
@@ -66,7 +84,10 @@ def read_line(text: bytes, number: int) -> Line:
         raise ReplayError(f"journal line {number}: format {fields[0]} is not known here (this is format {FORMAT})")
     if len(fields) != 9:
         raise ReplayError(f"journal line {number}: {len(fields)} fields instead of 9")
-    return Line(fields)
+    try:
+        return Line(fields)
+    except (TypeError, ValueError) as error:
+        raise ReplayError(f"journal line {number}: not a record: {error}") from error
 
 
 def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Iterable[Line]:
@@ -75,7 +96,7 @@ def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Ite
     for text in lines:
         number += 1
         line = read_line(text, number)
-        body = text[: text.rindex(b',"')] + b"]"
+        body = text[: text.rfind(b',"')] + b"]"
         head = chain(head, body)
         if line.hash != head or line.seq != number:
             raise ReplayError(f"journal line {number}: does not continue the chain; it or one before it was altered")
@@ -83,13 +104,24 @@ def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Ite
 
 
 def apply_line(state: State, line: Line) -> None:
-    """Repeat the effects of a line and prove the digest."""
-    for effect in line.effects:
-        change = change_from_record(state, effect)
-        change.apply(state)
-        change.digest(state)
-    if state.digest != line.digest:
-        raise ReplayError(f"journal line {line.seq}: the state after it is not the recorded one")
+    """Repeat the effects of a line and prove the digest, or change nothing."""
+    lane_a = state.lane_a
+    lane_b = state.lane_b
+    done: list[Change] = []
+    try:
+        for effect in line.effects:
+            change = change_from_record(state, effect)
+            change.apply(state)
+            done.append(change)
+            change.digest(state)
+        if state.digest != line.digest:
+            raise ValueError("the state after it is not the recorded one")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        while done:
+            done.pop().revert(state)
+        state.lane_a = lane_a
+        state.lane_b = lane_b
+        raise ReplayError(f"journal line {line.seq}: {error}") from error
 
 
 def change_from_record(state: State, effect: list[object]) -> Change:
@@ -121,11 +153,7 @@ def _account_change(state: State, effect: list[object]) -> Change:
     if kind == "limits":
         limits = Limits(cast("dict[str, int]", effect[2]), bool(effect[3]))
         return SetLimits(state.accounts[_text(effect[1])], limits)
-    raise ReplayError(f"effect {kind!r} is not known here")
-
-
-def _text(value: object) -> str:
-    return cast("str", value)
+    raise ValueError(f"effect {kind!r} is not known here")
 
 
 def _charge(state: State, effect: list[object]) -> Charge:

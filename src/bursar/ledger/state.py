@@ -17,10 +17,10 @@ from mypy_extensions import i64
 
 from bursar.ledger.accounts import Account, Watcher
 from bursar.ledger.claims import Claim
-from bursar.vectors import PRIME_A, PRIME_B, Vector
+from bursar.vectors import PRIME_B, Vector
 
-_A: Final[i64] = PRIME_A
-_B: Final[i64] = PRIME_B
+_A: Final[i64] = 2147483647
+_B: Final[i64] = 2147483629
 
 
 @final
@@ -55,26 +55,23 @@ class State:
         """The cells of a table; read only."""
         return self.tables.get(table, {})
 
-    def digest_usage(self, account: Account, cost: Vector, sign: int) -> None:
-        a: i64 = account.lane_a
-        b: i64 = account.lane_b
-        direction: i64 = sign
-        self.lane_a = (self.lane_a + direction * (a * cost.lane_a % _A)) % _A
-        self.lane_b = (self.lane_b + direction * (b * cost.lane_b % _B)) % _B
+    def digest_usage(self, account: Account, cost: Vector, used: i64, busy: i64) -> None:
+        """``used`` and ``busy``: how many times the cost was added to the two sums of the account."""
+        a = (used * account.lane_a + busy * account.busy_a) % _A
+        b = (used * account.lane_b + busy * account.busy_b) % _B
+        self.lane_a = (self.lane_a + a * cost.lane_a) % _A
+        self.lane_b = (self.lane_b + b * cost.lane_b) % _B
 
-    def digest_pair(self, key: int, kind: int, value: int, sign: int) -> None:
-        code: i64 = kind
-        direction: i64 = sign
-        a: i64 = key % PRIME_A
-        b: i64 = key % PRIME_B
-        va: i64 = value % PRIME_A
-        vb: i64 = value % PRIME_B
-        a = (a * 48271 + code * 69621 + va) % _A
-        b = (b * 40692 + code * 39373 + vb) % _B
+    def digest_pair(self, key: i64, kind: i64, value: i64, sign: i64) -> None:
+        """Add (``sign`` 1) or take (-1) one value of one kind under a key; key and value are marks."""
+        va = value % _A
+        vb = value % _B
+        a = (key % _A * 48271 + kind * 69621 + va) % _A
+        b = (key % _B * 40692 + kind * 39373 + vb) % _B
         a = (a * a % _A * 16807 + va * a) % _A
         b = (b * b % _B * 30845 + vb * b) % _B
-        self.lane_a = (self.lane_a + direction * a) % _A
-        self.lane_b = (self.lane_b + direction * b) % _B
+        self.lane_a = (self.lane_a + sign * a) % _A
+        self.lane_b = (self.lane_b + sign * b) % _B
 
     def plain(self) -> dict[str, object]:
         """The state as sorted plain data: for snapshots, comparisons and tests."""

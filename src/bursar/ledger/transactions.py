@@ -68,6 +68,8 @@ class Transaction:
 
     def drop_claim(self, claim: Claim) -> None:
         """The claim is gone; its charges must have been released."""
+        if self.state.claims.get(claim.uid) is not claim:
+            raise ValueError(f"claim {claim.uid} is not in the ledger")
         self.set_bindings(claim, ())
         self.set_place(claim, "")
         self.set_leaving(claim, False)
@@ -128,8 +130,13 @@ class Transaction:
         return account
 
     def close_account(self, account: Account) -> None:
+        mark = self.savepoint()
         self.set_limits(account, NO_LIMITS)
-        self.do(CloseAccount(account))
+        try:
+            self.do(CloseAccount(account))
+        except ValueError:
+            self.rollback_to(mark)
+            raise
 
     def set_limits(self, account: Account, limits: Limits) -> None:
         if account.limits != limits:
@@ -139,7 +146,9 @@ class Transaction:
 
     def put(self, policy: str, table: str, key: str, value: object) -> None:
         """Set a cell to a plain immutable value; None removes it."""
-        if self.state.cell(table, key) != value:
+        old = self.state.cell(table, key)
+        # True == 1, but they are different cells: equal values are compared as they are written.
+        if old is not value and (old != value or ascii(old) != ascii(value)):
             self.do(PutCell(self.state, policy, table, key, value))
 
     def get(self, table: str, key: str) -> object:
