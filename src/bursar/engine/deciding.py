@@ -92,7 +92,7 @@ def refused(claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
 def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
     """What the claimant's decision means for one of its victims."""
     if victim.leaving:
-        found = Decision(victim.uid, EVICTED, decision.at, victim.place, (), (), claimant.key)
+        found = Decision(victim.uid, EVICTED, decision.at, victim.place, (), (), (), claimant.key)
     else:
         note = f"{claimant.key} took the place that it held"
         refusal = Refusal("engine", "engine.displaced", note, topics=(claimant.uid,))
@@ -125,10 +125,10 @@ def _admitted(core: Core, claim: Claim, at: int) -> Decision:
     if claim.state <= RESERVED:
         core.hold(claim, [])
     outcome = HOLDING if claim.state == HELD else ADMITTED
-    return Decision(claim.uid, outcome, at, claim.place, (), claim.waits_for)
+    return Decision(claim.uid, outcome, at, claim.place, (), (), claim.waits_for)
 
 
 def _held(core: Core, claim: Claim, at: int, victims: list[Claim]) -> Decision:
     core.hold(claim, victims)
     outcome = HOLDING if claim.state == HELD else ADMITTED
-    return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]))
+    return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]), claim.waits_for)

@@ -30,7 +30,7 @@ OUTCOMES: Final = ("admitted", "held", "waiting", "never", "evicted", "released"
 class Decision(Recordable):
     """The outcome for one claim, with what led to it."""
 
-    __slots__ = ("at", "by", "outcome", "place", "reason_given", "refusals", "seq", "uid", "victims")
+    __slots__ = ("at", "by", "outcome", "place", "reason_given", "refusals", "seq", "uid", "victims", "waits")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Decision(Recordable):
         place: str = "",
         refusals: tuple[Refusal, ...] = (),
         victims: tuple[str, ...] = (),
+        waits: tuple[str, ...] = (),
         by: str = "",
         reason_given: str = "",
     ) -> None:
@@ -48,7 +49,8 @@ class Decision(Recordable):
         self.at: Final = at
         self.place: Final = place
         self.refusals: Final = refusals  # the first one is the binding one
-        self.victims: Final = victims
+        self.victims: Final = victims  # whom it displaces
+        self.waits: Final = waits  # who must have left before it may start
         self.by: Final = by  # whose victim it is, if it is another claim's
         self.reason_given: Final = reason_given  # why a policy took it back
         self.seq: int = 0  # the journal record that proves it; 0: nothing changed, so there is none
@@ -81,7 +83,7 @@ class Decision(Recordable):
         if self.outcome == EVICTED:
             return f"gave its place to {self.by}" if self.by else f"taken back: {self.reason_given}"
         if self.outcome == HOLDING:
-            return f"waits for {len(self.victims)} to leave: {', '.join(self.victims)}"
+            return f"waits for {len(self.waits)} to leave: {', '.join(self.waits)}"
         return f"{self.name} on {self.place}" if self.place else self.name
 
     def same_as(self, other: object) -> bool:
@@ -95,7 +97,8 @@ class Decision(Recordable):
 
     def record(self) -> list[object]:
         refusals = [r.record() for r in self.refusals]
-        return [self.uid, self.name, self.at, self.place, refusals, list(self.victims), self.by, self.reason_given]
+        who = [list(self.victims), list(self.waits), self.by]
+        return [self.uid, self.name, self.at, self.place, refusals, who, self.reason_given]
 
 
 @final
@@ -113,7 +116,8 @@ class DecisionList(Recordable):
 
 def decision_from_record(record: list[object], seq: int) -> Decision:
     """The inverse of ``Decision.record``."""
-    uid, name, at, place, refusals, victims, by, reason_given = record
+    uid, name, at, place, refusals, who, reason_given = record
+    victims, waits, by = cast("list[object]", who)
     decision = Decision(
         cast("str", uid),
         OUTCOMES.index(cast("str", name)),
@@ -121,6 +125,7 @@ def decision_from_record(record: list[object], seq: int) -> Decision:
         cast("str", place),
         tuple([_refusal(r) for r in cast("list[list[object]]", refusals)]),
         tuple([str(v) for v in cast("list[object]", victims)]),
+        tuple([str(v) for v in cast("list[object]", waits)]),
         cast("str", by),
         cast("str", reason_given),
     )

@@ -358,7 +358,7 @@ class Engine:
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
         self._begin().put("engine", "revoked", claim.uid, wanted.reason)
-        decision = Decision(claim.uid, EVICTED, now, claim.place, (), (), "", wanted.reason)
+        decision = Decision(claim.uid, EVICTED, now, claim.place, (), (), (), "", wanted.reason)
         decision.seq = self._commit(now, ("tick", wanted.sentence), decision)
         claim.decision = decision
         return decision

@@ -92,22 +92,28 @@ def plan_at(core: Core, claim: Claim, place: str) -> Plan | None:
 def apply_plan(core: Core, claim: Claim, plan: Plan) -> tuple[Refusal, ...]:
     """Let the victims leave and charge the claim; () if it worked."""
     for victim in plan.victims:
-        core.leave(victim)
+        if victim.counts():  # one that only counts again because another victim goes may have been told already
+            core.leave(victim)
     return core.attempt(claim, plan.place, False)
 
 
 def _pruned(core: Core, claim: Claim, place: str, chosen: list[Claim]) -> list[Claim]:
-    """Leave out whom the claim does not need, the most important first."""
-    kept = list(chosen)
-    for victim in reversed(chosen):
-        if len(kept) == 1:
-            break
-        fewer = [other for other in kept if other is not victim]
-        mark = core.tx.savepoint()
-        if not apply_plan(core, claim, Plan(place, fewer)):
-            kept = fewer
-        core.tx.rollback_to(mark)
-    return kept
+    """Leave out whom the claim does not need, the most important first.
+
+    Displacing a held claim lets its own victims back in, so sparing one can make another one needless: passes are
+    repeated until none can be spared.
+    """
+    kept = chosen
+    while True:
+        before = len(kept)
+        for victim in reversed(kept):
+            fewer = [other for other in kept if other is not victim]
+            mark = core.tx.savepoint()
+            if fewer and not apply_plan(core, claim, Plan(place, fewer)):
+                kept = fewer
+            core.tx.rollback_to(mark)
+        if len(kept) == before:
+            return kept
 
 
 @final

@@ -1,0 +1,96 @@
+"""The naive twin of the engine: a list of claims, sums made anew each time, every rule said once and slowly.
+
+It does not search for victims. It judges what the engine decided: nobody was displaced without need, the set is
+minimal, and a refusal means that not even all possible victims together would have helped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Asker:
+    uid: str
+    accounts: list[tuple[str, str]]  # (policy, path), quota only
+    wants: dict[str, int]
+    priority: int
+    preemptible: bool = True
+    state: str = "pending"
+    place: str = ""
+    leaving: bool = False
+    waits: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Twin:
+    rooms: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    askers: dict[str, Asker] = field(default_factory=dict)
+    displaced: set[tuple[str, str]] = field(default_factory=set)  # (winner, loser)
+
+    def counted(self, asker: Asker) -> bool:
+        return asker.state != "pending" and not asker.leaving
+
+    def used(self, room: tuple[str, str], what: str, busy: bool = False) -> int:
+        there = [a for a in self.askers.values() if room in [*a.accounts, ("hosts", a.place)]]
+        return sum(a.wants.get(what, 0) for a in there if (a.state != "pending" if busy else self.counted(a)))
+
+    def fits(self, asker: Asker, host: str) -> bool:
+        for room in [*asker.accounts, ("hosts", host)]:
+            for what, amount in asker.wants.items():
+                cap = self.rooms[room].get(what, 0 if room[0] == "hosts" else 10**9)
+                if self.used(room, what) + amount > cap:
+                    return False
+        return True
+
+    def hosts(self) -> list[str]:
+        return sorted(path for policy, path in self.rooms if policy == "hosts")
+
+    def barred(self, claimant: str, victim: str) -> bool:
+        before, now = set[str](), {claimant}
+        while now - before:
+            before = set(now)
+            now |= {winner for winner, loser in self.displaced if loser in now}
+        return victim in now - {claimant}
+
+    def may_displace(self, asker: Asker, victim: Asker) -> bool:
+        lower = victim.priority < asker.priority and victim.preemptible
+        return self.counted(victim) and lower and not self.barred(asker.uid, victim.uid)
+
+    def remove(self, uid: str) -> None:
+        victim = self.askers[uid]
+        if victim.state == "held":
+            self.back_to_pending(victim)
+        else:
+            victim.leaving = True
+
+    def back_to_pending(self, asker: Asker) -> None:
+        asker.state, asker.place, waited, asker.waits = "pending", "", asker.waits, []
+        for uid in waited:
+            other = self.askers[uid]
+            if other.state != "terminating" and not any(uid in a.waits for a in self.askers.values()):
+                other.leaving = False
+
+    def hold(self, asker: Asker, host: str, victims: list[str]) -> None:
+        for uid in victims:
+            self.displaced.add((asker.uid, uid))
+        asker.place, asker.state = host, "reserved"
+        gone_soon = [uid for uid in victims if self.askers[uid].leaving]
+        room = self.rooms["hosts", host]
+        if any(self.used(("hosts", host), what, busy=True) > room.get(what, 0) for what in asker.wants):
+            leaving = [a.uid for a in self.askers.values() if a.leaving and a.place == host]
+            gone_soon += [uid for uid in leaving if uid not in gone_soon]
+        asker.waits, asker.state = gone_soon, "held" if gone_soon else "reserved"
+
+    def gone(self, uid: str) -> None:
+        asker = self.askers[uid]
+        taken = asker.leaving
+        if asker.waits:
+            self.back_to_pending(asker)
+        del self.askers[uid]
+        if not taken:
+            self.displaced = {(w, v) for w, v in self.displaced if uid not in (w, v)}
+        for other in self.askers.values():
+            if uid in other.waits:
+                other.waits.remove(uid)
+                other.state = other.state if other.waits or other.state != "held" else "reserved"
