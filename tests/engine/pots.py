@@ -94,11 +94,14 @@ class Hosts(Policy):
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         name = f"hosts/{setting.key}"
-        self.nodes.slot(setting.key)
+        tx.put("hosts", "hosts", setting.key, True)
         account = self.state.accounts.get(name) or tx.open_account("hosts", name, topic="hosts", physical=True)
         limits = setting.body.limits if isinstance(setting.body, Room) else {}
         tx.set_limits(account, Limits(limits, stock=True))
         return []
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        self.nodes.slot(key)
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if not place:
