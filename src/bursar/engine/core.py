@@ -10,7 +10,7 @@ from typing import Final, cast, final
 
 from bursar.engine import lineage
 from bursar.engine.budgets import Budgets, is_healthy
-from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
+from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import NodeIndex, Policy
@@ -73,6 +73,22 @@ class Core:
             if binding is not None:
                 self.policies[i].demand(self.tx, claim, binding, wanted)
 
+    def respec(self, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
+        """The claim asks for something else where it is. One that waits may ask for anything: it is judged later."""
+        healthy = is_healthy(claim)
+        relabelled = claim.spec.labels != spec.labels
+        if relabelled:
+            self._count_in_budgets(claim, healthy, False)
+        self.tx.set_spec(claim, spec)
+        if relabelled:
+            self._count_in_budgets(claim, healthy, True)
+        return self.rebind(claim, claim.place, claim.state == PENDING)
+
+    def _count_in_budgets(self, claim: Claim, healthy: bool, present: bool) -> None:
+        self.budgets.exists(self.tx, claim, present)
+        if healthy:
+            self.budgets.runs(self.tx, claim, present)
+
     # Charging
 
     def bind_all(self, claim: Claim, place: str, refusals: list[Refusal]) -> tuple[Binding | None, ...]:
@@ -96,6 +112,7 @@ class Core:
         bindings = self.bind_all(claim, place, refusals)
         if refusals and not forced:
             return tuple(refusals)
+        refusals.clear()  # forced: it counts wherever it can be read
         if claim.bindings and self.wanting:
             self._demand(claim, claim.bindings, False)
             self._demand(claim, bindings, True)

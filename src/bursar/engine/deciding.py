@@ -35,6 +35,8 @@ def admit(core: Core, claim: Claim, at: int) -> Decision:
 
 def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decision:
     """A place for a claim that has its quota: the given node, or the best one; corrects the charge."""
+    if claim.state == PENDING:
+        return _fact(core, claim, node, at)
     if node:
         refusals = core.rebind(claim, node, forced)
         return _admitted(core, claim, at) if not refusals else refused(claim, at, refusals)
@@ -48,6 +50,13 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
     elif state > RESERVED:
         core.tx.set_state(claim, state)
     return decision
+
+
+def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
+    """It is on that node already: it counts, whoever would have refused it."""
+    core.attempt(claim, node, True)
+    core.tx.set_state(claim, RESERVED)
+    return Decision(claim.uid, ADMITTED, at, node)
 
 
 def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:

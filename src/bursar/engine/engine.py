@@ -131,11 +131,14 @@ class Engine:
             self._end()
 
     def place(self, uid: str, node: str = "", at: int = 0, forced: bool = False) -> Decision:
-        """A place for an admitted claim: the given node or the best one. ``forced`` records what is a fact."""
+        """A place for an admitted claim: the given node or the best one.
+
+        ``forced`` records what is a fact: the claim is on that node, whatever quotas and nodes say, admitted or not.
+        """
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            if claim.state == PENDING:
+            if claim.state == PENDING and not (forced and node):
                 raise EngineError(f"{claim.key} is not admitted yet: admit it first, or decide both")
             self._begin()
             return self._conclude(claim, deciding.place(self._core, claim, node, forced, at), at, "place")
@@ -165,12 +168,15 @@ class Engine:
         return [self.decide(claim, at) for claim in claims]
 
     def adjust(self, uid: str, spec: ClaimSpec, at: int = 0) -> Decision:
-        """Grow or shrink a claim where it is; only what grows is checked. Refused: nothing changes."""
+        """Grow or shrink a claim where it is; only what grows is checked. Refused: nothing changes.
+
+        A claim that waits may ask for anything: what it asks for is judged when it is decided.
+        """
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            self._begin().set_spec(claim, spec)
-            refusals = self._core.rebind(claim, claim.place, False)
+            self._begin()
+            refusals = self._core.respec(claim, spec)
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)

@@ -89,8 +89,7 @@ class Adjust(Change):
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
         mark = core.tx.savepoint()
-        core.tx.set_spec(claim, self.spec)
-        refusals = core.rebind(claim, claim.place, False)
+        refusals = core.respec(claim, self.spec)
         if refusals:
             core.tx.rollback_to(mark)
             outlook.add(deciding.refused(claim, at, refusals))
