@@ -172,5 +172,7 @@ def _choices(shape: object) -> tuple[object, ...]:
 
 
 def _named(names: str) -> str:
-    parts = [name for name in names.split(" | ") if name != "null"] or ["null"]
+    given = names.split(" | ")
+    redundant = {"null", "int"} if "float" in given else {"null"}
+    parts = [name for name in given if name not in redundant] or ["null"]
     return " or ".join(_WORDS.get(name, name) for name in parts)

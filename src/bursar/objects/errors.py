@@ -43,7 +43,7 @@ class ManifestError(ValueError):
 
     def inside(self, path: str) -> ManifestError:
         """The same error, its path taken as relative to ``path``."""
-        inner = ManifestError(self.problem, join(path, self.path))
+        inner = ManifestError(self.problem, join(path, self.path), line=self.line)
         return inner.located(self.source, self.document, self.subject)
 
 

@@ -91,7 +91,7 @@ class KindSet:
             first = places.setdefault((read.kind.name, read.key), document)
             if first is not document:
                 where = f"document {first.number}" + (f" of {first.source}" if first.source else "")
-                error = ManifestError(f"is given twice, first in {where}", subject=_subject(read.kind, read.key))
+                error = ManifestError(f"is given twice, first in {where}", subject=f"{read.kind.kind} {read.key}")
                 raise document.error(error)
             found.append(read)
         return found
@@ -101,25 +101,20 @@ class KindSet:
         try:
             return self._read(document.body)
         except ManifestError as error:
-            raise document.error(error) from None
+            raise document.error(error.located(subject=_subject(document.body))) from None
         except RecursionError:
-            raise document.error(ManifestError("is nested too deeply")) from None
+            raise document.error(ManifestError("is nested too deeply", subject=_subject(document.body))) from None
 
     def _read(self, body: dict[str, Any]) -> TypedObject:
         kind = self._kind_of(body)
         name = _text_at(body, kind.name_path)
-        namespace = ""
-        try:
-            namespace, body = _with_namespace(kind, body)
-            _check_identity(kind, name)
-            typed, body = decode(body, kind.struct)
-            read = TypedObject(kind, namespace, name, body, typed)
-            _check_marks(typed)
-            if kind.check is not None:
-                kind.check(typed)
-        except ManifestError as error:
-            raise error.located(subject=_subject(kind, f"{namespace}/{name}" if namespace else name)) from None
-        return read
+        namespace, body = _with_namespace(kind, body)
+        _check_identity(kind, name)
+        typed, body = decode(body, kind.struct)
+        _check_marks(typed)
+        if kind.check is not None:
+            kind.check(typed)
+        return TypedObject(kind, namespace, name, body, typed)
 
     def _kind_of(self, body: dict[str, Any]) -> Kind:
         name = body.get("kind")
@@ -130,14 +125,14 @@ class KindSet:
         if found is not None:
             return found
         if not isinstance(api_version, str) or not api_version:
-            raise ManifestError("is required, as text", "apiVersion", subject=name)
+            raise ManifestError("is required, as text", "apiVersion")
         raise self._unknown(api_version, name)
 
     def _unknown(self, api_version: str, name: str) -> ManifestError:
         same_name = sorted(kind.api_version for kind in self._by_name.get(name, []) if kind.kind == name)
         if same_name:
             problem = f"{name} is a kind of {' and of '.join(same_name)}, not of {api_version!r:.80}"
-            return ManifestError(problem, "apiVersion", subject=name)
+            return ManifestError(problem, "apiVersion")
         group = api_version.rpartition("/")[0]
         siblings = sorted({kind.kind for kind in self if kind.group == group}) if group else []
         if siblings:
@@ -150,8 +145,13 @@ class KindSet:
         return ", ".join(sorted(kind.name for kind in self))
 
 
-def _subject(kind: Kind, key: str) -> str:
-    return f"{kind.kind} {key}"
+def _subject(body: dict[str, Any]) -> str:
+    """``Kind namespace/name`` as far as a document that is wrong has them."""
+    metadata = body.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    parts = [part for part in (known.get("namespace"), known.get("name")) if isinstance(part, str) and part]
+    kind = body.get("kind")
+    return f"{kind if isinstance(kind, str) else ''} {'/'.join(parts)}".strip()
 
 
 def _text_at(body: dict[str, Any], path: tuple[str, ...]) -> str:
@@ -160,14 +160,14 @@ def _text_at(body: dict[str, Any], path: tuple[str, ...]) -> str:
     where = ""
     for step in path:
         if not isinstance(value, dict):
-            raise ManifestError("expected a mapping", where, subject=str(body.get("kind")))
+            raise ManifestError("expected a mapping", where)
         value = value.get(step)
         where = join(where, step)
         if value is None:
             hint = ", and a generated one is none" if step == "name" and _generates(body) else ""
-            raise ManifestError(f"is required{hint}", ".".join(path), subject=str(body.get("kind")))
+            raise ManifestError(f"is required{hint}", ".".join(path))
     if not isinstance(value, str) or not value:
-        raise ManifestError(f"{value!r:.40} is not a name", where, subject=str(body.get("kind")))
+        raise ManifestError(f"{value!r:.40} is not a name", where)
     return value
 
 
@@ -187,7 +187,7 @@ def _with_namespace(kind: Kind, body: dict[str, Any]) -> tuple[str, dict[str, An
         if namespace:
             raise ManifestError(f"a {kind.kind} belongs to no namespace", "metadata.namespace")
         return "", body
-    if namespace is None or namespace == "":  # noqa: PLC1901 - 0 and [] are mistakes, not absences
+    if namespace is None or namespace == "":  # 0 and [] are mistakes, not absences
         namespace = DEFAULT_NAMESPACE
     if not isinstance(namespace, str):
         raise ManifestError(f"{namespace!r:.40} is not a namespace", "metadata.namespace")

@@ -31,9 +31,8 @@ class Document:
     item: str = ""
 
     def error(self, error: ManifestError) -> ManifestError:
-        """The error with this document's place. An object has a name; a nameless item is found by its place."""
-        inner = error.inside(self.item) if self.item and not error.subject else error
-        return inner.located(self.source, self.number)
+        """The error with this document's place; the path is that inside the document."""
+        return error.inside(self.item).located(self.source, self.number)
 
 
 def load_path(path: Path | str) -> list[Document]:
