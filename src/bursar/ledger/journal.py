@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Final, cast, final
 
 import msgspec
+from mypy_extensions import mypyc_attr
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import Change
@@ -69,6 +70,7 @@ class Record:
         ]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Recordable:
     """What can stand in a journal record: it has a plain form."""
 

@@ -13,7 +13,12 @@ import msgspec
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import (
+    CHARGE,
+    CLEAR,
+    RELEASE,
+    RETURN,
     SPEC,
+    VACATE,
     WAITS_FOR,
     AddClaim,
     Change,
@@ -157,8 +162,11 @@ def _account_change(state: State, effect: list[object]) -> Change:
 
 
 def _charge(state: State, effect: list[object]) -> Charge:
-    accounts = tuple(state.accounts[_text(name)] for name in cast("list[object]", effect[3]))
-    return Charge(state.claims[_text(effect[2])], accounts, _costs(effect[4]), cast("int", effect[1]))
+    mode = _number(effect[1])
+    if mode not in (CHARGE, RELEASE, VACATE, RETURN, CLEAR):
+        raise ValueError(f"a charge of mode {mode} is not known here")
+    accounts = tuple(state.accounts[_text(name)] for name in _list(effect[3]))
+    return Charge(state.claims[_text(effect[2])], accounts, _costs(effect[4]), mode)
 
 
 def _costs(record: object) -> tuple[Vector, ...]:
