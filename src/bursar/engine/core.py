@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from bursar.engine import lineage
 from bursar.engine.budgets import Budgets, is_healthy
+from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction

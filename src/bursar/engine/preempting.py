@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from bursar.engine.core import Core
-from bursar.engine.lineage import barred
 from bursar.engine.placing import best_first, open_nodes, possible_nodes
 from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.lineage import barred
 from bursar.policies.checks import Refusal
 
 
