@@ -287,6 +287,12 @@ class Nesting(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_what_the_sums_say(self) -> None:
+        accounts = self.world.ledger.state.accounts
+        sums = dict.fromkeys(accounts, 0)
+        for (account, _, _), amount in self.world.index.counted.items():
+            sums[account] = sums.get(account, 0) + amount
+        used = {name: sum(amount for _, amount in account.used.vector().pairs()) for name, account in accounts.items()}
+        assert {name: total for name, total in sums.items() if total} == {n: t for n, t in used.items() if t}
         mirrored = {(t, k): repr(v) for t, cells in self.world.ledger.state.tables.items() for k, v in cells.items()}
         assert {key: repr(value) for key, value in self.world.index.cells.items()} == mirrored
 

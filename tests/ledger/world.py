@@ -74,14 +74,15 @@ class Index(Watcher):
     """What a policy would derive: who is counted where, and a mirror of its cells."""
 
     def __init__(self) -> None:
-        self.counted: dict[tuple[str, str], Vector] = {}
+        self.counted: dict[tuple[str, str, str], int] = {}
         self.cells: dict[tuple[str, str], object] = {}
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
-        key = (account.name, claim.uid)
-        self.counted[key] = self.counted.pop(key, EMPTY).plus(cost.times(sign))
-        if not self.counted[key]:
-            del self.counted[key]
+        for name, amount in cost.pairs():
+            key = (account.name, claim.uid, name)
+            self.counted[key] = self.counted.get(key, 0) + sign * amount
+            if not self.counted[key]:
+                del self.counted[key]
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         assert repr(self.cells.pop((table, key), None)) == repr(old)
@@ -188,10 +189,10 @@ def rebuilt(plain: dict[str, Any]) -> Ledger:
     for record in reversed(plain["accounts"]):
         account = open_account(tx, record["account"][1])
         used, busy = (from_amounts(dict(record[sum_name])) for sum_name in ("used", "busy"))
-        tx.charge(stranger, (account,), (used,))
         if account.physical:
-            tx.charge(stranger, (account,), (busy.minus(used),))
-            tx.vacate(stranger, (account,), (busy.minus(used),))
+            tx.charge(stranger, (account,), (busy,))
+            tx.vacate(stranger, (account,), (busy,))
+        tx.restore(stranger, (account,), (used,))
         tx.set_limits(account, Limits(*record["limits"]))
     for record in reversed(plain["claims"]):
         _rebuild_claim(tx, record)
