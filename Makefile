@@ -21,7 +21,7 @@ help:
 	@echo "make clean             remove .venv and everything built"
 
 run: setup-run
-	PYTHONPATH=src $(VENV) -m bursar test examples/
+	PYTHONPATH=src $(VENV) -m bursar test -v examples/
 
 test: lint compiled
 	$(VENV) tools/run_suite.py

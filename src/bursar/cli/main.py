@@ -10,6 +10,7 @@ from bursar.cli.lazy import LazyGroup
 
 COMMANDS = {
     "completion": "bursar.cli.completion:completion",
+    "test": "bursar.cli.test:test",
     "version": "bursar.cli.version:version",
 }
 

@@ -19,7 +19,7 @@ from bursar.selectors import Requirement, Selector
 from bursar.vectors import Vector, dimension, from_amounts
 
 KIND: Final = "engine.Budget"
-_POLICY: Final = "budgets"
+POLICY: Final = "budgets"
 _TABLE: Final = "budgets"
 _EXPECTED: Final = from_amounts({"expected": 1})
 _HEALTHY: Final = from_amounts({"healthy": 1})
@@ -63,17 +63,17 @@ class Budgets(Watcher):
 
     def configure(self, tx: Transaction, setting: Setting) -> None:
         """A budget came, changed or went; what it counts is counted anew."""
-        name = f"{_POLICY}/{setting.key}"
+        name = f"{POLICY}/{setting.key}"
         account = self.state.accounts.get(name)
         if account is not None:
             self._count_all(tx, setting.key, account, False)
         body = setting.body
         if isinstance(body, BudgetBody):
-            tx.put(_POLICY, _TABLE, setting.key, _to_cell(body))
-            opened = account if account is not None else tx.open_account(_POLICY, name)
+            tx.put(POLICY, _TABLE, setting.key, _to_cell(body))
+            opened = account if account is not None else tx.open_account(POLICY, name)
             self._count_all(tx, setting.key, opened, True)
         else:
-            tx.put(_POLICY, _TABLE, setting.key, None)
+            tx.put(POLICY, _TABLE, setting.key, None)
             if account is not None:
                 tx.close_account(account)
 
@@ -112,7 +112,7 @@ class Budgets(Watcher):
 
     def allowed(self, key: str, budget: BudgetBody) -> int:
         """How many more of the budget's claims may be taken away now."""
-        account = self.state.accounts[f"{_POLICY}/{key}"]
+        account = self.state.accounts[f"{POLICY}/{key}"]
         expected = account.used.get(_EXPECTED_DIM)
         healthy = account.used.get(_HEALTHY_DIM)
         if budget.min_available is not None:
@@ -126,7 +126,7 @@ class Budgets(Watcher):
         found: list[Account] = []
         for key, budget in self.by_namespace.get(claim.namespace, {}).items():
             if budget.selector.matches(claim.spec.labels):
-                found.append(self.state.accounts[f"{_POLICY}/{key}"])
+                found.append(self.state.accounts[f"{POLICY}/{key}"])
         return found
 
 

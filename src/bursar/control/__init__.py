@@ -1,0 +1,1 @@
+"""The control loop: objects in, decisions out, the outside world behind ports."""

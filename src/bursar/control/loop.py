@@ -1,0 +1,281 @@
+"""The control loop: objects and sightings in; decisions made and acted upon until nothing changes.
+
+The controller is told what was *seen* (an object was applied or deleted, a pod runs, is about to leave, is gone) and
+acts through its ports. It keeps no state of its own beyond the queue and the map from pods to claims: everything that
+decides stands in the engine's ledger.
+
+Changes that come together are checked together: either all of them are taken, or none. ``settle`` runs until nobody is
+ready to be decided and no policy wants anything written or taken back; it never waits and never advances time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bursar.control import ports as outside
+from bursar.control.pods import PodBook
+from bursar.control.ports import Ports
+from bursar.control.queue import Queue
+from bursar.control.translation import ObjectChange, control_section, settings_of
+from bursar.control.watching import Watch
+from bursar.engine.decisions import HOLDING, NEVER, Decision
+from bursar.engine.engine import Engine
+from bursar.engine.what_if import Adjust, Configure
+from bursar.ledger.claims import PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim
+from bursar.objects.errors import ManifestError
+from bursar.objects.kindset import TypedObject
+from bursar.policies.checks import Check
+from bursar.policies.plugin import Registry
+from bursar.policies.settings import Output, SettingError
+
+GROUP_INCOMPLETE = "control.group-incomplete"
+MAX_MOVES = 100_000
+_NAMED = 5
+
+
+class SettlingError(RuntimeError):
+    """The cluster does not come to rest although no time passes: a defect of a policy, never of the input."""
+
+
+class Controller:
+    """Drives one engine for one cluster."""
+
+    def __init__(self, engine: Engine, registry: Registry, ports: Ports, *, max_moves: int = MAX_MOVES) -> None:
+        self.engine = engine
+        self.queue = Queue()
+        self._registry = registry
+        self._ports = ports
+        self._watch = Watch(self.queue)
+        self._pods = PodBook(registry)
+        self._max_moves = max_moves
+        self._moves = 0
+        self._moved_at = 0
+        engine.listener = self._watch
+
+    # What was seen
+
+    def apply_object(self, given: TypedObject, created: int = 0) -> None:
+        """One object came or changed."""
+        self.apply([ObjectChange(given.kind, given.key, given, created)])
+
+    def delete_object(self, given: TypedObject) -> None:
+        """One object is gone."""
+        self.apply([ObjectChange(given.kind, given.key, None)])
+
+    def apply(self, changes: Sequence[ObjectChange]) -> None:
+        """All of these changes, or none: ``ManifestError`` says what is wrong with the first bad one."""
+        settings = settings_of(self._registry, changes)
+        pods = [self._pods.read(change) for change in changes if change.is_pod]
+        now = self._ports.now()
+        if settings:
+            try:
+                self.engine.configure(settings, now)
+            except SettingError as error:
+                raise _refused(error) from None
+        section = control_section(changes)
+        if section is not None:
+            self.queue.strict = section.strict
+        for claim, key in pods:
+            self._pod_seen(claim, key, now)
+        for claim, _ in pods:
+            missing = None if claim is None else self.queue.missing(claim.uid)
+            if claim is not None and missing is not None:
+                self._event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
+
+    def check(self, changes: Sequence[ObjectChange]) -> None:
+        """Whether these changes would be accepted, including that pods which grow still fit; changes nothing."""
+        settings = settings_of(self._registry, changes)
+        resized = [self._resize(change) for change in changes if change.is_pod]
+        adjustments = [Adjust(claim.uid, claim.spec) for claim in resized if claim is not None]
+        try:
+            outlook = self.engine.what_if([Configure(settings), *adjustments], self._ports.now())
+        except SettingError as error:
+            raise _refused(error) from None
+        for decision in outlook.decisions:
+            if decision.refusals:
+                raise ManifestError(decision.sentence(), "spec.containers", subject=f"Pod {self.name(decision.uid)}")
+
+    def _resize(self, change: ObjectChange) -> Claim | None:
+        """The claim that a pod would make now, if it holds a place and asks for something else than before."""
+        claim, key = self._pods.read(change)
+        known = self._pods.claim(key)
+        if claim is None or known is None or claim.uid != known.uid or known.spec is claim.spec:
+            return None
+        return None if known.state == PENDING else claim
+
+    def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
+        """A pod as it is now; None: it is gone. Another uid under the same key is another pod."""
+        known = self._pods.claim(key)
+        if known is not None and (claim is None or claim.uid != known.uid):
+            self.gone(known.uid)
+            known = None
+        if claim is None:
+            return
+        if known is None:
+            self._enter(claim, key, now)
+        elif known.spec is not claim.spec:
+            decision = self.engine.adjust(known.uid, claim.spec, now)
+            if decision.refusals:
+                self._event(known, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
+
+    def _enter(self, claim: Claim, key: str, now: int) -> None:
+        self._pods.add(key, claim)
+        self.engine.submit(claim, now)
+        node = claim.spec.needs.node_name
+        if node:
+            self.engine.place(claim.uid, node, now, forced=True)
+        else:
+            self.queue.add(claim)
+
+    def running(self, uid: str) -> None:
+        """The pod runs."""
+        self._seen(uid, RUNNING)
+
+    def terminating(self, uid: str) -> None:
+        """The pod was told to leave and is still there."""
+        self._seen(uid, TERMINATING)
+
+    def _seen(self, uid: str, state: int) -> None:
+        claim = self.engine.state.claims.get(uid)
+        if claim is not None and claim.state >= RESERVED:
+            self.engine.observe(uid, state, self._ports.now())
+
+    def gone(self, uid: str) -> None:
+        """The pod ended, successfully or not, or is gone altogether: it counts no longer."""
+        self._pods.remove(uid)
+        if uid in self.engine.state.claims:
+            self.engine.release(uid, self._ports.now())
+
+    # Deciding and acting
+
+    def settle(self) -> None:
+        """Decide and act until nothing changes."""
+        while self._act() or self._decide_next() or self._revoke() or self._write():
+            self._check_progress()
+
+    def _decide_next(self) -> bool:
+        claims = self.queue.next()
+        if claims is None:
+            return False
+        now = self._ports.now()
+        before = [claim.decision for claim in claims]
+        alone = len(claims) == 1
+        decisions = [self.engine.decide(claims[0], now)] if alone else self.engine.decide_group(claims, now)
+        if not decisions[0].admitted:
+            topics = [topic for decision in decisions for refusal in decision.refusals for topic in refusal.topics]
+            self.queue.wait(claims[0], topics, never=any(d.outcome == NEVER for d in decisions))
+        for claim, decision, last in zip(claims, decisions, before, strict=True):
+            if not decision.same_as(last):
+                self._tell(claim, decision)
+        return True
+
+    def _tell(self, claim: Claim, decision: Decision) -> None:
+        if decision.outcome == HOLDING:
+            waits = ", ".join(self.name(uid) for uid in claim.waits_for)
+            where = f" on {claim.place}" if claim.place else ""
+            self._event(claim, outside.NORMAL, outside.HELD, f"held{where} until {waits} left")
+        elif decision.admitted:
+            self._event(claim, outside.NORMAL, outside.ADMITTED, decision.sentence())
+        else:
+            self._event(claim, outside.WARNING, decision.reason, decision.sentence())
+
+    def _act(self) -> bool:
+        """Let those leave who must, and those start who may."""
+        watch = self._watch
+        if not watch.leaving and not watch.reserved:
+            return False
+        leaving, reserved = list(watch.leaving.values()), list(watch.reserved.values())
+        watch.leaving.clear()
+        watch.reserved.clear()
+        for claim in leaving:
+            if isinstance(claim.decision, Decision):
+                self._evict(claim, claim.decision)
+        for claim in reserved:
+            self._ports.start(claim)
+        return True
+
+    def _evict(self, claim: Claim, decision: Decision) -> None:
+        self._event(claim, outside.WARNING, outside.EVICTED, decision.sentence())
+        self._ports.evict(claim, decision)
+
+    def _revoke(self) -> bool:
+        """Take back what policies say is over-used now."""
+        decisions = self.engine.tick(self._ports.now())
+        for decision in decisions:
+            self._evict(self.engine.claim(decision.uid), decision)
+        return bool(decisions)
+
+    def _write(self) -> bool:
+        """Write what the policies want written; that may be read back as an object, so it is another round."""
+        outputs = self.engine.outputs(self._ports.now())
+        for output in outputs:
+            self._write_one(output)
+        return bool(outputs)
+
+    def _write_one(self, output: Output) -> None:
+        if output.part == "event":
+            value = output.value or {}
+            parts = (str(value.get(name, "")) for name in ("type", "reason", "message"))
+            self._ports.event(output.kind, output.key, *parts)
+        else:
+            self._ports.write(output)
+
+    def _event(self, claim: Claim, type_: str, reason: str, message: str) -> None:
+        self._ports.event("Pod", claim.key, type_, reason, message)
+
+    def _check_progress(self) -> None:
+        """Everything that goes on for ever moves claims or writes for ever, while time stands still."""
+        now = self._ports.now()
+        if now != self._moved_at:
+            self._moved_at = now
+            self._moves = 0
+            self._watch.moves.clear()
+        self._moves += 1
+        if self._moves <= self._max_moves + 100 * len(self.engine.state.claims):
+            return
+        moves = sorted(self._watch.moves.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{self.name(uid)} ({count} times)" for uid, count in moves[:_NAMED])
+        flapping = f"; it moves: {named}" if named else ""
+        raise SettlingError(f"no rest after {self._moves} rounds at {now} ms{flapping}")
+
+    # Answers
+
+    def claim(self, key: str) -> Claim | None:
+        """The claim of the pod of that name, while it is in the ledger."""
+        return self._pods.claim(key)
+
+    def name(self, uid: str) -> str:
+        """What people call the claim."""
+        claim = self.engine.state.claims.get(uid)
+        return uid if claim is None else claim.key
+
+    def reason(self, uid: str) -> tuple[str, str]:
+        """(stable code, sentence) of why the claim waits; empty when it does not."""
+        claim = self.engine.state.claims.get(uid)
+        if claim is None or claim.state >= RESERVED:
+            return "", ""
+        missing = self.queue.missing(uid)
+        if missing is not None:
+            return GROUP_INCOMPLETE, _group_sentence(claim, missing)
+        decision = claim.decision
+        if not isinstance(decision, Decision):
+            return "", "not decided yet"
+        return decision.reason, decision.sentence()
+
+    def explain(self, uid: str) -> Check:
+        """The engine's tree of checks; for a claim that waits for its group, how many of it are here."""
+        missing = self.queue.missing(uid)
+        if missing is None:
+            return self.engine.explain(uid)
+        claim = self.engine.claim(uid)
+        group = Check("group", False, _group_sentence(claim, missing), (), GROUP_INCOMPLETE, True)
+        return Check(f"{claim.key} is {STATES[PENDING]}", False, _group_sentence(claim, missing), (group,))
+
+
+def _refused(error: SettingError) -> ManifestError:
+    return ManifestError(error.problem, error.field, subject=error.subject)
+
+
+def _group_sentence(claim: Claim, missing: tuple[int, int]) -> str:
+    here, size = missing
+    return f"{here} of {size} members of {claim.spec.group} are here"

@@ -1,0 +1,103 @@
+"""What a commit means for the loop: who may start, who must leave, who waits again, and whom it may help.
+
+Hears of each commit inside the engine's lock and only takes notes; the loop acts on them afterwards.
+
+Whom a commit may help is a matter of topics: a policy names in each refusal every topic whose change may resolve it,
+also by letting it find other victims. Taking room on a node or GPU (a physical account) helps nobody, so it wakes
+nobody; in quota accounts it may (a share that shrinks makes others over-quota), so there every touch counts.
+What decides over victims but belongs to no policy (budgets, the no-thrash record) wakes all that may preempt.
+"""
+
+from __future__ import annotations
+
+from bursar.control.queue import Queue
+from bursar.engine import budgets
+from bursar.engine.engine import CommitListener
+from bursar.ledger.changes import LEAVING, RELEASE, SPEC, VACATE, Change, Charge, DropClaim, PutCell, SetField, SetState
+from bursar.ledger.claims import PENDING, RESERVED, Claim
+from bursar.ledger.journal import Record
+
+
+class Watch(CommitListener):
+    """Notes of the commits since the loop last looked."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.reserved: dict[str, Claim] = {}  # may start
+        self.leaving: dict[str, Claim] = {}  # must leave
+        self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
+
+    def committed(self, record: Record) -> None:
+        topics: dict[str, None] = {}
+        touched: dict[str, Claim] = {}
+        gone: set[str] = set()
+        victims_differ = False
+        for change in record.changes:
+            if isinstance(change, SetState):
+                touched[change.claim.uid] = change.claim
+            elif isinstance(change, DropClaim):
+                gone.add(change.claim.uid)
+            elif isinstance(change, SetField):
+                self._field(change, touched, topics)
+            elif isinstance(change, PutCell):
+                victims_differ = victims_differ or change.table == "displaced"
+            else:
+                victims_differ = _touched_topics(change, topics) or victims_differ
+        for uid, claim in touched.items():
+            if uid not in gone:
+                self._moved(claim)
+        for uid in gone:
+            self._gone(uid)
+        self._wake(record, topics, victims_differ)
+
+    def _field(self, change: SetField, touched: dict[str, Claim], topics: dict[str, None]) -> None:
+        claim = change.claim
+        if change.field == LEAVING:
+            touched[claim.uid] = claim
+        elif change.field == SPEC:
+            # Even when it costs the same as before, it may be a victim now, or none any more.
+            for binding in claim.bindings:
+                if binding is not None:
+                    topics.update((account.topic, None) for account in binding.accounts)
+            if claim.uid in self.queue:
+                self.queue.add(claim)
+
+    def _moved(self, claim: Claim) -> None:
+        uid = claim.uid
+        self.reserved.pop(uid, None)
+        self.leaving.pop(uid, None)
+        if claim.state == PENDING:
+            self.queue.add(claim)
+        else:
+            self.queue.admitted(claim)
+        if claim.leaving:
+            self.leaving[uid] = claim
+        elif claim.state == RESERVED:
+            self.reserved[uid] = claim
+        self.moves[uid] = self.moves.get(uid, 0) + 1
+
+    def _gone(self, uid: str) -> None:
+        self.queue.remove(uid)
+        self.reserved.pop(uid, None)
+        self.leaving.pop(uid, None)
+
+    def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
+        if record.cause[0] == "configure":
+            self.queue.wake_all()
+            return
+        if topics:
+            self.queue.wake(topics)
+        if victims_differ:
+            self.queue.wake_preempting()
+
+
+def _touched_topics(change: Change, topics: dict[str, None]) -> bool:
+    """Add the topics of what the change touched; whether it touched a disruption budget."""
+    budget = False
+    relief = not isinstance(change, Charge) or change.mode in {RELEASE, VACATE}
+    for account in change.touches():
+        if account.policy == budgets.POLICY:
+            budget = True
+        elif relief or not account.physical:
+            topics[account.topic] = None
+    return budget
