@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bursar.ledger.claims import Claim
+from bursar.policies.base import NeedsSource
 from bursar.policies.nodes.facts import NodeBody
-from bursar.policies.nodes.policy import NeedsSource
 from bursar.policies.nodes.rules import clash
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement, Toleration
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
@@ -129,6 +129,8 @@ def test_needs_of_other_policies_must_all_select_the_node() -> None:
     one = claim("c")
     assert world.open_for(one) == world.possible_for(one) == ["n1"]
     assert [world.reason(one, name) for name in ("n1", "n2", "n3")] == ["", "nodes.affinity", "nodes.affinity"]
+    world.node("n1", body())
+    assert world.open_for(one) == []
 
 
 def test_a_changed_node_is_judged_anew() -> None:

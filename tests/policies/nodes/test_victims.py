@@ -120,6 +120,19 @@ def test_who_was_told_to_leave_is_not_named_again() -> None:
     assert named(world, claim("c", {"cpu": 4}, priority=1)) == ["b"]
 
 
+def test_who_left_meanwhile_is_not_named() -> None:
+    first, second = claim("a", {"cpu": 2}, created=2), claim("b", {"cpu": 1}, created=1)
+    world = full(first, second, claim("c", {"cpu": 1}))
+    one = claim("x", {"cpu": 4}, priority=1)
+    refusal = world.policy.refuse(one, "n1")
+    assert refusal is not None
+    victims = world.policy.victims(world.tx, one, world.bind(one, "n1"), refusal)
+    assert next(victims) is first
+    world.release(first)
+    world.release(second)
+    assert [victim.uid for victim in victims] == ["c"]
+
+
 def test_the_order_follows_charges_once_it_was_asked_for() -> None:
     first, second = claim("a", {"cpu": 1}, created=1), claim("b", {"cpu": 1}, created=2)
     world = full(first, claim("keep", {"cpu": 3}, priority=5))

@@ -171,5 +171,6 @@ class World:
             facts = index.masks.facts[slot]
             if rows or residents or facts is not None:
                 free[name] = (rows, residents, ports, order, facts is not None and facts.name)
-        derived = [sorted(index.removed), sorted(index.porters), sorted(index.soft), index.leaving_ports]
+        marked = [sorted(self.nodes.names[slot] for slot in slots) for slots in (index.porters, index.soft)]
+        derived = [sorted(index.removed), marked, sorted((at, sorted(h)) for at, h in index.leaving_ports.items())]
         return {"nodes": free, "derived": repr(derived)}

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
@@ -47,22 +45,12 @@ LEAVING_PORTS: Final = "nodes.leaving"
 TOPIC: Final = "nodes"  # what helps one claim on one node may help any claim on any node
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class NeedsSource:
-    """Where the engine says what other policies require of a claim's node."""
-
-    def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
-        """Each of them must select the node; only selector, affinity and node name are looked at."""
-        return ()
-
-
 @final
 class NodesPolicy(Policy):
     """Physical capacity and admission rules of nodes."""
 
     def __init__(self) -> None:
         super().__init__(NAME, True, (KIND,), False, True)
-        self.needs_of: NeedsSource | None = None
         self.index: Final = Index()
         self.cache: Final = BindingCache()
 
@@ -233,7 +221,7 @@ class NodesPolicy(Policy):
         return None if short < 0 else self.refusal(claim, account, short, cost)
 
     def _more_needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
-        return () if self.needs_of is None else self.needs_of.needs(claim)
+        return self.needs_of.needs(claim)
 
     # All nodes at once
 
