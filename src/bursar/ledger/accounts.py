@@ -76,7 +76,7 @@ class Account:
         self.watcher: Watcher | None = None
         self.opened: bool = False  # only accounts of the ledger can be charged
         # The mark stands for all that never changes; the lanes weigh what is used and what is busy in the digest.
-        self.mark: Final = fingerprint(f"{len(policy)} {len(name)} {policy}{name}{self.topic} {physical}")
+        self.mark: Final[i64] = fingerprint(f"{len(policy)} {len(name)} {policy}{name}{self.topic} {physical}")
         busy_mark = fingerprint(f"busy {name}")
         self.lane_a: Final[i64] = self.mark % PRIME_A
         self.lane_b: Final[i64] = self.mark % PRIME_B
@@ -93,3 +93,11 @@ class Account:
     def missing(self, cost: Vector) -> Vector:
         """How much is missing for the cost, per requested dimension."""
         return shortfall(self.used, cost, self.limits)
+
+
+def first_unfit(accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> int:
+    """The position of the first account in which its cost does not fit, or -1."""
+    for i, account in enumerate(accounts):
+        if first_short(account.used, costs[i], account.limits) >= 0:
+            return i
+    return -1

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
@@ -24,8 +26,6 @@ RELEASE: Final = 1  # (-1, -1) it is gone
 VACATE: Final = 2  # (-1,  0) it was told to leave: no longer counted, still physically there
 RETURN: Final = 3  # (+1,  0) it stays after all
 CLEAR: Final = 4  # ( 0, -1) it was told to leave, and now it is gone
-_USED: Final = (1, -1, -1, 1, 0)
-_BUSY: Final = (1, -1, 0, 0, -1)
 
 # Fields of a claim that ``SetField`` writes; the numbers stand in journals.
 STATE: Final = 0
@@ -67,7 +67,7 @@ class Change:
 class Charge(Change):
     """A claim starts or stops counting in some accounts, at a cost in each."""
 
-    __slots__ = ("accounts", "claim", "costs", "mode")
+    __slots__ = ("accounts", "busy", "claim", "costs", "mode", "used")
 
     def __init__(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], mode: int) -> None:
         if len(accounts) != len(costs):
@@ -76,41 +76,26 @@ class Charge(Change):
         self.accounts: Final = accounts
         self.costs: Final = costs
         self.mode: Final = mode
+        self.used: Final[i64] = 0 if mode == CLEAR else 1 if mode in (CHARGE, RETURN) else -1
+        self.busy: Final[i64] = 0 if mode in (VACATE, RETURN) else 1 if mode == CHARGE else -1
 
     def apply(self, state: State) -> None:
-        used = _USED[self.mode]
-        busy = _BUSY[self.mode]
         for account in self.accounts:
             if not account.opened:
                 raise ValueError(f"claim {self.claim.uid}: account {account.name} is not in the ledger")
-        done = 0
-        try:
-            for account in self.accounts:
-                _add(account, self.costs[done], used, busy)
-                done += 1
-        except OverflowError:
-            self._take_back(done, used, busy)
-            raise
-        if used != 0:
-            _tell(self.claim, self.accounts, self.costs, used)
+        add_costs(self.accounts, self.costs, self.used, self.busy)
+        if self.used != 0:
+            _tell(self.claim, self.accounts, self.costs, self.used)
 
     def revert(self, state: State) -> None:
-        used = _USED[self.mode]
-        self._take_back(len(self.accounts), used, _BUSY[self.mode])
-        if used != 0:
-            _tell(self.claim, self.accounts, self.costs, -used)
-
-    def _take_back(self, count: int, used: int, busy: int) -> None:
-        # Backwards, through the very sums that were there before: those cannot overflow.
-        for i in range(count - 1, -1, -1):
-            _add(self.accounts[i], self.costs[i], -used, -busy)
+        _take_back(self.accounts, self.costs, len(self.accounts), self.used, self.busy)
+        if self.used != 0:
+            _tell(self.claim, self.accounts, self.costs, -self.used)
 
     def digest(self, state: State) -> None:
-        used = _USED[self.mode]
-        busy = _BUSY[self.mode]
         costs = self.costs
         for i, account in enumerate(self.accounts):
-            state.digest_usage(account, costs[i], used, busy if account.physical else 0)
+            state.digest_usage(account, costs[i], self.used, self.busy if account.physical else 0)
 
     def record(self) -> list[object]:
         names = [account.name for account in self.accounts]
@@ -120,7 +105,25 @@ class Charge(Change):
         return self.accounts
 
 
-def _add(account: Account, cost: Vector, used: int, busy: int) -> None:
+def add_costs(accounts: tuple[Account, ...], costs: tuple[Vector, ...], used: i64, busy: i64) -> None:
+    """Add each cost to (1) or take it from (-1) the two sums of its account: all of them, or none on overflow."""
+    done = 0
+    try:
+        for account in accounts:
+            _add(account, costs[done], used, busy)
+            done += 1
+    except OverflowError:
+        _take_back(accounts, costs, done, used, busy)
+        raise
+
+
+def _take_back(accounts: tuple[Account, ...], costs: tuple[Vector, ...], count: int, used: i64, busy: i64) -> None:
+    # Backwards, through the very sums that were there before: those cannot overflow.
+    for i in range(count - 1, -1, -1):
+        _add(accounts[i], costs[i], -used, -busy)
+
+
+def _add(account: Account, cost: Vector, used: i64, busy: i64) -> None:
     if used == 1:
         account.used.add(cost)
     elif used == -1:
@@ -136,11 +139,11 @@ def _add(account: Account, cost: Vector, used: int, busy: int) -> None:
             raise
 
 
-def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: int) -> None:
+def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: i64) -> None:
     for i in range(len(accounts)):
         watcher = accounts[i].watcher
         if watcher is not None:
-            watcher.charged(claim, accounts[i], costs[i], sign)
+            watcher.charged(claim, accounts[i], costs[i], int(sign))
 
 
 @final
@@ -391,7 +394,7 @@ class OpenAccount(Change):
     def apply(self, state: State) -> None:
         if self.account.name in state.accounts:
             raise ValueError(f"account {self.account.name} exists already")
-        self.account.watcher = state.watchers.get(self.account.policy)
+        self.account.watcher = state.charge_watchers.get(self.account.policy)
         self.account.opened = True
         state.accounts[self.account.name] = self.account
 

@@ -114,10 +114,10 @@ class ClaimSpec:
         self.needs: Final = needs
         self.details: Final = details if details is not None else {}  # plain data by policy, for claims without a pod
         self.placeable: Final = placeable  # False: judged by quota policies only, takes no node
-        self.mark_cache: int = 0
+        self.mark_cache: i64 = 0
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> i64:
         """A stable number for the content, computed once: specs are shared by many claims."""
         if self.mark_cache == 0:
             # Sorted and encoded, not repr: the order of labels does not count, and the text of repr changes
@@ -213,9 +213,7 @@ class Binding:
             cost = costs[i]
             a = ((a * 48271 + account.lane_a) % _A * 69621 + cost.lane_a) % _A
             b = ((b * 40692 + account.lane_b) % _B * 39373 + cost.lane_b) % _B
-        high: int = a
-        low: int = b
-        self.mark: Final = high * PRIME_B + low
+        self.mark: Final[i64] = a * _B + b
 
     def record(self) -> list[object]:
         accounts = [account.name for account in self.accounts]
@@ -249,7 +247,7 @@ class Claim:
         self.name: Final = name or uid
         self.created: Final = created  # milliseconds, handed in
         # Stands for all that never changes; text that is no Unicode is refused here.
-        self.mark: Final = fingerprint(f"{len(uid)} {len(namespace)} {uid}{namespace}{self.name} {created}")
+        self.mark: Final[i64] = fingerprint(f"{len(uid)} {len(namespace)} {uid}{namespace}{self.name} {created}")
         self.spec: ClaimSpec = spec
         self.state: int = PENDING
         self.place: str = ""  # the node it was decided for

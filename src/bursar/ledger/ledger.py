@@ -33,6 +33,8 @@ class Ledger:
     def watch(self, policy: str, watcher: Watcher) -> None:
         """Let a policy hear of its accounts and tables; before the first of them exists."""
         self.state.watchers[policy] = watcher
+        if type(watcher).charged is not Watcher.charged:  # most do not listen, and charges are frequent
+            self.state.charge_watchers[policy] = watcher
 
     def begin(self) -> Transaction:
         if self.opened:

@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 from bursar.ledger.accounts import Account, Watcher
 from bursar.ledger.claims import Claim
-from bursar.vectors import PRIME_B, Vector
+from bursar.vectors import Vector
 
 _A: Final[i64] = 2147483647
 _B: Final[i64] = 2147483629
@@ -27,22 +27,21 @@ _B: Final[i64] = 2147483629
 class State:
     """Everything a ledger knows. The order of the dictionaries has no meaning."""
 
-    __slots__ = ("accounts", "claims", "lane_a", "lane_b", "tables", "watchers")
+    __slots__ = ("accounts", "charge_watchers", "claims", "lane_a", "lane_b", "tables", "watchers")
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
         self.accounts: Final[dict[str, Account]] = {}
         self.tables: Final[dict[str, dict[str, object]]] = {}
-        self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its accounts and tables
+        self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its tables
+        self.charge_watchers: Final[dict[str, Watcher]] = {}  # those of them that also listen to charges
         self.lane_a: i64 = 0
         self.lane_b: i64 = 0
 
     @property
     def digest(self) -> int:
         """One number for the whole state: equal states have equal digests, whatever led to them."""
-        a: int = self.lane_a
-        b: int = self.lane_b
-        return a * PRIME_B + b
+        return self.lane_a * _B + self.lane_b
 
     def account(self, name: str) -> Account:
         return self.accounts[name]

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from bursar.ledger.accounts import Account, Watcher
+from bursar.ledger.accounts import Account, Watcher, first_unfit
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
@@ -211,11 +211,10 @@ class Policy(Watcher):
 
     def first_refusal(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> Refusal | None:
         """The refusal of the first account in which the cost does not fit."""
-        for i in range(len(accounts)):
-            dim = accounts[i].short_dimension(costs[i])
-            if dim >= 0:
-                return self.refusal(claim, accounts[i], dim, costs[i])
-        return None
+        at = first_unfit(accounts, costs)
+        if at < 0:
+            return None
+        return self.refusal(claim, accounts[at], accounts[at].short_dimension(costs[at]), costs[at])
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         """How this policy words "does not fit"; override for codes and permanence of its own."""
