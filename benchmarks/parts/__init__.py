@@ -1,0 +1,1 @@
+"""One module a part; each has ``rows() -> Iterator[Row]``."""

@@ -1,0 +1,110 @@
+"""Decide and release through the engine: transaction, decision and journal record included.
+
+Claims are made before the clock starts. Records stay in memory until a run is over, unless they are sealed.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.timing import RUNS, collector, rate, say
+from benchmarks.work.tree import LEAVES, TreePolicy, cost_of
+from bursar.engine.engine import Engine
+from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.policies.settings import Setting
+
+_SEAL_EVERY = 1_000
+_SHAPES = 10
+_PAGE = 4096
+
+
+def engine_over(leaves: int, policies: int = 1, own_bindings: bool = False) -> Engine:
+    """An engine with that many trees of its own over the same namespaces."""
+    trees = [TreePolicy(f"tree{number}", leaves, own_bindings) for number in range(policies)]
+    engine = Engine(trees)
+    engine.configure([Setting(f"{tree.name}.Tree", "all", None) for tree in trees])
+    engine.journal.records.clear()
+    return engine
+
+
+def new_claims(leaves: int) -> Iterator[Claim]:
+    """Claims without end: each with a uid and a name of its own, spread over the leaves in steps that skip around."""
+    specs = [ClaimSpec(cost_of(shape), owner="") for shape in range(_SHAPES)]
+    number = 0
+    while True:
+        uid = f"{number:08x}-3c1e-4f5a-9d2b-{number * 2654435761 % 2**48:012x}"
+        namespace = str(number * 7919 % leaves)
+        yield Claim(uid, specs[number % _SHAPES], number, namespace, f"worker-{number:07d}-x7k2p")
+        number += 1
+
+
+def run_pairs(engine: Engine, claims: list[Claim]) -> int:
+    decide = engine.decide
+    release = engine.release
+    for claim in claims:
+        decide(claim, 1)
+        release(claim.uid, 2)
+    return len(claims)
+
+
+def run_sealed_pairs(engine: Engine, claims: list[Claim]) -> int:
+    for start in range(0, len(claims), _SEAL_EVERY // 2):
+        run_pairs(engine, claims[start : start + _SEAL_EVERY // 2])
+        engine.journal.take()
+    return len(claims)
+
+
+def pairs(count: int, with_collector: bool, sealed: bool = False) -> dict[str, float]:
+    """Pairs a second on the tree of the arithmetic."""
+    return {"pairs": _pair_rate(engine_over(LEAVES), new_claims(LEAVES), count, with_collector, sealed)}
+
+
+def _pair_rate(
+    engine: Engine, supply: Iterator[Claim], count: int, with_collector: bool, sealed: bool = False
+) -> float:
+    batches = [list(islice(supply, count)) for _ in range(RUNS + 1)]
+    work = run_sealed_pairs if sealed else run_pairs
+
+    def run() -> int:
+        engine.journal.records.clear()
+        return work(engine, batches.pop())
+
+    with collector(with_collector):
+        return rate(run)
+
+
+def standing(leaves: int, claims: int, count: int) -> dict[str, float]:
+    """Microseconds a pair with so many accounts (about) and so many claims that stand."""
+    engine = engine_over(leaves)
+    supply = new_claims(leaves)
+    admit(engine, supply, claims)
+    return {"microseconds": 1e6 / _pair_rate(engine, supply, count, True)}
+
+
+def admit(engine: Engine, supply: Iterator[Claim], count: int) -> None:
+    """Decide so many claims, which then stand; the journal forgets them. The collector finds nothing: it is off."""
+    with collector(False):
+        for done in range(count):
+            decision = engine.decide(next(supply), 1)
+            assert decision.admitted
+            if done % _SEAL_EVERY == 0:
+                engine.journal.records.clear()
+            if done and done % 250_000 == 0:
+                say(f"   {done:,} of {count:,} claims stand")
+    engine.journal.records.clear()
+
+
+def memory(claims: int, own_bindings: bool) -> dict[str, float]:
+    """Resident bytes of so many claims, each bound in three policies, with its last decision."""
+    engine = engine_over(LEAVES, policies=3, own_bindings=own_bindings)
+    supply = new_claims(LEAVES)
+    before = resident()
+    admit(engine, supply, claims)
+    after = resident()
+    assert len(engine.state.claims) == claims
+    return {"total": after, "each": (after - before) / claims}
+
+
+def resident() -> int:
+    """Resident set of this process in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
