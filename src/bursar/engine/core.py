@@ -13,8 +13,27 @@ from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction
-from bursar.policies.base import NodeIndex, Policy
+from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Refusal
+from bursar.selectors import NodeNeeds
+
+
+@final
+class DirectedNeeds(NeedsSource):
+    """What the quota policies' bindings require of a claim's node (the affinity of a quota tree)."""
+
+    def __init__(self, policies: list[Policy]) -> None:
+        self.slots: Final = [i for i in range(len(policies)) if policies[i].directs]
+        self.policies: Final = policies
+
+    def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
+        found: list[NodeNeeds] = []
+        for i in self.slots:
+            bound = claim.bindings[i] if i < len(claim.bindings) else self.policies[i].bind(claim, "")
+            extra = self.policies[i].node_needs(claim, bound) if isinstance(bound, Binding) else None
+            if extra is not None:
+                found.append(extra)
+        return tuple(found)
 
 
 @final
@@ -34,13 +53,14 @@ class Core:
         self.wanting: Final = [i for i in range(len(policies)) if policies[i].demands]
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
+        needs_of = DirectedNeeds(policies)
         names: set[str] = set()
         for policy in policies:
             if policy.name in names:
                 raise ValueError(f"two policies are called {policy.name}")
             names.add(policy.name)
             self.ledger.watch(policy.name, policy)
-            policy.attach(self.ledger.state, self.nodes)
+            policy.attach(self.ledger.state, self.nodes, needs_of)
 
     def needs_place(self, claim: Claim) -> bool:
         return len(self.placing) > 0 and claim.spec.placeable

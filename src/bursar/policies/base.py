@@ -56,6 +56,15 @@ class NodeIndex:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class NeedsSource:
+    """Where placement policies learn what other policies require of a claim's node."""
+
+    def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
+        """Each of them must select the node; only selector, affinity and node name are looked at."""
+        return ()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(Watcher):
     """One rule set. Subclasses set ``name`` and ``placement`` and override what they need."""
 
@@ -66,19 +75,25 @@ class Policy(Watcher):
         kinds: tuple[str, ...] = (),
         demands: bool = False,
         settles: bool = False,
+        directs: bool = False,
     ) -> None:
         self.name: Final = name
         self.placement: Final = placement
         self.demands: Final = demands  # counts pending demand: ``demand`` is called
         self.settles: Final = settles  # ``settle`` is called before each commit
+        self.directs: Final = directs  # its bindings say where a claim may run: ``node_needs`` is asked
         self.kinds: Final = kinds  # kinds of settings it takes
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
+        self.needs_of: NeedsSource = NeedsSource()
 
-    def attach(self, state: State, nodes: NodeIndex) -> None:
-        """Called once, before anything else: the ledger's state (to read) and the shared node slots."""
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        """Called once, before anything else: the ledger's state (to read), the shared node slots, and what other
+        policies require of a claim's node."""
         self.state = state
         self.nodes = nodes
+        if needs_of is not None:
+            self.needs_of = needs_of
 
     # Settings
 
