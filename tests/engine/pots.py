@@ -63,8 +63,8 @@ def lower_first(state_claims: dict[str, Claim], claim: Claim, account: Account) 
 class Pots(Policy):
     """Nested pots. Settings: kind ``<name>.Pot``, key the path, body a ``Room``."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, kinds=(f"{name}.Pot",))
+    def __init__(self, name: str, *, directs: bool = False) -> None:
+        super().__init__(name, kinds=(f"{name}.Pot",), directs=directs)
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         name = f"{self.name}/{setting.key}"
