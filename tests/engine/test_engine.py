@@ -9,9 +9,11 @@ import pytest
 from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING
 from bursar.engine.engine import CommitListener, Engine, EngineError
 from bursar.engine.what_if import Adjust, Configure, Release, Submit
-from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, TERMINATING, Claim
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.policies.settings import Setting, SettingError
+from bursar.selectors import NodeNeeds
+from bursar.vectors import from_amounts
 from tests.engine.pots import Hosts, Pots, Room, spec
 
 TEAM = {"teams": "a"}
@@ -222,6 +224,7 @@ class TestVictims:
         assert held.state == PENDING
         assert held.decision is not None
         assert "ns/king took the place" in engine.explain("x").note
+        assert held.bindings[2] is None
 
 
 class TestNoThrash:
@@ -293,6 +296,14 @@ class TestAdjustAndRelease:
         assert engine.state.plain() == before
         assert engine.adjust("x", spec({"cpu": 2}, TEAM)).admitted
         assert engine.state.accounts["teams/a"].used.amount("cpu") == 2
+
+    def test_node_requirements_are_fixed_while_it_holds_a_place(self) -> None:
+        engine = small_cluster()
+        engine.decide(ask("x", 3))
+        engine.submit(ask("y", 3))
+        moved = ClaimSpec(from_amounts({"cpu": 3}), labels=TEAM, needs=NodeNeeds({"zone": "b"}))
+        assert engine.adjust("x", moved).reason == "engine.fixed-needs"
+        assert not engine.adjust("y", moved).refusals
 
     def test_release_gives_everything_back(self) -> None:
         engine = small_cluster()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bursar.engine import budgets
 from bursar.engine.core import Core
+from bursar.engine.rebinding import rebind
 from bursar.policies.settings import Setting, SettingError
 
 
@@ -29,4 +30,4 @@ def apply_settings(core: Core, settings: list[Setting]) -> None:
     for uid in stale:
         claim = core.ledger.state.claims.get(uid)
         if claim is not None:
-            core.rebind(claim, claim.place, True)
+            rebind(core, claim, claim.place, True)

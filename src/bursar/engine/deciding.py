@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bursar.engine.core import Core
 from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
+from bursar.engine.leaving import hold, release
 from bursar.engine.placing import no_node, try_nodes
 from bursar.engine.preempting import apply_plan, best_plan, plan_at
+from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.checks import Refusal
 
@@ -38,11 +40,11 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
     if claim.state == PENDING:
         return _fact(core, claim, node, at)
     if node:
-        refusals = core.rebind(claim, node, forced)
+        refusals = rebind(core, claim, node, forced)
         return _admitted(core, claim, at) if not refusals else refused(claim, at, refusals)
     state = claim.state
     mark = core.tx.savepoint()
-    core.release(claim)
+    release(core, claim)
     core.tx.set_state(claim, PENDING)
     decision = decide(core, claim, at)
     if not decision.admitted:
@@ -132,12 +134,12 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
 
 def _admitted(core: Core, claim: Claim, at: int) -> Decision:
     if claim.state <= RESERVED:
-        core.hold(claim, [])
+        hold(core, claim, [])
     outcome = HOLDING if claim.state == HELD else ADMITTED
     return Decision(claim.uid, outcome, at, claim.place, (), (), claim.waits_for)
 
 
 def _held(core: Core, claim: Claim, at: int, victims: list[Claim]) -> Decision:
-    core.hold(claim, victims)
+    hold(core, claim, victims)
     outcome = HOLDING if claim.state == HELD else ADMITTED
     return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]), claim.waits_for)

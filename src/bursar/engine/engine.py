@@ -12,7 +12,7 @@ from typing import Final, cast, final
 
 from mypy_extensions import mypyc_attr
 
-from bursar.engine import deciding
+from bursar.engine import deciding, leaving
 from bursar.engine.configuring import apply_settings
 from bursar.engine.core import Core
 from bursar.engine.decisions import (
@@ -26,6 +26,7 @@ from bursar.engine.decisions import (
 )
 from bursar.engine.explaining import explain_claim, explain_departed
 from bursar.engine.preempting import may_take
+from bursar.engine.rebinding import respec
 from bursar.engine.what_if import Change, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Journal, Record, Recordable
@@ -176,7 +177,7 @@ class Engine:
         try:
             claim = self.claim(uid)
             self._begin()
-            refusals = self._core.respec(claim, spec)
+            refusals = respec(self._core, claim, spec)
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
@@ -192,7 +193,7 @@ class Engine:
             claim = self.claim(uid)
             taken = claim.leaving or self.state.cell("revoked", uid) is not None
             self._begin()
-            self._core.drop(claim, taken)
+            leaving.drop(self._core, claim, taken)
             if not taken:
                 decision = Decision(uid, RELEASED, at, claim.place)
                 self._commit(at, ("release", uid), decision)
@@ -230,7 +231,7 @@ class Engine:
             if claim.state != HELD:
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, not held")
             self._begin()
-            self._core.back_to_pending(claim)
+            leaving.back_to_pending(self._core, claim)
             self._commit(at, ("give-up", uid), None)
         finally:
             self._end()

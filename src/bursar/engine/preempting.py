@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from bursar.engine.core import Core
+from bursar.engine.leaving import leave
 from bursar.engine.placing import best_first, open_nodes, possible_nodes
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.lineage import barred
@@ -93,7 +94,7 @@ def apply_plan(core: Core, claim: Claim, plan: Plan) -> tuple[Refusal, ...]:
     """Let the victims leave and charge the claim; () if it worked."""
     for victim in plan.victims:
         if victim.counts():  # one that only counts again because another victim goes may have been told already
-            core.leave(victim)
+            leave(core, victim)
     return core.attempt(claim, plan.place, False)
 
 
@@ -140,7 +141,7 @@ class _Search:
             victim = self._next(refusals)
             if victim is None:
                 return None
-            self.core.leave(victim)
+            leave(self.core, victim)
             chosen.append(victim)
 
     def _next(self, refusals: tuple[Refusal, ...]) -> Claim | None:

@@ -14,6 +14,8 @@ from bursar.engine import deciding
 from bursar.engine.configuring import apply_settings
 from bursar.engine.core import Core
 from bursar.engine.decisions import ADMITTED, RELEASED, Decision
+from bursar.engine.leaving import drop
+from bursar.engine.rebinding import respec
 from bursar.ledger.claims import PENDING, Claim, ClaimSpec
 from bursar.policies.settings import Setting
 
@@ -74,7 +76,7 @@ class Release(Change):
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
-        core.drop(claim, claim.leaving)
+        drop(core, claim, claim.leaving)
         outlook.add(Decision(self.uid, RELEASED, at))
 
 
@@ -89,7 +91,7 @@ class Adjust(Change):
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
         mark = core.tx.savepoint()
-        refusals = core.respec(claim, self.spec)
+        refusals = respec(core, claim, self.spec)
         if refusals:
             core.tx.rollback_to(mark)
             outlook.add(deciding.refused(claim, at, refusals))

@@ -1,0 +1,102 @@
+"""Binding a claim anew: it was resized or moved, or the settings that govern it changed.
+
+What a claim already holds is moved from the old bindings to the new ones; only what grows is checked. All or nothing.
+"""
+
+from __future__ import annotations
+
+from bursar.engine.budgets import is_healthy
+from bursar.engine.core import Core
+from bursar.engine.leaving import moved
+from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
+from bursar.policies.base import Policy
+from bursar.policies.checks import Refusal
+
+
+def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
+    """The claim asks for something else where it is. One that waits may ask for anything: it is judged later."""
+    if claim.state != PENDING and claim.spec.needs.record() != spec.needs.record():
+        note = "what it requires of its node cannot change while it holds a place there"
+        return (Refusal("engine", "engine.fixed-needs", note, permanent=True),)
+    healthy = is_healthy(claim)
+    relabelled = claim.spec.labels != spec.labels
+    if relabelled:
+        _count_in_budgets(core, claim, healthy, False)
+    core.tx.set_spec(claim, spec)
+    if relabelled:
+        _count_in_budgets(core, claim, healthy, True)
+    return rebind(core, claim, claim.place, claim.state == PENDING)
+
+
+def _count_in_budgets(core: Core, claim: Claim, healthy: bool, present: bool) -> None:
+    core.budgets.exists(core.tx, claim, present)
+    if healthy:
+        core.budgets.runs(core.tx, claim, present)
+
+
+def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
+    """Bind a claim anew, because its spec, its place or the settings changed; all or nothing."""
+    tx = core.tx
+    mark = tx.savepoint()
+    refusals: list[Refusal] = []
+    bindings = core.bind_all(claim, place, refusals)
+    if forced:
+        bindings = _last_good(core, claim, bindings, refusals)
+    elif refusals:
+        return tuple(refusals)
+    old = claim.bindings
+    core.demand(claim, old, False)
+    core.demand(claim, bindings, True)
+    if claim.state != PENDING:
+        for i in range(len(bindings)):
+            refusal = _move(core, i, claim, old[i] if i < len(old) else None, bindings[i], forced)
+            if refusal is not None:
+                refusals.append(refusal)
+    if refusals and not forced:
+        tx.rollback_to(mark)
+        return tuple(refusals)
+    tx.set_bindings(claim, bindings)
+    if claim.state != PENDING:
+        moved(core, claim, place)
+        tx.set_place(claim, place)
+    return ()
+
+
+def _last_good(
+    core: Core, claim: Claim, bindings: tuple[Binding | None, ...], refusals: list[Refusal]
+) -> tuple[Binding | None, ...]:
+    """Where a policy can no longer read the claim, what it was bound to stays in force."""
+    unread = {refusal.policy for refusal in refusals}
+    old = claim.bindings
+    found: list[Binding | None] = []
+    for i in range(len(bindings)):
+        keep = core.policies[i].name in unread and i < len(old)
+        found.append(old[i] if keep else bindings[i])
+    return tuple(found)
+
+
+def _move(
+    core: Core, slot: int, claim: Claim, old: Binding | None, new: Binding | None, forced: bool
+) -> Refusal | None:
+    policy = core.policies[slot]
+    if old is new:
+        return None
+    if claim.leaving:
+        return _move_leaver(core, policy, claim, old, new)
+    if old is None:
+        return None if new is None else policy.charge(core.tx, claim, new, forced)
+    if new is None:
+        policy.release(core.tx, claim, old)
+        return None
+    return policy.recharge(core.tx, claim, old, new, forced)
+
+
+def _move_leaver(core: Core, policy: Policy, claim: Claim, old: Binding | None, new: Binding | None) -> Refusal | None:
+    """One that was told to leave counts nowhere but in the physical sums, which follow it."""
+    if policy.placement:
+        if old is not None:
+            policy.left(core.tx, claim, old)
+        if new is not None:
+            policy.charge(core.tx, claim, new, True)
+            policy.leave(core.tx, claim, new)
+    return None
