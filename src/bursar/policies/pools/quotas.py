@@ -20,8 +20,19 @@ Amounts = tuple[tuple[str, int], ...]
 class Quota(Body):
     """One elastic quota."""
 
-    __slots__ = ("is_parent", "is_root", "lends", "maximum", "minimum", "name", "namespace", "namespaces", "parent")
-    __slots__ = (*__slots__, "tree", "weight")
+    __slots__ = (
+        "is_parent",
+        "is_root",
+        "lends",
+        "maximum",
+        "minimum",
+        "name",
+        "namespace",
+        "namespaces",
+        "parent",
+        "tree",
+        "weight",
+    )
 
     def __init__(
         self,
