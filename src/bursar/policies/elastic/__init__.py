@@ -1,0 +1,1 @@
+"""Elastic quotas: a guaranteed minimum, borrowing of what others leave unused, fair shares of it, and reclaim."""

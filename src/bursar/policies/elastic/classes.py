@@ -1,0 +1,116 @@
+"""Who of a quota's claims is in-quota, within its share, or beyond it: pure walks over claims in their order.
+
+A walk goes once through the claims and takes each that, together with those taken before it, fits the caps on every
+dimension that it requests; the others add nothing to the sum. Against ``min`` it tells in-quota from over-quota,
+against ``min`` + guaranteed it tells which of the over-quota claims are within the quota's share.
+
+First fit, not a running sum: a claim that is passed over does not push those behind it over the edge.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import Claim
+from bursar.policies.elastic.names import BEYOND_SHARE, IN_MIN, WITHIN_SHARE
+from bursar.vectors import Vector
+
+
+@final
+class Member:
+    """A counted claim of a quota: what it takes of each dimension that the quota's min lists, and its place in line."""
+
+    __slots__ = ("amounts", "claim", "cost", "key")
+
+    def __init__(self, claim: Claim, cost: Vector, amounts: list[int], key: tuple[object, ...]) -> None:
+        self.claim: Final = claim
+        self.cost: Final = cost
+        self.amounts: Final = amounts
+        self.key: Final = key
+
+
+@final
+class Walk:
+    """The walk against min. Members before ``tail`` are all in-quota, and sum up to ``base``."""
+
+    __slots__ = ("base", "fits", "tail")
+
+    def __init__(self, base: list[int], tail: list[Member], fits: list[bool]) -> None:
+        self.base: Final = base
+        self.tail: Final = tail  # from the first over-quota member on
+        self.fits: Final = fits  # for each of the tail, whether it is in-quota
+
+
+@final
+class Standing:
+    """Where the members of one quota stand, given its share."""
+
+    __slots__ = ("beyond", "ranks", "share", "used", "within")
+
+    def __init__(self, used: list[int], share: list[int], beyond: list[Member], within: list[Member]) -> None:
+        self.used: Final = used
+        self.share: Final = share  # min + guaranteed
+        self.beyond: Final = beyond  # those to be taken away first come first
+        self.within: Final = within
+        self.ranks: Final[dict[str, int]] = {}
+        for member in beyond:
+            self.ranks[member.claim.uid] = BEYOND_SHARE
+        for member in within:
+            self.ranks[member.claim.uid] = WITHIN_SHARE
+
+    def rank(self, uid: str) -> int:
+        return self.ranks.get(uid, IN_MIN)
+
+
+def takes(sums: list[int], amounts: list[int], caps: list[int]) -> bool:
+    """Add the amounts to the sums if they fit the caps wherever something is requested."""
+    for k in range(len(caps)):
+        amount = amounts[k]
+        if amount > 0 and sums[k] + amount > caps[k]:
+            return False
+    for k in range(len(caps)):
+        sums[k] += amounts[k]
+    return True
+
+
+def walk_against_min(members: list[Member], floor: list[int]) -> Walk:
+    sums = [0] * len(floor)
+    at = 0
+    while at < len(members) and takes(sums, members[at].amounts, floor):
+        at += 1
+    base = list(sums)
+    tail = members[at:]
+    return Walk(base, tail, [takes(sums, member.amounts, floor) for member in tail])
+
+
+def standing_of(walk: Walk, used: list[int], share: list[int]) -> Standing:
+    """The share is at least min, so whoever comes before the tail is within it too."""
+    sums = list(walk.base)
+    beyond: list[Member] = []
+    within: list[Member] = []
+    for i in range(len(walk.tail)):
+        member = walk.tail[i]
+        fits = takes(sums, member.amounts, share)
+        if not walk.fits[i]:
+            if fits:
+                within.append(member)
+            else:
+                beyond.append(member)
+    return Standing(used, share, in_victim_order(beyond), in_victim_order(within))
+
+
+def in_victim_order(members: list[Member]) -> list[Member]:
+    """Lower priority first, then newest, then the last in line. Given in line."""
+    members.reverse()
+    members.sort(key=victim_key)  # stable: what ties stays last in line first
+    return members
+
+
+def victim_key(member: Member) -> tuple[int, int]:
+    claim = member.claim
+    return (claim.spec.priority, -claim.created)
+
+
+def guaranteed(pool: int, floor: int, total: int) -> int:
+    """The over-quota that a quota is guaranteed of one dimension; what the floors leave is guaranteed to nobody."""
+    return pool * floor // total if total > 0 else 0

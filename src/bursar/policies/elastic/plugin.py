@@ -1,0 +1,117 @@
+"""How the elastic policy joins: its kinds, its options, and what is refused when objects come into conflict.
+
+Conflicts between objects are refused at admission, with the other object named, and again by the policy itself, which
+also sees what was admitted at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bursar.objects.errors import ManifestError
+from bursar.objects.quantities import limits_from
+from bursar.policies.elastic.kinds import (
+    COMPOSITE_KIND,
+    ELASTIC_QUOTA_KIND,
+    CompositeElasticQuota,
+    ElasticQuota,
+    ElasticSection,
+    check_section,
+)
+from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, NAME, OPTIONS_SETTING, QUOTA_SETTING, quota_id
+from bursar.policies.elastic.policy import ElasticPolicy
+from bursar.policies.elastic.settings import OptionsBody, QuotaBody
+from bursar.policies.plugin import ObjectView, Plugin
+from bursar.policies.settings import Setting
+
+
+def elastic_quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
+    body = None
+    if quota is not None:
+        spec = quota.spec
+        bounds = limits_from(spec.min, "spec.min"), limits_from(spec.max, "spec.max")
+        body = QuotaBody(ELASTIC_QUOTA, key, (key.partition("/")[0],), *bounds)
+    return [Setting(QUOTA_SETTING, quota_id(ELASTIC_QUOTA, key), body)]
+
+
+def composite_settings(key: str, quota: CompositeElasticQuota | None) -> list[Setting]:
+    body = None
+    if quota is not None:
+        spec = quota.spec
+        bounds = limits_from(spec.min, "spec.min"), limits_from(spec.max, "spec.max")
+        body = QuotaBody(COMPOSITE, key, spec.namespaces, *bounds, takeover=spec.takeover)
+    return [Setting(QUOTA_SETTING, quota_id(COMPOSITE, key), body)]
+
+
+def option_settings(key: str, section: ElasticSection | None) -> list[Setting]:
+    if section is None:
+        return [Setting(OPTIONS_SETTING, key, None)]
+    try:
+        check_section(section)
+    except ManifestError as error:
+        raise error.inside(f"spec.{NAME}") from None
+    body = OptionsBody(section.gpu_memory, section.slices, section.borrowing, section.order)
+    return [Setting(OPTIONS_SETTING, key, body)]
+
+
+# Admission
+
+Body = Mapping[str, Any]
+
+
+def admit_elastic_quota(view: ObjectView, _old: Body | None, new: dict[str, Any]) -> dict[str, Any]:
+    """One quota for one namespace."""
+    namespace = str(new["metadata"]["namespace"])
+    for other in view.list(ELASTIC_QUOTA_KIND.name):
+        if _key(other) != _key(new) and other["metadata"]["namespace"] == namespace:
+            raise ManifestError(_conflict(namespace, ELASTIC_QUOTA, other), "metadata.namespace")
+    for other, namespaces in _composites(view, new):
+        if namespace in namespaces:
+            raise ManifestError(_conflict(namespace, COMPOSITE, other), "metadata.namespace")
+    return new
+
+
+def admit_composite(view: ObjectView, _old: Body | None, new: dict[str, Any]) -> dict[str, Any]:
+    """No namespace of another composite; one that has an ElasticQuota only if it says that it takes that over."""
+    spec = new["spec"]
+    wanted = {str(namespace): index for index, namespace in enumerate(spec["namespaces"])}
+    for other, namespaces in _composites(view, new):
+        for namespace in namespaces:
+            if namespace in wanted:
+                raise ManifestError(_conflict(namespace, COMPOSITE, other), f"spec.namespaces[{wanted[namespace]}]")
+    for other in view.list(ELASTIC_QUOTA_KIND.name):
+        namespace = str(other["metadata"]["namespace"])
+        if namespace in wanted and not spec.get("takeover"):
+            problem = f"{_conflict(namespace, ELASTIC_QUOTA, other)}; takeover: true would replace it"
+            raise ManifestError(problem, f"spec.namespaces[{wanted[namespace]}]")
+    return new
+
+
+def _composites(view: ObjectView, new: Body) -> Iterator[tuple[Body, list[str]]]:
+    for other in view.list(COMPOSITE_KIND.name):
+        if new["kind"] != COMPOSITE or _key(other) != _key(new):
+            yield other, [str(namespace) for namespace in other["spec"]["namespaces"]]
+
+
+def _key(body: Body) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def _conflict(namespace: str, kind: str, other: Body) -> str:
+    return f"namespace {namespace} is governed by {kind} {_key(other)} already"
+
+
+PLUGIN = Plugin(
+    NAME,
+    30,
+    ElasticPolicy,
+    (ELASTIC_QUOTA_KIND, COMPOSITE_KIND),
+    ElasticSection,
+    {
+        ELASTIC_QUOTA_KIND.name: elastic_quota_settings,
+        COMPOSITE_KIND.name: composite_settings,
+        "Configuration": option_settings,
+    },
+    {ELASTIC_QUOTA_KIND.name: admit_elastic_quota, COMPOSITE_KIND.name: admit_composite},
+)

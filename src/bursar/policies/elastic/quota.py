@@ -1,0 +1,202 @@
+"""One quota as the policy sees it: its numbers, its counted claims in their order, and what claims cost in it.
+
+Derived: built from the quota's cell and kept by charges being done, undone and replayed. The order is built when it is
+first asked for and kept from then on; the walk is kept until a claim comes or goes.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Final, cast, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.ordered import Ordered
+from bursar.policies.elastic.classes import Member, Standing, Walk, standing_of, walk_against_min
+from bursar.policies.elastic.names import FIRM_SUFFIX, NAME, PREFIX, RUNNING_SUFFIX
+from bursar.policies.elastic.settings import IN_FORCE, QuotaBody
+from bursar.vectors import Vector, dimension, from_indices
+
+_BOUND: Final = 65_536  # of each cache; when it is full it starts anew
+
+
+@final
+class Measure:
+    """One cost in the quota's terms."""
+
+    __slots__ = ("amounts", "listed", "size")
+
+    def __init__(self, amounts: list[int], listed: Vector, size: tuple[object, ...]) -> None:
+        self.amounts: Final = amounts  # aligned with the quota's dimensions
+        self.listed: Final = listed  # the cost in the dimensions that min lists
+        self.size: Final = size  # sorts smaller requests first
+
+
+@final
+class Quota:
+    """One quota and the claims that count in it."""
+
+    __slots__ = (
+        "account",
+        "bindings",
+        "body",
+        "by_priority",
+        "dims",
+        "firm",
+        "floor",
+        "id",
+        "idle",
+        "measures",
+        "members",
+        "order",
+        "running",
+        "scale",
+        "standing_cache",
+        "state",
+        "used",
+        "walk_cache",
+    )
+
+    def __init__(self, id: str, body: QuotaBody, by_priority: bool, state: int = IN_FORCE) -> None:  # noqa: A002
+        self.id: Final = id
+        self.body: Final = body
+        self.state: Final = state
+        self.by_priority: Final = by_priority
+        self.account: Final = PREFIX + id  # the names of its accounts
+        self.firm: Final = self.account + FIRM_SUFFIX
+        self.running: Final = self.account + RUNNING_SUFFIX
+        self.dims: Final = [dimension(name).index for name in body.min.listed]  # sorted by name
+        self.floor: Final = [body.min.listed[name] for name in body.min.listed]
+        self.scale: Final = lcm(*[amount for amount in self.floor if amount > 0])
+        self.used: Final = [0 for _ in self.dims]
+        self.idle: Final = list(self.floor)  # what it lends: max(0, min - used)
+        self.members: Final[dict[str, Member]] = {}
+        self.measures: Final[dict[Vector, Measure]] = {}
+        self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
+        self.order: Ordered | None = None
+        self.walk_cache: Walk | None = None
+        self.standing_cache: Standing | None = None
+
+    # Costs
+
+    def measure(self, cost: Vector) -> Measure:
+        known = self.measures.get(cost)
+        if known is None:
+            amounts = [cost.get(dim) for dim in self.dims]
+            listed = from_indices([(self.dims[k], amounts[k]) for k in range(len(amounts))])
+            known = Measure(amounts, listed, self._size(cost, amounts))
+            if len(self.measures) >= _BOUND:
+                self.measures.clear()
+            self.measures[cost] = known
+        return known
+
+    def _size(self, cost: Vector, amounts: list[int]) -> tuple[object, ...]:
+        """The largest request/min share as an exact integer, then the amounts in order of dimension names."""
+        endless = False
+        share = 0
+        for k in range(len(amounts)):
+            if amounts[k] > 0 and self.floor[k] == 0:
+                endless = True
+            elif amounts[k] > 0:
+                share = max(share, amounts[k] * (self.scale // self.floor[k]))
+        parts: list[object] = [1 if endless else 0, share]
+        for name, amount in cost.pairs():
+            parts.append(_descending(name))
+            parts.append(amount)
+        return tuple(parts)
+
+    def binding(self, claim: Claim, cost: Vector, accounts: dict[str, Account], total: Account) -> Binding:
+        """One for all claims that cost the same and stand alike; ``cost`` must follow from the claim's requests."""
+        spec = claim.spec
+        alike = self.bindings.get(spec.requests)
+        if alike is None:
+            if len(self.bindings) >= _BOUND:
+                self.bindings.clear()
+            alike = {}
+            self.bindings[spec.requests] = alike
+        # A claim whose priority or mark changes must be counted anew, so it must not find its old binding.
+        mark = spec.priority * 2 + (1 if spec.preemptible else 0)
+        found = alike.get(mark)
+        if found is None:
+            listed = self.measure(cost).listed
+            own = accounts[self.account]
+            if spec.preemptible:
+                found = Binding(NAME, (own, total), (cost, listed))
+            else:
+                found = Binding(NAME, (own, total, accounts[self.firm]), (cost, listed, listed))
+            alike[mark] = found
+        return found
+
+    # Members
+
+    def add(self, claim: Claim, cost: Vector) -> None:
+        measure = self.measure(cost)
+        member = Member(claim, cost, measure.amounts, self.key(claim, measure))
+        self.members[claim.uid] = member
+        if self.order is not None:
+            self.order.add(member.key)
+        self._shift(measure.amounts, 1)
+
+    def remove(self, claim: Claim) -> None:
+        member = self.members.pop(claim.uid)
+        if self.order is not None:
+            self.order.remove(member.key)
+        self._shift(member.amounts, -1)
+
+    def _shift(self, amounts: list[int], sign: int) -> None:
+        self.walk_cache = None
+        self.standing_cache = None
+        for k in range(len(amounts)):
+            self.used[k] += sign * amounts[k]
+
+    def key(self, claim: Claim, measure: Measure) -> tuple[object, ...]:
+        """The line: non-preemptible first, higher priority, older, smaller, then by name."""
+        spec = claim.spec
+        return (
+            spec.preemptible,
+            -spec.priority if self.by_priority else 0,
+            claim.created,
+            measure.size,
+            claim.namespace,
+            claim.name,
+            claim.uid,
+        )
+
+    def in_line(self) -> list[Member]:
+        if self.order is None:
+            self.order = Ordered()
+            for member in self.members.values():
+                self.order.add(member.key)
+        return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
+
+    def walk(self) -> Walk:
+        if self.walk_cache is None:
+            self.walk_cache = walk_against_min(self.in_line(), self.floor)
+        return self.walk_cache
+
+    def standing(self, share: list[int]) -> Standing:
+        """Where its members stand; kept as long as nothing changes."""
+        known = self.standing_cache
+        if known is None or known.share != share:
+            known = standing_of(self.walk(), list(self.used), share)
+            self.standing_cache = known
+        return known
+
+    def is_over(self) -> bool:
+        """Whether it uses more than min of something that min lists: only then has it over-quota claims."""
+        for k in range(len(self.floor)):
+            if self.used[k] > self.floor[k]:
+                return True
+        return False
+
+    def position(self, dim: int) -> int:
+        """Where the dimension stands in the quota's own lists; -1 when min does not list it."""
+        for k in range(len(self.dims)):
+            if self.dims[k] == dim:
+                return k
+        return -1
+
+
+def _descending(name: str) -> tuple[int, ...]:
+    """A key that sorts names backwards: of two requests, the one without the first differing dimension is smaller."""
+    return (*[-ord(character) for character in name], 1)

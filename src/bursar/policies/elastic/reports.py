@@ -1,0 +1,124 @@
+"""What the elastic policy wants written: the status of quotas, and the capacity label of pods that run.
+
+Notes of the moment, not state: which quotas changed since the last call, and what was last written, so that only
+differences are written. After a restart everything counts as changed and is written once more.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import State
+from bursar.policies.elastic.book import Book
+from bursar.policies.elastic.names import CAPACITY_LABEL, GROUP, IN_QUOTA, OVER_QUOTA, RUNNING_SUFFIX
+from bursar.policies.elastic.quota import Quota
+from bursar.policies.elastic.settings import IN_FORCE, TAKEN_OVER
+from bursar.policies.settings import Output
+from bursar.vectors import Vector, dimension
+
+_POD: Final = "Pod"
+
+
+@final
+class Reports:
+    """Which quotas and pods are to be written about."""
+
+    def __init__(self, book: Book) -> None:
+        self.book: Final = book
+        self.dirty: Final[set[str]] = set()  # ids of quotas
+        self.ended: Final[dict[str, Claim]] = {}  # by uid: no longer runs in a quota
+        self.labels: Final[dict[str, str]] = {}  # by uid: as last written
+        self.statuses: Final[dict[str, dict[str, object]]] = {}  # by id: as last written
+        self.deletions: Final[set[str]] = set()  # ids whose object was said to be deleted
+
+    def changed(self, id: str) -> None:  # noqa: A002 as the ledger calls it
+        self.dirty.add(id)
+
+    def all_changed(self) -> None:
+        self.dirty.update(self.book.quotas)
+
+    def runs(self, account: str, claim: Claim, running: bool) -> None:
+        """The claim begins or ceases to run in a quota, which the account names."""
+        self.dirty.add(account.removeprefix("elastic/").removesuffix(RUNNING_SUFFIX))
+        if running:
+            self.ended.pop(claim.uid, None)
+        else:
+            self.ended[claim.uid] = claim
+
+    def outputs(self, state: State, runners: dict[str, tuple[Account, Vector]]) -> list[Output]:
+        found: list[Output] = []
+        self._unlabel(state, found)
+        for id in sorted(self.dirty):  # noqa: A001 as the ledger calls it
+            quota = self.book.quotas.get(id)
+            if quota is None or quota.state != IN_FORCE:
+                self._gone(id, quota, found)
+            else:
+                self._label(quota, runners, found)
+                self._status(state, quota, found)
+        self.dirty.clear()
+        return found
+
+    def _unlabel(self, state: State, found: list[Output]) -> None:
+        """A pod that no quota governs any more loses its label; one that is gone needs nothing."""
+        for uid in sorted(self.ended):
+            claim = self.ended[uid]
+            if self.labels.pop(uid, None) is not None and uid in state.claims:
+                found.append(Output(_POD, claim.key, "labels", {CAPACITY_LABEL: None}))
+        self.ended.clear()
+
+    def _gone(self, id: str, quota: Quota | None, found: list[Output]) -> None:  # noqa: A002 as the ledger calls it
+        self.statuses.pop(id, None)
+        if quota is None or quota.state != TAKEN_OVER:
+            self.deletions.discard(id)
+        elif id not in self.deletions:
+            self.deletions.add(id)
+            found.append(Output(_kind(quota), quota.body.key, "object", None))
+
+    def _label(self, quota: Quota, runners: dict[str, tuple[Account, Vector]], found: list[Output]) -> None:
+        walk = quota.walk()
+        over: set[str] = set()
+        for i in range(len(walk.tail)):
+            if not walk.fits[i]:
+                over.add(walk.tail[i].claim.uid)
+        for uid, member in quota.members.items():
+            label = OVER_QUOTA if uid in over else IN_QUOTA
+            if uid in runners and self.labels.get(uid) != label:
+                self.labels[uid] = label
+                found.append(Output(_POD, member.claim.key, "labels", {CAPACITY_LABEL: label}))
+
+    def _status(self, state: State, quota: Quota, found: list[Output]) -> None:
+        status = status_of(quota, state.accounts[quota.account], state.accounts[quota.running])
+        if self.statuses.get(quota.id) != status:
+            self.statuses[quota.id] = status
+            found.append(Output(_kind(quota), quota.body.key, "status", status))
+
+
+def _kind(quota: Quota) -> str:
+    return f"{quota.body.kind}.{GROUP}"
+
+
+def status_of(quota: Quota, reserved: Account, running: Account) -> dict[str, object]:
+    """Used counts what runs, reserved what decisions count; both in the dimensions that min or max list."""
+    listed = sorted({*quota.body.min.listed, *quota.body.max.listed})
+    borrowed: dict[str, object] = {}
+    for k in range(len(quota.dims)):
+        if quota.used[k] > quota.floor[k]:
+            name = list(quota.body.min.listed)[k]
+            borrowed[name] = dimension(name).show(quota.used[k] - quota.floor[k])
+    return {
+        "used": {name: dimension(name).show(running.used.amount(name)) for name in listed},
+        "reserved": {name: dimension(name).show(reserved.used.amount(name)) for name in listed},
+        "borrowed": borrowed,
+        "conditions": [_exceeded(quota, reserved)],
+    }
+
+
+def _exceeded(quota: Quota, reserved: Account) -> dict[str, object]:
+    """Only a max that was lowered, or a pod that is a fact, can be exceeded."""
+    over = [name for name, most in quota.body.max.listed.items() if reserved.used.amount(name) > most]
+    if not over:
+        return {"type": "Exceeded", "status": "False", "reason": "WithinMax", "message": ""}
+    message = f"more than max is in use of {', '.join(over)}; nobody is evicted for it, new claims are refused"
+    return {"type": "Exceeded", "status": "True", "reason": "MaxLowered", "message": message}
