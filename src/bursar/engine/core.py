@@ -40,7 +40,19 @@ class DirectedNeeds(NeedsSource):
 class Core:
     """The ledger and the policies over it."""
 
-    __slots__ = ("bare", "budgets", "ledger", "nodes", "placing", "policies", "settling", "tx", "wanting")
+    __slots__ = (
+        "bare",
+        "budgets",
+        "contesting",
+        "following",
+        "ledger",
+        "nodes",
+        "placing",
+        "policies",
+        "settling",
+        "tx",
+        "wanting",
+    )
 
     def __init__(self, policies: list[Policy]) -> None:
         self.ledger: Final = Ledger()
@@ -50,6 +62,8 @@ class Core:
         self.bare: Final[tuple[Binding | None, ...]] = tuple([None for _ in policies])
         self.placing: Final = [p for p in policies if p.placement]
         self.settling: Final = [p for p in policies if p.settles]
+        self.contesting: Final = [p for p in policies if p.contests]
+        self.following: Final = [i for i in range(len(policies)) if policies[i].follows]
         self.wanting: Final = [i for i in range(len(policies)) if policies[i].demands]
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
@@ -142,12 +156,16 @@ class Core:
         return True
 
     def set_seen(self, claim: Claim, state: int) -> None:
-        """The claim was seen in a later state; budgets follow."""
+        """The claim was seen in a later state; budgets and the policies that count what runs follow."""
         if is_healthy(claim):
             self.budgets.runs(self.tx, claim, False)
         self.tx.set_state(claim, state)
         if is_healthy(claim):
             self.budgets.runs(self.tx, claim, True)
+        for i in self.following:
+            binding = claim.bindings[i] if i < len(claim.bindings) else None
+            if binding is not None and claim.counts():
+                self.policies[i].seen(self.tx, claim, binding)
 
     def settle(self) -> None:
         for policy in self.settling:

@@ -6,7 +6,7 @@ from bursar.engine.core import Core
 from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
 from bursar.engine.leaving import hold, release
 from bursar.engine.placing import no_node, try_nodes
-from bursar.engine.preempting import apply_plan, best_plan, plan_at
+from bursar.engine.preempting import apply_plan, best_plan
 from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.checks import Refusal
@@ -29,7 +29,7 @@ def admit(core: Core, claim: Claim, at: int) -> Decision:
         core.tx.set_state(claim, RESERVED)
         return Decision(claim.uid, ADMITTED, at)
     if may_preempt(claim, refusals):
-        plan = plan_at(core, claim, "")
+        plan = best_plan(core, claim, placed=False)
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
     return refused(claim, at, refusals)
@@ -50,7 +50,7 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
     if not decision.admitted:
         core.tx.rollback_to(mark)
     elif state > RESERVED:
-        core.tx.set_state(claim, state)
+        core.set_seen(claim, state)
     return decision
 
 
@@ -129,7 +129,18 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
         plan = best_plan(core, claim)
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
+        if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
+            refusals = (*refusals, *no_node(core, claim))
     return refused(claim, at, refusals)
+
+
+def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
+    """Quotas refused it, but victims would satisfy them: what it waits for, then, is a node as well."""
+    placing = {policy.name for policy in core.placing}
+    for refusal in refusals:
+        if refusal.policy in placing:
+            return False
+    return plan_at(core, claim, "") is not None
 
 
 def _admitted(core: Core, claim: Claim, at: int) -> Decision:

@@ -6,7 +6,7 @@ The order of nodes is total: rank (lower first), score (higher first), name.
 from __future__ import annotations
 
 from bursar.engine.core import Core
-from bursar.ledger.claims import Claim
+from bursar.ledger.claims import Binding, Claim
 from bursar.policies.checks import Refusal
 
 
@@ -80,4 +80,6 @@ def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     if not possible_nodes(core, claim):
         note = "no node could ever take it" if len(core.nodes) else "there are no nodes"
         return (Refusal("nodes", "nodes.none", note, "nodes", topics=("nodes",)),)
-    return (Refusal("nodes", "nodes.full", "every node that could take it is full", "nodes", topics=("nodes",)),)
+    rights = [policy.contests for policy in core.contesting if isinstance(policy.bind(claim, ""), Binding)]
+    note = "every node that could take it is full"
+    return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes", *rights)),)

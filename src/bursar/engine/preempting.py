@@ -8,6 +8,9 @@ Where a claim needs a node and none has room, the search runs for every node tha
 least harm wins: the least important victims, then the fewest, then the newest, then the node's name. When quota and
 node both refuse, victims on that node are preferred, so that the same ones pay for both.
 
+A node alone knows no better rule than priority. A quota policy that governs the claim and has a rule of its own about
+who may displace whom (``contest``) orders those who are in the way there instead.
+
 The engine, not the policy, decides who may be a victim at all: counted, preemptible, not of the claim's own group,
 allowed by disruption budgets, and not barred by the no-thrash record.
 """
@@ -22,7 +25,9 @@ from bursar.engine.leaving import leave
 from bursar.engine.placing import best_first, open_nodes, possible_nodes
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.lineage import barred
+from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
+from bursar.vectors import EMPTY
 
 
 @final
@@ -59,10 +64,18 @@ def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
     return not barred(core.ledger.state, claim.uid, victim.uid)
 
 
-def best_plan(core: Core, claim: Claim) -> Plan | None:
-    """The plan with the least harm, or None. Leaves the transaction as it was."""
-    if not core.needs_place(claim):
-        return plan_at(core, claim, "")
+def best_plan(core: Core, claim: Claim, placed: bool = True) -> Plan | None:
+    """The plan with the least harm, or None; not ``placed``: for quota alone. Leaves the transaction as it was."""
+    for policy in core.policies:
+        policy.search_begins(claim)
+    try:
+        return _best_plan(core, claim) if placed and core.needs_place(claim) else plan_at(core, claim, "")
+    finally:
+        for policy in core.policies:
+            policy.search_ends()
+
+
+def _best_plan(core: Core, claim: Claim) -> Plan | None:
     open_now = best_first(core, claim, open_nodes(core, claim))
     if open_now:
         # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
@@ -174,7 +187,26 @@ class _Search:
             if policy.name == refusal.policy:
                 bound = policy.bind(self.claim, self.place)
                 if isinstance(bound, Binding):
-                    self.candidates = policy.victims(core.tx, self.claim, bound, refusal)
+                    contested = self._contested(policy, bound, refusal)
+                    own = policy.victims(core.tx, self.claim, bound, refusal)
+                    self.candidates = own if contested is None else iter(contested)
+
+    def _contested(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        """Where a place refuses, the first quota policy that governs the claim says whom it may displace there."""
+        core = self.core
+        if not policy.placement or not core.contesting:
+            return None
+        occupants = policy.occupants(core.tx, self.claim, binding, refusal)
+        if occupants is None:
+            return None
+        short = EMPTY
+        for i in range(len(binding.accounts)):
+            short = short.peak(binding.accounts[i].missing(binding.costs[i]))
+        for quota in core.contesting:
+            ranked = quota.contest(core.tx, self.claim, occupants, short)
+            if ranked is not None:
+                return ranked
+        return None
 
     def _pull(self) -> Claim | None:
         for victim in self.candidates:

@@ -76,12 +76,16 @@ class Policy(Watcher):
         demands: bool = False,
         settles: bool = False,
         directs: bool = False,
+        follows: bool = False,
+        contests: str = "",
     ) -> None:
         self.name: Final = name
         self.placement: Final = placement
         self.demands: Final = demands  # counts pending demand: ``demand`` is called
         self.settles: Final = settles  # ``settle`` is called before each commit
         self.directs: Final = directs  # its bindings say where a claim may run: ``node_needs`` is asked
+        self.follows: Final = follows  # counts what runs: ``seen`` is called
+        self.contests: Final = contests  # says who may displace whom on a node (``contest``): the topic of that
         self.kinds: Final = kinds  # kinds of settings it takes
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
@@ -89,7 +93,8 @@ class Policy(Watcher):
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         """Called once, before anything else: the ledger's state (to read), the shared node slots, and what other
-        policies require of a claim's node."""
+        policies require of a claim's node.
+        """
         self.state = state
         self.nodes = nodes
         if needs_of is not None:
@@ -157,6 +162,25 @@ class Policy(Watcher):
         if self.placement:
             tx.clear(claim, binding.accounts, binding.costs)
 
+    def seen(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """A counted claim was seen to move on in its life (bound, running, terminating); its state says to what."""
+
+    # Victims
+
+    def search_begins(self, claim: Claim) -> None:
+        """A search for victims for this claim begins; nobody has left yet. Rules that hold "as if nobody were
+        evicted" look now; the search may try several places, each from this same state.
+        """
+
+    def search_ends(self) -> None:
+        """The search is over, whatever came of it."""
+
+    def contest(self, tx: Transaction, claim: Claim, occupants: list[Claim], short: Vector) -> list[Claim] | None:
+        """Of those in the way at a place that is short of something, whom the claim may displace, least harm first.
+        None: the claim is not this policy's, and the place's own rule holds.
+        """
+        return None
+
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Counted claims whose leaving may resolve the refusal, least harm first. Lazy: the engine releases each one
         in every policy before it asks for the next.
@@ -185,6 +209,12 @@ class Policy(Watcher):
         return []
 
     # Placement policies only
+
+    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        """Counted claims at the place whose leaving may resolve the refusal, whoever may displace them. None: ask
+        for ``victims`` instead.
+        """
+        return None
 
     def could(self, claim: Claim, mask: bytearray) -> None:
         """Clear ``mask[slot]`` for nodes on which the claim can never run, however empty they are."""

@@ -147,6 +147,22 @@ class NodesPolicy(Policy):
             return self._victims(claim, binding.accounts[0], binding.costs[0])
         return iter(())
 
+    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        account = binding.accounts[0]
+        cost = binding.costs[0]
+        if not (refusal.reason == PORT or refusal.reason.startswith(ROOM)):
+            return None
+        if first_short(NOTHING_USED, cost, account.limits) >= 0:
+            return []
+        short = account.missing(cost)
+        wanted = claim.spec.needs.host_ports
+        found = self.index.residents_of(account).least_important_first()
+        return [
+            other
+            for other in found
+            if _overlap(self.cost(other), short) or clash(wanted, other.spec.needs.host_ports) is not None
+        ]
+
     def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
         residents = self.index.residents_of(account)
         wanted = claim.spec.needs.host_ports
