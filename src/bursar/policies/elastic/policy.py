@@ -49,7 +49,7 @@ class ElasticPolicy(Policy):
     """ElasticQuota and CompositeElasticQuota."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, False, (QUOTA_SETTING, OPTIONS_SETTING), False, True)
+        super().__init__(NAME, False, (QUOTA_SETTING, OPTIONS_SETTING), False, True, False, True, TOTAL)
         self.book: Final = Book()
         self.runners: Final[dict[str, tuple[Account, Vector]]] = {}  # by uid: where a claim that runs is counted
         self.reports: Final = Reports(self.book)
