@@ -140,7 +140,7 @@ def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal
     for refusal in refusals:
         if refusal.policy in placing:
             return False
-    return plan_at(core, claim, "") is not None
+    return best_plan(core, claim, placed=False) is not None
 
 
 def _admitted(core: Core, claim: Claim, at: int) -> Decision:
