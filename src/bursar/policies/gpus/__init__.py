@@ -1,0 +1,1 @@
+"""GPUs: the inventory, whole and in fractions, and which GPU of a node a worker gets."""

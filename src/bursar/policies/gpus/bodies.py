@@ -1,0 +1,89 @@
+"""Settings of the gpus policy: GPUs, the nodes they are in, pools, and how GPUs are chosen.
+
+Where there are no GPU objects for a node, its GPUs are derived from the node itself. Derived GPUs are named
+``<node>:<index>``, which no object can be called, and give way as soon as the node has a GPU object.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.policies.settings import Body
+from bursar.policies.tensorfusion.fleet import Gpu, Options
+
+GPU: Final = "gpus.GPU"
+HOST: Final = "gpus.Host"
+POOL: Final = "gpus.Pool"
+TEMPLATE: Final = "gpus.Template"
+OPTIONS: Final = "gpus.Options"
+KINDS: Final = (GPU, HOST, POOL, TEMPLATE, OPTIONS)
+
+
+def is_derived(name: str) -> bool:
+    return ":" in name
+
+
+@final
+class GpuBody(Body):
+    """A GPU object."""
+
+    __slots__ = ("gpu",)
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu: Final = gpu
+
+
+@final
+class HostBody(Body):
+    """What a node says of its GPUs, and the host memory and disk that an oversubscribed pool expands to."""
+
+    __slots__ = ("disk", "gpus", "memory")
+
+    def __init__(self, gpus: tuple[Gpu, ...] = (), memory: int = 0, disk: int = 0) -> None:
+        self.gpus: Final = gpus
+        self.memory: Final = memory
+        self.disk: Final = disk
+
+    def cell(self) -> tuple[object, ...]:
+        return (tuple([(gpu.name, gpu.cell()) for gpu in self.gpus]), self.memory, self.disk)
+
+
+@final
+class PoolBody(Body):
+    """A pool: the template with its placement mode, whether it is the default one, and its oversubscription."""
+
+    __slots__ = ("default", "disk_percent", "memory_percent", "template", "tflops_percent")
+
+    def __init__(
+        self,
+        template: str = "",
+        default: bool = False,
+        tflops_percent: int = 100,
+        memory_percent: int = 0,
+        disk_percent: int = 0,
+    ) -> None:
+        self.template: Final = template
+        self.default: Final = default
+        self.tflops_percent: Final = tflops_percent
+        self.memory_percent: Final = memory_percent
+        self.disk_percent: Final = disk_percent
+
+
+@final
+class TemplateBody(Body):
+    """A scheduling template: the placement mode of the pools that name it."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: str) -> None:
+        self.mode: Final = mode
+
+
+@final
+class OptionsBody(Body):
+    """The section ``gpus`` of the Configuration."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: Options) -> None:
+        self.options: Final = options

@@ -1,0 +1,219 @@
+"""Which GPUs there are: settings into cells and accounts.
+
+Each GPU has an account ``gpus/<name>`` whose limits are its capacity. A GPU that is gone while somebody counts on it
+keeps its account, with nothing left in it, until the last of them has left; the same GPU coming back takes it over.
+
+A node that hands out GPUs in fractions has two sets of them: those for fractions, and those that the device plugin
+hands out whole, which it picks unseen. The account ``gpus/plugin/<node>`` holds how many the plugin may hand out. A
+GPU that is to change sides joins the plugin's set when the last worker has left it.
+
+Every change gives the fleet another version, which is how all views of it learn of the change.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.gpus.bodies import (
+    GPU,
+    HOST,
+    OPTIONS,
+    POOL,
+    TEMPLATE,
+    GpuBody,
+    HostBody,
+    OptionsBody,
+    PoolBody,
+    TemplateBody,
+    is_derived,
+)
+from bursar.policies.settings import Setting, SettingError
+from bursar.policies.tensorfusion import fleet
+from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
+from bursar.vectors import Limits
+
+NAME: Final = "gpus"
+TOPIC: Final = "nodes"  # what frees a GPU may help whoever waits for a node
+PLUGIN_PREFIX: Final = PREFIX + "plugin/"
+PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
+HOSTS: Final = "gpus.hosts"  # table: node -> derived GPUs, host memory, host disk
+TEMPLATES: Final = "gpus.templates"  # table: template -> placement mode
+NOTHING: Final = Limits({}, True)
+
+
+def capacity(gpu: Gpu) -> Limits:
+    return Limits({"tflops": gpu.tflops, "vram": gpu.vram}, True)
+
+
+@final
+class Inventory:
+    """Writes GPUs and what belongs to them; knows which node has which GPUs."""
+
+    __slots__ = ("by_node", "joining", "plugins", "removed", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.by_node: Final[dict[str, dict[str, Gpu]]] = {}
+        self.removed: Final[dict[str, None]] = {}  # GPUs that are gone and have an account still
+        self.plugins: Final[set[str]] = set()  # accounts of GPUs meant for the plugin
+        self.joining: Final[dict[str, str]] = {}  # meant for the plugin, but maybe in use by workers: name -> node
+
+    def cell_changed(self, name: str, old: object, new: object) -> None:
+        """Follow the table of GPUs."""
+        before = gpu_of(name, old)
+        after = gpu_of(name, new)
+        if before is not None:
+            del self.by_node[before.node][name]
+            if not self.by_node[before.node]:
+                del self.by_node[before.node]
+        if after is not None:
+            self.by_node.setdefault(after.node, {})[name] = after
+        if new == REMOVED:
+            self.removed[name] = None
+        else:
+            self.removed.pop(name, None)
+        self.joining.pop(name, None)
+        self.plugins.discard(PREFIX + name)
+        if after is not None and after.plugin:
+            self.plugins.add(PREFIX + name)
+        if after is not None and after.plugin and not is_empty(self.state.accounts[PREFIX + name]):
+            self.joining[name] = after.node
+
+    def charged(self, account: Account) -> None:
+        """A worker counts on a GPU (again): if that is meant for the plugin, it has to wait (again)."""
+        if account.name in self.plugins:
+            name = account.name[len(PREFIX) :]
+            gpu = gpu_of(name, self.state.cell(GPUS, name))
+            self.joining[name] = "" if gpu is None else gpu.node
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        """Returns the nodes whose GPUs changed."""
+        body = setting.body
+        nodes: list[str] = []
+        if setting.kind == GPU:
+            nodes = self._object(tx, setting, body.gpu if isinstance(body, GpuBody) else None)
+        elif setting.kind == HOST:
+            tx.put(NAME, HOSTS, setting.key, body.cell() if isinstance(body, HostBody) else None)
+            self._derive(tx, setting.key)
+            nodes = [setting.key]
+        elif setting.kind == POOL:
+            self._pool(tx, setting.key, body if isinstance(body, PoolBody) else None)
+        elif setting.kind == TEMPLATE:
+            tx.put(NAME, TEMPLATES, setting.key, body.mode if isinstance(body, TemplateBody) else None)
+            self._templates(tx)
+        elif setting.kind == OPTIONS:
+            tx.put(NAME, fleet.OPTIONS, ONLY, body.options.cell() if isinstance(body, OptionsBody) else None)
+        self.renew(tx)
+        return nodes
+
+    def renew(self, tx: Transaction) -> None:
+        """Another version of the fleet; a tuple, because views tell versions apart by identity."""
+        old = cast("tuple[int] | None", self.state.cell(VERSION, ONLY))
+        tx.put(NAME, VERSION, ONLY, (1 if old is None else old[0] + 1,))
+
+    def _object(self, tx: Transaction, setting: Setting, gpu: Gpu | None) -> list[str]:
+        name = setting.key
+        if is_derived(name):
+            raise SettingError(f"GPU {name}", "metadata.name", "must not contain a colon")
+        old = gpu_of(name, self.state.cell(GPUS, name))
+        nodes: list[str] = []
+        if old is not None and (gpu is None or gpu.node != old.node):
+            self._remove(tx, old)
+            nodes.append(old.node)
+        if gpu is not None:
+            self._put(tx, gpu)
+            nodes.append(gpu.node)
+        for node in nodes:
+            self._derive(tx, node)
+        return nodes
+
+    def _put(self, tx: Transaction, gpu: Gpu) -> None:
+        account = self.state.accounts.get(PREFIX + gpu.name)
+        if account is None:
+            account = tx.open_account(NAME, PREFIX + gpu.name, TOPIC, True)
+        tx.set_limits(account, capacity(gpu))
+        tx.put(NAME, GPUS, gpu.name, gpu.cell())
+
+    def _remove(self, tx: Transaction, gpu: Gpu) -> None:
+        account = self.state.accounts[PREFIX + gpu.name]
+        tx.set_limits(account, NOTHING)
+        tx.put(NAME, GPUS, gpu.name, REMOVED)
+        self._close_if_empty(tx, gpu.name, account)
+
+    def _close_if_empty(self, tx: Transaction, name: str, account: Account) -> None:
+        if is_empty(account):
+            tx.put(NAME, GPUS, name, None)
+            tx.close_account(account)
+
+    def _derive(self, tx: Transaction, node: str) -> None:
+        """The derived GPUs of a node, unless it has GPU objects."""
+        known = self.by_node.get(node, {})
+        wanted: dict[str, Gpu] = {}
+        if not [name for name in known if not is_derived(name)]:
+            wanted = self._derived(node)
+        for name in sorted(known):
+            if is_derived(name) and name not in wanted:
+                self._remove(tx, known[name])
+        for name in sorted(wanted):
+            self._put(tx, wanted[name])
+
+    def _derived(self, node: str) -> dict[str, Gpu]:
+        host = self.state.cell(HOSTS, node)
+        found: dict[str, Gpu] = {}
+        if host is not None:
+            for name, cell in cast("tuple[tuple[str, object], ...]", cast("tuple[object, ...]", host)[0]):
+                gpu = gpu_of(name, cell)
+                if gpu is not None:
+                    found[name] = gpu
+        return found
+
+    def _pool(self, tx: Transaction, name: str, pool: PoolBody | None) -> None:
+        if pool is None:
+            tx.put(NAME, POOLS, name, None)
+            return
+        mode = self.state.cell(TEMPLATES, pool.template)
+        percents = (pool.tflops_percent, pool.memory_percent, pool.disk_percent)
+        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template, percents))
+
+    def _templates(self, tx: Transaction) -> None:
+        for name, cell in sorted(self.state.cells(POOLS).items()):
+            _, default, template, percents = cast("tuple[object, ...]", cell)
+            mode = self.state.cell(TEMPLATES, cast("str", template))
+            tx.put(NAME, POOLS, name, (mode or "", default, template, percents))
+
+    # The plugin's set
+
+    def share_out(self, tx: Transaction, node: str) -> bool:
+        """Set how many GPUs of the node the device plugin may hand out; True if the node just became a divided one."""
+        gpus = list(self.by_node.get(node, {}).values())
+        account = self.state.accounts.get(PLUGIN_PREFIX + node)
+        divided = any(not gpu.plugin for gpu in gpus)
+        if account is None and not divided:
+            return False
+        opened = account is None
+        if account is None:
+            account = tx.open_account(NAME, PLUGIN_PREFIX + node, TOPIC, True)
+        if not divided and is_empty(account):
+            tx.close_account(account)
+            return False
+        whole = [gpu for gpu in gpus if gpu.plugin and is_empty(self.state.accounts[PREFIX + gpu.name])]
+        tx.set_limits(account, Limits({PLUGIN_RESOURCE: len(whole)}, True))
+        return opened
+
+    def settle(self, tx: Transaction) -> None:
+        """GPUs that were given up: those that nobody uses any more are closed, or join the plugin's set."""
+        for name in sorted(self.removed):
+            account = self.state.accounts[PREFIX + name]
+            if is_empty(account):
+                self._close_if_empty(tx, name, account)
+                self.renew(tx)
+        for name in sorted(self.joining):
+            if is_empty(self.state.accounts[PREFIX + name]):
+                self.share_out(tx, self.joining.pop(name))
+
+
+def is_empty(account: Account) -> bool:
+    return not account.used.vector() and not account.busy.vector()

@@ -1,0 +1,223 @@
+"""The gpus policy: a worker gets GPUs of its node that suit it and have room, one after the other or whole.
+
+In the ledger: an account for each GPU (``inventory``), charged with what the worker takes of it, so that a GPU is never
+given out twice; and the cells of the fleet. The choice itself is ``tensorfusion.choice``, which limits asks too. Pods
+that ask the device plugin for whole GPUs are held to the plugin's set on nodes that also hand out fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.checks import Check, Refusal, refusal_for
+from bursar.policies.gpus.bodies import KINDS
+from bursar.policies.gpus.index import Index
+from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
+from bursar.policies.gpus.publishing import Publisher
+from bursar.policies.gpus.survey import survey
+from bursar.policies.settings import Output, Setting
+from bursar.policies.tensorfusion.choice import choose, fits, held, suiting
+from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
+from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache, gpu_share
+from bursar.vectors import Vector, dimension, from_amounts
+
+ROOM: Final = "gpus.room."
+_PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
+
+
+@final
+class GpusPolicy(Policy):
+    """GPU inventory and allocator."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, True, KINDS, False, True)
+        self.workers: Final = WorkerCache()
+        self.index: Index = Index(self.state, self.nodes)
+        self.inventory: Inventory = Inventory(self.state)
+        self.publisher: Final = Publisher()
+
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.index = Index(state, nodes)
+        self.inventory = Inventory(state)
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        stale: dict[str, None] = {}
+        for node in self.inventory.configure(tx, setting):
+            if self.inventory.share_out(tx, node):
+                stale.update(dict.fromkeys(self._plugin_claims(node)))
+            for name in sorted(self.inventory.by_node.get(node, {})):
+                stale.update(dict.fromkeys(sorted(self.index.residents.get(PREFIX + name, {}))))
+        return list(stale)
+
+    def _plugin_claims(self, node: str) -> list[str]:
+        """Who has GPUs of the plugin there already: asked when a node becomes a divided one, not in decisions."""
+        claims = self.state.claims.values()
+        return sorted([c.uid for c in claims if c.place == node and c.spec.requests.get(_PLUGIN) > 0])
+
+    def settle(self, tx: Transaction) -> None:
+        if self.inventory.removed or self.inventory.joining:
+            self.inventory.settle(tx)
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        self.index.charged(claim, account, sign)
+        if sign > 0 and self.inventory.plugins:
+            self.inventory.charged(account)
+        self.publisher.touched(claim, account, sign)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == GPUS:
+            self.inventory.cell_changed(key, old, new)
+            gpu = gpu_of(key, new)
+            if gpu is not None:
+                self.nodes.slot(gpu.node)
+            self.publisher.gpu_changed(key)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        worker = self.workers.of(claim.spec)
+        if worker is None:
+            return self._whole_gpus(claim, place) if place else None
+        if isinstance(worker, Unreadable):
+            return Refusal(NAME, "gpus.annotation", str(worker), permanent=True)
+        if not place:
+            return None
+        fleet = self.index.sync()
+        names = held(fleet, claim, worker, place)
+        if names:
+            return self._bind_held(claim, worker, names, place)
+        positions = choose(fleet, worker, place)
+        if not positions:
+            return self._too_few(worker, place)
+        accounts = tuple([fleet.accounts[at] for at in positions])
+        return Binding(NAME, accounts, tuple([_cost(worker, fleet.gpus[at]) for at in positions]))
+
+    def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
+        """A pod of the device plugin, on a node that also hands out fractions."""
+        wanted = claim.spec.requests.get(_PLUGIN)
+        account = self.state.accounts.get(PLUGIN_PREFIX + place) if wanted > 0 else None
+        return None if account is None else Binding(NAME, (account,), (from_amounts({PLUGIN_RESOURCE: wanted}),))
+
+    def _bind_held(self, claim: Claim, worker: Worker, names: list[str], place: str) -> Binding | Refusal:
+        """The same GPUs as before, at what the worker asks for now."""
+        if len(names) != worker.count:
+            note = f"it has {len(names)} GPUs and keeps them while it runs: {worker.count} are asked for now"
+            return Refusal(NAME, "gpus.fixed", note, PREFIX + names[0], topics=(TOPIC,), place=place)
+        accounts: list[Account] = []
+        costs: list[Vector] = []
+        for name in names:
+            gpu = gpu_of(name, self.state.cell(GPUS, name))
+            if gpu is None:
+                note = f"GPU {name} is gone"
+                return Refusal(NAME, "gpus.gone", note, PREFIX + name, topics=(TOPIC,), place=place)
+            accounts.append(self.state.accounts[PREFIX + name])
+            costs.append(_cost(worker, gpu))
+        return Binding(NAME, tuple(accounts), tuple(costs))
+
+    def _too_few(self, worker: Worker, place: str) -> Refusal:
+        found = len(suiting(self.index.sync(), worker, place))
+        note = f"node {place} has {found} GPUs that suit, {worker.count} are wanted"
+        return Refusal(NAME, "gpus.suitable", note, NAME, topics=(TOPIC,), place=place)
+
+    def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
+        if account.name.startswith(PLUGIN_PREFIX):
+            return refusal_for(NAME, "plugin", account, dim, cost, False, account.name[len(PLUGIN_PREFIX) :])
+        gpu = gpu_of(account.name, self.state.cell(GPUS, account.name[len(PREFIX) :]))
+        return refusal_for(NAME, "room", account, dim, cost, False, "" if gpu is None else gpu.node)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        account = binding.accounts[0]
+        worker = self.workers.of(claim.spec)
+        if account.name.startswith(PLUGIN_PREFIX):
+            return self._plugin_victims(claim, account, binding.costs[0])
+        if not isinstance(worker, Worker) or not refusal.reason.startswith(ROOM):
+            return iter(())
+        return self._victims(claim, worker, refusal.place)
+
+    def _victims(self, claim: Claim, worker: Worker, place: str) -> Iterator[Claim]:
+        """Less important workers on GPUs that suit, the least important first, until enough GPUs have room."""
+        fleet = self.index.sync()
+        positions = suiting(fleet, worker, place)
+        lower: dict[str, Claim] = {}
+        for at in positions:
+            for other in self.index.residents.get(fleet.accounts[at].name, {}).values():
+                if other.spec.priority < claim.spec.priority:
+                    lower[other.uid] = other
+        for other in sorted(lower.values(), key=_importance):
+            if sum([fits(worker, fleet.gpus[at], fleet.accounts[at]) for at in positions]) >= worker.count:
+                return
+            if other.counts():
+                yield other
+
+    def _plugin_victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
+        residents = self.index.residents.get(account.name, {})
+        lower = [other for other in residents.values() if other.spec.priority < claim.spec.priority]
+        for other in sorted(lower, key=_importance):
+            if not account.missing(cost):
+                return
+            if other.counts():
+                yield other
+
+    # Answers
+
+    def survey(self, claim: Claim) -> Check | None:
+        worker = self.workers.of(claim.spec)
+        if isinstance(worker, Unreadable):
+            return Check(NAME, False, str(worker), (), "gpus.annotation")
+        if worker is None:
+            return None
+        return survey(self, claim, worker, self.index.sync())
+
+    def outputs(self, now: int) -> list[Output]:
+        return self.publisher.outputs(self.state, self.workers, self.index.residents)
+
+    # All nodes at once
+
+    def could(self, claim: Claim, mask: bytearray) -> None:
+        worker = self.workers.of(claim.spec)
+        if isinstance(worker, Worker):
+            self.index.narrow(worker, mask, True)
+
+    def filter(self, claim: Claim, mask: bytearray) -> None:
+        worker = self.workers.of(claim.spec)
+        if isinstance(worker, Worker):
+            self.index.narrow(worker, mask, False)
+        elif worker is None and claim.spec.requests.get(_PLUGIN) > 0:
+            self._filter_plugin(claim, mask)
+
+    def _filter_plugin(self, claim: Claim, mask: bytearray) -> None:
+        cost = from_amounts({PLUGIN_RESOURCE: claim.spec.requests.get(_PLUGIN)})
+        for node in self.inventory.by_node:
+            account = self.state.accounts.get(PLUGIN_PREFIX + node)
+            slot = self.nodes.slot(node)
+            if account is not None and slot < len(mask) and account.short_dimension(cost) >= 0:
+                mask[slot] = 0
+
+    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+        worker = self.workers.of(claim.spec)
+        if isinstance(worker, Worker):
+            self.index.score(worker, mask, scores)
+
+
+def _cost(worker: Worker, gpu: Gpu) -> Vector:
+    """What the worker takes of one GPU."""
+    if worker.share is not None:
+        return worker.share
+    tflops, vram, _, _ = worker.footprint(gpu.tflops, gpu.vram)
+    return gpu_share(tflops, vram)
+
+
+def _importance(claim: Claim) -> tuple[int, int, str, str]:
+    """The least important first: lower priority, then newer, then by name."""
+    return (claim.spec.priority, -claim.created, claim.key, claim.uid)

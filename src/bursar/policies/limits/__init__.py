@@ -1,0 +1,1 @@
+"""Namespace GPU quotas: totals of a namespace and caps of one workload."""

@@ -1,0 +1,251 @@
+"""The limits policy: the workers of a namespace stay within every GPUResourceQuota of that namespace.
+
+In the ledger: one account ``limits/<namespace>`` for each namespace that ever had a worker or a quota, whose usage is
+true whether there is a quota or not and whose limits are the least of what its quotas allow; one cell for each quota,
+one for each workload that declares its demand, one for each quota whose alert is on. So a quota that comes late,
+changes or goes moves no charge at all. The account comes with the namespace's first worker (``demand``) or quota.
+
+A worker whose cost depends on the GPU it gets is charged the largest footprint while it has no place, and what it
+really takes on its node: the very GPUs that the allocator chooses there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.checks import Check, Refusal
+from bursar.policies.limits.costs import Costs
+from bursar.policies.limits.judging import NAME, judge
+from bursar.policies.limits.publishing import Publisher
+from bursar.policies.limits.quotas import DemandBody, QuotaBody, Space, spoiled
+from bursar.policies.limits.status import alerting
+from bursar.policies.settings import Output, Setting, SettingError
+from bursar.policies.tensorfusion.worker import Unreadable, WorkerCache
+from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, shortfall
+
+PREFIX: Final = "limits/"
+QUOTA: Final = "limits.Quota"
+DEMAND: Final = "limits.Demand"
+QUOTAS: Final = "limits.quotas"  # table: namespace/name -> quota
+DECLARED: Final = "limits.declared"  # table: namespace/kind/name -> amounts
+ALERTS: Final = "limits.alerts"  # table: namespace/name -> True
+_NO_QUOTAS: Final = Space({})
+
+
+@final
+class LimitsPolicy(Policy):
+    """Namespace quotas over tflops, vram and workers."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, False, (QUOTA, DEMAND), True, True)
+        self.workers: Final = WorkerCache()
+        self.costs: Costs = Costs(self.state)
+        self.publisher: Final = Publisher()
+        self.spaces: Final[dict[str, Space]] = {}
+        self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
+        self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: who counts there
+        self.unsettled: Final[dict[str, None]] = {}  # namespaces whose alerts may have to change
+
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.costs = Costs(state)
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        namespace = setting.key.partition("/")[0]
+        if setting.kind == DEMAND:
+            body = setting.body
+            tx.put(NAME, DECLARED, setting.key, tuple(body.cost.pairs()) if isinstance(body, DemandBody) else None)
+            return []
+        old = tx.get(QUOTAS, setting.key)
+        quota = setting.body
+        if quota is None:
+            tx.put(NAME, QUOTAS, setting.key, None)
+            tx.put(NAME, ALERTS, setting.key, None)
+        elif isinstance(quota, QuotaBody):
+            tx.put(NAME, QUOTAS, setting.key, spoiled(old, quota.problem) if quota.problem else quota.cell())
+        else:
+            raise SettingError(f"GPUResourceQuota {setting.key}", "", "is no quota")
+        tx.set_limits(self._open(tx, namespace), self.space(namespace).totals)
+        return []
+
+    def _open(self, tx: Transaction, namespace: str) -> Account:
+        account = self.state.accounts.get(PREFIX + namespace)
+        return account if account is not None else tx.open_account(NAME, PREFIX + namespace)
+
+    def space(self, namespace: str) -> Space:
+        return self.spaces.get(namespace, _NO_QUOTAS)
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        residents = self.residents.get(account.name)
+        if residents is None:
+            residents = {}
+            self.residents[account.name] = residents
+        if sign > 0:
+            residents[claim.uid] = claim
+        else:
+            residents.pop(claim.uid, None)
+        self._touched(claim.namespace)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        namespace = key.partition("/")[0]
+        if table == QUOTAS:
+            space = self.space(namespace).with_quota(key, new)
+            if space.quotas:
+                self.spaces[namespace] = space
+            else:
+                self.spaces.pop(namespace, None)
+        elif table == DECLARED:
+            workloads = self.declared.setdefault(namespace, {})
+            if new is None:
+                workloads.pop(key, None)
+            else:
+                workloads[key] = from_amounts(dict(cast("tuple[tuple[str, int], ...]", new)))
+        self._touched(namespace)
+
+    def _touched(self, namespace: str) -> None:
+        self.unsettled[namespace] = None
+        self.publisher.touched(namespace)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        worker = self.workers.of(claim.spec)
+        if worker is None:
+            return None
+        if isinstance(worker, Unreadable):
+            return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
+        account = self.state.accounts.get(PREFIX + claim.namespace)
+        if account is None:
+            return Binding(NAME, (), ())  # nothing to charge yet: ``demand`` opens the account
+        cost = worker.cost
+        if cost is not None:
+            return self.costs.shared(account, cost, worker.count)
+        varying = self.costs.varying(claim, worker, place)
+        if varying is None:
+            note = (
+                "the capacity of no GPU that it may use is known, so what it takes of one cannot be counted: "
+                "apply GPU objects, or ask for tflops and vram instead"
+            )
+            return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
+        return self.costs.shared(account, varying, worker.count)
+
+    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
+        """A worker came: from now on its namespace has an account."""
+        if wanted and not binding.accounts:
+            self._open(tx, claim.namespace)
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        if not binding.accounts:
+            raise RuntimeError(f"claim {claim.uid} was not submitted: namespace {claim.namespace} has no account")
+        if not forced:
+            refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        """Only what grows is checked, against what is left without the claim."""
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        if not forced:
+            grown = _grown(old.costs[0] if old.costs else EMPTY, new.costs[0])
+            count = _count(new) if _count(new) > _count(old) else 0
+            refusal = self.judge(claim, new.accounts[0], grown, count) if grown or count else None
+            if refusal is not None:
+                tx.rollback_to(mark)
+                return refusal
+        return self.charge(tx, claim, new, True)
+
+    def judge(self, claim: Claim, account: Account, cost: Vector, count: int) -> Refusal | None:
+        space = self.spaces.get(claim.namespace)
+        return None if space is None else judge(space, claim.namespace, account, cost, count)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        """Workers of the same namespace that are less important and hold some of what is short."""
+        if refusal.permanent or not refusal.resource or not binding.accounts:
+            return iter(())
+        return self._victims(claim, binding.accounts[0], binding.costs[0])
+
+    def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
+        residents = self.residents.get(account.name, {})
+        lower = [other for other in residents.values() if other.spec.priority < claim.spec.priority]
+        lower.sort(key=_importance)
+        for other in lower:
+            short = shortfall(account.used, cost, account.limits)
+            if not short:
+                return
+            if other.uid in residents and _holds(other, short):
+                yield other
+
+    def settle(self, tx: Transaction) -> None:
+        """Note which alerts go on or off."""
+        for namespace in self.unsettled:
+            account = self.state.accounts.get(PREFIX + namespace)
+            for key, quota in self.space(namespace).quotas.items():
+                alert = True if account is not None and alerting(quota, account.used) else None
+                before = tx.get(ALERTS, key)
+                if before is not alert:
+                    self.publisher.alert_was(key, before is not None)
+                    tx.put(NAME, ALERTS, key, alert)
+        self.unsettled.clear()
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        if not binding.accounts:
+            return Check(NAME, True)
+        refusal = None
+        if not claim.counts():
+            refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
+        found = Check.of_account(binding.accounts[0], binding.costs[0], refusal)
+        children = (found,) if refusal is None else (Check.of_refusal(refusal), found)
+        return Check(NAME, refusal is None, "", children)
+
+    def outputs(self, now: int) -> list[Output]:
+        found: list[Output] = []
+        for namespace in self.publisher.take():
+            account = self.state.accounts.get(PREFIX + namespace)
+            if account is None:
+                continue
+            declared = EMPTY
+            for cost in self.declared.get(namespace, {}).values():
+                declared = declared.plus(cost)
+            for quota in self.space(namespace).quotas.values():
+                alert = self.state.cell(ALERTS, quota.key) is not None
+                self.publisher.publish(quota, account.used, declared, alert, now, found)
+        self.publisher.forget(self.state.cells(QUOTAS))
+        return found
+
+
+def _count(binding: Binding) -> int:
+    return cast("int", binding.data[0]) if binding.data else 0
+
+
+def _grown(before: Vector, after: Vector) -> Vector:
+    """The whole new amounts of the dimensions that grow."""
+    return from_indices([(dim, after.get(dim)) for dim in after.indices() if after.get(dim) > before.get(dim)])
+
+
+def _holds(claim: Claim, short: Vector) -> bool:
+    for binding in claim.bindings:
+        if binding is not None and binding.policy == NAME and binding.costs:
+            for dim in short.indices():
+                if binding.costs[0].get(dim) > 0:
+                    return True
+    return False
+
+
+def _importance(claim: Claim) -> tuple[int, int, str, str]:
+    """The least important first: lower priority, then newer, then by name."""
+    return (claim.spec.priority, -claim.created, claim.key, claim.uid)
