@@ -1,0 +1,229 @@
+"""The library's ledger: consumers as claims, trees, forests and the mode as cells, one transaction an operation.
+
+``Book`` does the work of ``QuotaManager`` inside an open transaction, without locks and without checks of names. The
+same rules run here as in the engine's policy (``plan``, ``sliding``, ``refresh``); what the engine adds there for
+all policies, the no-thrash record, is kept here with the same cells.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger import lineage
+from bursar.ledger.accounts import Watcher
+from bursar.ledger.changes import CHARGE, Change, Charge, PutCell, SetBindings, SetState
+from bursar.ledger.claims import PENDING, RESERVED, Claim
+from bursar.ledger.journal import Record
+from bursar.ledger.ledger import Ledger
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.trees.asks import NAME, Ask, Entry, Row, entries, entry_of, tree_binding
+from bursar.policies.trees.index import SPEC, Trees
+from bursar.policies.trees.plan import Bar, Plan
+from bursar.policies.trees.responses import Move, QuotaError
+from bursar.policies.trees.sliding import slide_down
+from bursar.policies.trees.tree import AT, Tree
+
+FORESTS: Final = "trees.forests"
+MANAGER: Final = "trees.manager"
+
+
+@final
+class _Follower(Watcher):
+    """Lets the trees follow the ledger's cells."""
+
+    def __init__(self, trees: Trees) -> None:
+        self.trees: Final = trees
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        self.trees.cell_changed(table, key, old, new)
+
+
+@final
+class NoThrash(Bar):
+    """Nobody displaces one that displaced it, directly or through others, until that one is deallocated."""
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+
+    def forbids(self, claimant: Claim, victim: Claim) -> bool:
+        return lineage.barred(self.state, claimant.uid, victim.uid)
+
+
+@final
+class Book:
+    """One ledger with trees."""
+
+    __slots__ = ("bar", "ledger", "trees", "tx", "versions")
+
+    def __init__(self) -> None:
+        self.ledger: Final = Ledger()
+        self.tx: Final[Transaction] = self.ledger.tx
+        self.trees: Final = Trees(self.ledger.state)
+        self.bar: Final = NoThrash(self.ledger.state)
+        self.versions: Final[dict[str, int]] = {}  # by tree: the commit that changed it last
+        self.ledger.watch(NAME, _Follower(self.trees))
+
+    # Transactions
+
+    def commit(self, cause: tuple[object, ...]) -> Record:
+        """Slide down, commit, and note which trees changed."""
+        self.slide()
+        record = self.ledger.commit(0, cause)
+        for tree in touched_trees(record.changes):
+            self.versions[tree] = record.seq
+        return record
+
+    def slide(self) -> None:
+        if self.trees.restless:
+            slide_down(self.trees, self.tx)
+
+    def end(self) -> None:
+        """Whatever was not committed is undone."""
+        if self.ledger.opened:
+            self.ledger.abort()
+
+    # Allocation
+
+    def ask(self, row: Row) -> Ask:
+        """What a row counts in its tree."""
+        cost = self.trees.by_name[row.tree].cost(row.request)
+        return Ask(row.tree, row.group, cost, row.priority, row.kind, row.pinned)
+
+    def hold(self, claim: Claim, asks: list[Ask], via: str) -> None:
+        """Add entries to the claim's binding; seats are read with its help."""
+        held = list(entries(tree_binding(claim)))
+        held.extend([entry_of(ask, via) for ask in asks])
+        held.sort(key=_tree_of)
+        self.tx.set_bindings(claim, (self.trees.binding(tuple(held)),))
+
+    def allocate(self, claim: Claim, asks: list[Ask], via: str) -> Plan:
+        """Allocate by the rules; the plan has the victims, or what failed."""
+        tx = self.tx
+        self.hold(claim, asks, via)
+        plan = Plan(self.trees, tx, claim, True, self.bar)
+        if not plan.run(asks):
+            return plan
+        for departure in plan.departed:
+            victim = departure.claim
+            lineage.displaced(tx, claim, victim)
+            tx.set_bindings(victim, ())
+            tx.set_state(victim, PENDING)
+        tx.set_state(claim, RESERVED)
+        return plan
+
+    def force(self, claim: Claim, asks: list[Ask], via: str) -> None:
+        """Seat the claim on its group nodes, whatever the quotas say; groups may be any nodes."""
+        self.hold(claim, asks, via)
+        for ask in asks:
+            tree = self.trees.by_name[ask.tree]
+            self.trees.enter(self.tx, tree, claim, ask.cost, tree.nodes[ask.group])
+        self.tx.set_state(claim, RESERVED)
+
+    def let_go(self, claim: Claim, trees: list[str]) -> None:
+        """The claim leaves these trees."""
+        kept: list[Entry] = []
+        for entry in entries(tree_binding(claim)):
+            name = cast("str", entry[0])
+            if name not in trees:
+                kept.append(entry)
+                continue
+            tree = self.trees.by_name[name]
+            seat = tree.seats.get(claim.uid)
+            if seat is not None:
+                self.trees.leave(self.tx, tree, seat)
+        self.tx.set_bindings(claim, (self.trees.binding(tuple(kept)),) if kept else ())
+        if not kept:
+            self.tx.set_state(claim, PENDING)
+
+    def moves(self, but: str) -> tuple[Move, ...]:
+        """Who sits elsewhere than when the operation began, without the consumer that it was about."""
+        found: list[Move] = []
+        for (name, uid), source in self.trees.origins.items():
+            seat = self.trees.seat(name, uid)
+            if seat is not None and uid != but and seat.node.name != source:
+                found.append(Move(uid, name, source, seat.node.name))
+        self.trees.origins = {}
+        return tuple(found)
+
+    # Undo
+
+    def is_as_left(self, changes: tuple[Change, ...]) -> bool:
+        """Whether what these changes wrote besides trees still stands: bindings of claims, and cells."""
+        state = self.ledger.state
+        cells: dict[tuple[str, str], object] = {}
+        bound: dict[str, SetBindings] = {}
+        for change in changes:
+            if isinstance(change, PutCell):
+                cells[change.table, change.key] = change.new
+            elif isinstance(change, SetBindings):
+                bound[change.claim.uid] = change
+        for (table, key), value in cells.items():
+            if state.cell(table, key) != value:
+                return False
+        for uid, last in bound.items():
+            if state.claims.get(uid) is not last.claim or last.claim.bindings is not last.new:
+                return False
+        return True
+
+    def invert(self, changes: tuple[Change, ...]) -> None:
+        """Do the opposite of a transaction's changes, last one first."""
+        tx = self.tx
+        for change in reversed(changes):
+            if isinstance(change, Charge):
+                if change.mode == CHARGE:
+                    tx.release(change.claim, change.accounts, change.costs)
+                else:
+                    tx.charge(change.claim, change.accounts, change.costs)
+            elif isinstance(change, PutCell):
+                tx.put(change.policy, change.table, change.key, change.old)
+            elif isinstance(change, SetBindings):
+                tx.set_bindings(change.claim, change.old)
+            elif isinstance(change, SetState):
+                tx.set_state(change.claim, change.old)
+            else:
+                raise QuotaError("a try that changed more than seats cannot be undone")
+
+    # Reading
+
+    def tree(self, name: str) -> Tree:
+        found = self.trees.by_name.get(name)
+        if found is None:
+            raise QuotaError(f"there is no tree {name}")
+        return found
+
+    def claim(self, uid: str) -> Claim:
+        found = self.ledger.state.claims.get(uid)
+        if found is None:
+            raise QuotaError(f"there is no consumer {uid}")
+        return found
+
+    def forest(self, name: str) -> tuple[str, ...]:
+        """The trees of a forest, sorted."""
+        found = self.ledger.state.cell(FORESTS, name)
+        if found is None:
+            raise QuotaError(f"there is no forest {name}")
+        return cast("tuple[str, ...]", found)
+
+    def forest_of(self, tree: str) -> str:
+        """The forest that a tree belongs to, "" if none."""
+        for name, trees in self.ledger.state.cells(FORESTS).items():
+            if tree in cast("tuple[str, ...]", trees):
+                return name
+        return ""
+
+
+def _tree_of(entry: Entry) -> str:
+    return cast("str", entry[0])
+
+
+def touched_trees(changes: tuple[Change, ...]) -> list[str]:
+    """Trees whose seats or documents the changes wrote."""
+    found: dict[str, None] = {}
+    for change in changes:
+        if isinstance(change, PutCell):
+            if change.table.startswith(AT):
+                found[change.table[len(AT) :]] = None
+            elif change.table == SPEC:
+                found[change.key] = None
+    return list(found)

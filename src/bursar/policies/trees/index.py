@@ -1,0 +1,138 @@
+"""All trees of a ledger, derived from its cells, and the few writes that everything else here is made of.
+
+Tables: ``trees.spec`` (tree -> its document), ``trees.clock`` (tree -> the last stamp given out), and for each tree
+``trees.at/<tree>`` (uid -> (node, stamp)). A stamp is taken by every arrival at a node, so that "longest on its node"
+is a comparison of numbers, and so that undo and replay restore the order too.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.trees.asks import NAME, Ask, Entry, ask_of, entries, tree_binding
+from bursar.policies.trees.bodies import body_of, layout
+from bursar.policies.trees.tree import AT, Node, Seat, Tree
+from bursar.vectors import Vector
+
+SPEC: Final = "trees.spec"
+CLOCK: Final = "trees.clock"
+_KEPT: Final = 65_536
+
+
+@final
+class Trees:
+    """The trees by name. Changed only by ``cell_changed``."""
+
+    __slots__ = ("asks", "bindings", "by_name", "origins", "restless", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.by_name: Final[dict[str, Tree]] = {}
+        self.restless: Final[set[str]] = set()  # trees in which somebody may slide down
+        self.asks: Final[dict[Entry, Ask]] = {}
+        self.bindings: Final[dict[tuple[Entry, ...], Binding]] = {}
+        self.origins: dict[tuple[str, str], str] = {}  # (tree, uid) -> where it was before this operation
+
+    # Following the ledger
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == SPEC:
+            self._rebuild(key, new)
+        elif table.startswith(AT):
+            tree = self.by_name[table[len(AT) :]]
+            if old is not None:
+                tree.rise(key)
+            if new is not None:
+                self._sit(tree, key, new)
+
+    def _rebuild(self, name: str, cell: object) -> None:
+        self.by_name.pop(name, None)
+        self.restless.discard(name)
+        if cell is None:
+            return
+        body = body_of(cell)
+        tree = Tree(name, body, layout(body), self.state.accounts)
+        self.by_name[name] = tree
+        for uid, seat in self.state.cells(tree.table).items():
+            self._sit(tree, uid, seat)
+
+    def _sit(self, tree: Tree, uid: str, cell: object) -> None:
+        place, stamp = cast("tuple[str, int]", cell)
+        claim = self.state.claims[uid]
+        for entry in entries(tree_binding(claim)):
+            if entry[0] == tree.name:
+                ask = self.ask(entry)
+                tree.sit(Seat(claim, ask, tree.nodes[place], tree.nodes.get(ask.group), stamp))
+
+    # Shared values
+
+    def ask(self, entry: Entry) -> Ask:
+        found = self.asks.get(entry)
+        if found is None:
+            if len(self.asks) >= _KEPT:
+                self.asks.clear()
+            found = ask_of(entry)
+            self.asks[entry] = found
+        return found
+
+    def binding(self, data: tuple[Entry, ...]) -> Binding:
+        """The binding with this data, one for all claims that have the same."""
+        found = self.bindings.get(data)
+        if found is None:
+            if len(self.bindings) >= _KEPT:
+                self.bindings.clear()
+            found = Binding(NAME, (), (), data)
+            self.bindings[data] = found
+        return found
+
+    # Writing
+
+    def next_stamp(self, tx: Transaction, tree: Tree) -> int:
+        last = cast("int | None", self.state.cell(CLOCK, tree.name))
+        stamp = 1 if last is None else last + 1
+        tx.put(NAME, CLOCK, tree.name, stamp)
+        return stamp
+
+    def arrive(self, tx: Transaction, tree: Tree, uid: str, node: Node) -> None:
+        """The claim comes to a node; counting it is the caller's."""
+        stamp = self.next_stamp(tx, tree)
+        tree.moved.add(uid)
+        self.restless.add(tree.name)
+        tx.put(NAME, tree.table, uid, (node.name, stamp))
+
+    def enter(self, tx: Transaction, tree: Tree, claim: Claim, cost: Vector, node: Node) -> None:
+        """The claim takes a seat, and counts from there up."""
+        self.arrive(tx, tree, claim.uid, node)
+        tx.charge(claim, node.accounts, node.costs(cost))
+
+    def leave(self, tx: Transaction, tree: Tree, seat: Seat) -> None:
+        """The claim gives up its seat and no longer counts in the tree."""
+        node = seat.node
+        claim = seat.claim
+        self._freed(tree, node)
+        tx.put(NAME, tree.table, claim.uid, None)
+        tx.release(claim, node.accounts, node.costs(seat.ask.cost))
+
+    def lift(self, tx: Transaction, tree: Tree, seat: Seat, parent: Node) -> None:
+        """The claim moves one node up, where it counted already."""
+        self.remember(tree, seat)
+        self._freed(tree, seat.node)
+        tx.release(seat.claim, (seat.node.account,), (seat.ask.cost,))
+        self.arrive(tx, tree, seat.claim.uid, parent)
+
+    def remember(self, tree: Tree, seat: Seat) -> None:
+        """Note where a claim was before this operation, for the report of moves."""
+        key = (tree.name, seat.claim.uid)
+        if key not in self.origins:
+            self.origins[key] = seat.node.name
+
+    def _freed(self, tree: Tree, node: Node) -> None:
+        tree.freed.add(node.name)
+        self.restless.add(tree.name)
+
+    def seat(self, tree: str, uid: str) -> Seat | None:
+        found = self.by_name.get(tree)
+        return None if found is None else found.seats.get(uid)

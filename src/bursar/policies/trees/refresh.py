@@ -1,0 +1,227 @@
+"""Refresh: another document takes the place of a tree's present one, and whoever sits in the tree is carried over.
+
+A claim keeps its node if that is still its group or above it; otherwise it moves to its group, or to the root when the
+group is gone; it is unallocated when nothing is left of the tree. Nobody is checked against quotas here: what ends up
+over its quota is reported. Who stays keeps the stamp, who moves gets a new one, in the old order; requests are counted
+anew from what the claims name. Sliding down is the end of the operation, as always.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.transactions import Transaction
+from bursar.policies.trees.asks import NAME, Ask, Entry, entries, entry_of, rows_of, tree_binding
+from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
+from bursar.policies.trees.index import CLOCK, SPEC, Trees
+from bursar.policies.trees.tree import Seat, Tree, account_name
+from bursar.vectors import UNLIMITED, Limits, dimension
+
+
+@final
+class Report:
+    """What a refresh did."""
+
+    __slots__ = ("dangling", "moved", "over", "root", "tree", "unallocated", "warnings")
+
+    def __init__(
+        self,
+        tree: str,
+        root: str,
+        dangling: tuple[str, ...],
+        moved: tuple[tuple[str, str, str], ...],
+        unallocated: tuple[str, ...],
+        over: tuple[tuple[str, str, int, int], ...],
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.tree: Final = tree
+        self.root: Final = root  # "" when nothing is left of the tree
+        self.dangling: Final = dangling
+        self.moved: Final = moved  # (id, from, to)
+        self.unallocated: Final = unallocated
+        self.over: Final = over  # (node, resource, used, quota)
+        self.warnings: Final = warnings
+
+    @property
+    def clean(self) -> bool:
+        return bool(self.root) and not self.dangling
+
+    def plain(self) -> dict[str, object]:
+        return {
+            "tree": self.tree,
+            "root": self.root,
+            "dangling": list(self.dangling),
+            "moved": [list(move) for move in self.moved],
+            "unallocated": list(self.unallocated),
+            "over": [list(row) for row in self.over],
+            "warnings": list(self.warnings),
+        }
+
+
+@final
+class _Carried:
+    """One seat on its way into the new tree."""
+
+    __slots__ = ("entry", "place", "seat", "stays")
+
+    def __init__(self, seat: Seat, entry: Entry, place: str, stays: bool) -> None:
+        self.seat: Final = seat
+        self.entry: Final = entry  # as it will be
+        self.place: Final = place  # "" for none
+        self.stays: Final = stays  # on the same node, whatever that is called now
+
+
+def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: dict[str, str]) -> tuple[str, ...]:
+    """Put a document in force; returns the uids of claims that lost their seat. ``renames``: old name -> new name."""
+    old = trees.by_name.get(name)
+    found = layout(body)
+    carried = [] if old is None else _carry(trees, old, body, found, renames)
+    same_paths = old is not None and _paths(old) == _layout_paths(found)
+    for one in carried:
+        _take_out(trees, tx, name, one, same_paths)
+    _open(trees, tx, name, body, found)
+    tx.put(NAME, SPEC, name, body.cell())
+    tree = trees.by_name[name]
+    for one in carried:
+        _bring_in(trees, tx, tree, one, same_paths)
+    _close(tx, trees, name, old, tree)
+    tree.freed.update(tree.nodes)
+    trees.restless.add(name)
+    return tuple([one.seat.claim.uid for one in carried if not one.place])
+
+
+def remove(trees: Trees, tx: Transaction, name: str) -> None:
+    """The tree ends; whoever sits in it no longer does."""
+    tree = trees.by_name[name]
+    for uid in sorted(tree.seats):
+        trees.leave(tx, tree, tree.seats[uid])
+    tx.put(NAME, SPEC, name, None)
+    tx.put(NAME, CLOCK, name, None)
+    for node in tree.nodes.values():
+        tx.close_account(node.account)
+
+
+def over_quota(tree: Tree) -> tuple[tuple[str, str, int, int], ...]:
+    """(node, resource, used, quota) wherever more is used than the quota says."""
+    found: list[tuple[str, str, int, int]] = []
+    for name in sorted(tree.nodes):
+        account = tree.nodes[name].account
+        for resource, quota in account.limits.listed.items():
+            used = account.used.get(dimension(resource).index)
+            if quota != UNLIMITED and used > quota:
+                found.append((name, resource, used, quota))
+    return tuple(found)
+
+
+def _carry(trees: Trees, old: Tree, body: TreeBody, found: Layout, renames: dict[str, str]) -> list[_Carried]:
+    paths = _layout_paths(found)
+    parents = {node.parent for node in found.order}
+    carried: list[_Carried] = []
+    for seat in sorted(old.seats.values(), key=_stamp):
+        group = renames.get(seat.ask.group, seat.ask.group)
+        node = renames.get(seat.node.name, seat.node.name)
+        place = _place(group, node, found, paths, parents)
+        origin = node if node in paths else seat.node.name
+        trees.origins.setdefault((old.name, seat.claim.uid), origin)
+        carried.append(_Carried(seat, _entry(seat, old.name, group, body), place, place == node))
+    return carried
+
+
+def _stamp(seat: Seat) -> int:
+    return seat.stamp
+
+
+def _place(group: str, node: str, found: Layout, paths: dict[str, tuple[str, ...]], parents: set[str]) -> str:
+    if group not in paths:
+        return found.root
+    if group not in parents and node in paths[group]:
+        return node
+    return group
+
+
+def _entry(seat: Seat, tree: str, group: str, body: TreeBody) -> Entry:
+    """The claim's entry for the tree, counted anew from what the claim names."""
+    claim = seat.claim
+    via = ""
+    for entry in entries(tree_binding(claim)):
+        if entry[0] == tree:
+            via = str(entry[6])
+    cost = seat.ask.cost
+    for row in rows_of(claim):
+        if row.tree == tree:
+            cost = row.request.only(body.resources)
+    ask = seat.ask
+    return entry_of(Ask(tree, group, cost, ask.priority, ask.kind, ask.pinned), via)
+
+
+def _take_out(trees: Trees, tx: Transaction, tree: str, one: _Carried, same_paths: bool) -> None:
+    seat = one.seat
+    changed = _changed(trees, one)
+    if changed or not same_paths:
+        tx.release(seat.claim, seat.node.accounts, seat.node.costs(seat.ask.cost))
+    if changed:
+        tx.put(NAME, trees.by_name[tree].table, seat.claim.uid, None)
+        if one.place:
+            _set_entry(trees, tx, seat.claim, one.entry)
+
+
+def _changed(trees: Trees, one: _Carried) -> bool:
+    return one.place != one.seat.node.name or trees.ask(one.entry) is not one.seat.ask
+
+
+def _bring_in(trees: Trees, tx: Transaction, tree: Tree, one: _Carried, same_paths: bool) -> None:
+    if not one.place:
+        return
+    claim = one.seat.claim
+    ask = trees.ask(one.entry)
+    node = tree.nodes[one.place]
+    changed = _changed(trees, one)
+    if changed and one.stays:
+        tx.put(NAME, tree.table, claim.uid, (node.name, one.seat.stamp))
+    elif changed:
+        trees.arrive(tx, tree, claim.uid, node)
+    if changed or not same_paths:
+        tx.charge(claim, node.accounts, node.costs(ask.cost))
+
+
+def _set_entry(trees: Trees, tx: Transaction, claim: Claim, new: Entry) -> None:
+    """Replace the claim's entry for one tree in its binding."""
+    data = tuple([new if entry[0] == new[0] else entry for entry in entries(tree_binding(claim))])
+    replace_binding(tx, claim, trees.binding(data))
+
+
+def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
+    """Put another binding of this policy in the place of the claim's present one."""
+    mine = [binding is not None and binding.policy == NAME for binding in claim.bindings]
+    tx.set_bindings(claim, tuple([new if mine[i] else claim.bindings[i] for i in range(len(mine))]))
+
+
+def _paths(tree: Tree) -> dict[str, tuple[str, ...]]:
+    return {node.name: (node.name, *[above.name for above in node.above]) for node in tree.nodes.values()}
+
+
+def _layout_paths(found: Layout) -> dict[str, tuple[str, ...]]:
+    paths: dict[str, tuple[str, ...]] = {}
+    for node in found.order:
+        paths[node.name] = (node.name, *paths[node.parent]) if node.parent else (node.name,)
+    return paths
+
+
+def _open(trees: Trees, tx: Transaction, tree: str, body: TreeBody, found: Layout) -> None:
+    for node in found.order:
+        name = account_name(tree, node.name)
+        account = trees.state.accounts.get(name)
+        if account is None:
+            account = tx.open_account(NAME, name)
+        tx.set_limits(account, _limits(body, node))
+
+
+def _limits(body: TreeBody, node: NodeBody) -> Limits:
+    return Limits(body.limits(node))
+
+
+def _close(tx: Transaction, trees: Trees, name: str, old: Tree | None, new: Tree) -> None:
+    for node in () if old is None else old.nodes.values():
+        if node.name not in new.nodes:
+            tx.close_account(trees.state.accounts[account_name(name, node.name)])
