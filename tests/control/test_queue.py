@@ -1,0 +1,181 @@
+"""Who is next, who waits for what, and who is woken by what."""
+
+import pytest
+
+from bursar.control.queue import Queue
+from bursar.ledger.claims import Claim, ClaimSpec
+
+
+def claim(
+    uid: str, priority: int = 0, created: int = 0, *, group: str = "", size: int = 0, preempts: bool = True
+) -> Claim:
+    spec = ClaimSpec(priority=priority, group=group, group_size=size, preempts=preempts)
+    return Claim(uid, spec, created, "ns", uid)
+
+
+def drained(queue: Queue) -> list[str]:
+    """The uids in the order they are decided; everybody is refused for good."""
+    order: list[str] = []
+    while (claims := queue.next()) is not None:
+        order.append("+".join(c.uid for c in claims))
+        queue.wait(claims[0], (), never=True)
+    return order
+
+
+@pytest.mark.parametrize(
+    ("claims", "order"),
+    [
+        ([claim("a", 1), claim("b", 3), claim("c", 2)], ["b", "c", "a"]),
+        ([claim("a", 0, 30), claim("b", 0, 10), claim("c", 0, 20)], ["b", "c", "a"]),
+        ([claim("b"), claim("a")], ["a", "b"]),
+        ([claim("low", 0, 0), claim("high", 9, 99)], ["high", "low"]),
+    ],
+    ids=["priority", "creation", "key", "priority before creation"],
+)
+def test_the_most_urgent_is_next(claims: list[Claim], order: list[str]) -> None:
+    queue = Queue()
+    for one in claims:
+        queue.add(one)
+    assert drained(queue) == order
+
+
+def waiting_queue(**topics: tuple[str, ...]) -> Queue:
+    queue = Queue()
+    for uid, names in topics.items():
+        one = claim(uid)
+        queue.add(one)
+        queue.next()
+        queue.wait(one, names, never=False)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("changed", "woken"),
+    [
+        (["x"], ["a", "both"]),
+        (["y"], ["b", "both"]),
+        (["x", "y"], ["a", "b", "both"]),
+        (["z"], []),
+    ],
+)
+def test_a_topic_wakes_only_those_who_wait_for_it(changed: list[str], woken: list[str]) -> None:
+    queue = waiting_queue(a=("x",), b=("y",), both=("x", "y"))
+    queue.wake(changed)
+    assert drained(queue) == woken
+
+
+def test_a_refusal_without_topics_is_woken_by_anything() -> None:
+    queue = waiting_queue(a=())
+    queue.wake(["whatever"])
+    assert drained(queue) == ["a"]
+
+
+def test_never_is_woken_by_settings_only() -> None:
+    queue = Queue()
+    one = claim("a")
+    queue.add(one)
+    queue.next()
+    queue.wait(one, ("x",), never=True)
+    queue.wake(["x"])
+    queue.wake_preempting()
+    assert queue.next() is None
+    queue.wake_all()
+    assert queue.next() == [one]
+
+
+def test_whoever_may_preempt_is_woken_when_victims_differ() -> None:
+    queue = waiting_queue(a=("x",))
+    meek = claim("meek", preempts=False)
+    queue.add(meek)
+    queue.next()
+    queue.wait(meek, ("x",), never=False)
+    queue.wake_preempting()
+    assert drained(queue) == ["a"]
+
+
+def test_gone_claims_leave_no_trace() -> None:
+    queue = waiting_queue(a=("x",), b=("x",))
+    queue.remove("a")
+    queue.wake(["x"])
+    assert "a" not in queue
+    assert len(queue) == 1
+    assert drained(queue) == ["b"]
+    queue.remove("b")
+    assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+
+
+class TestStrict:
+    def test_nobody_passes_the_head(self) -> None:
+        queue = Queue(strict=True)
+        first, second = claim("first", 5), claim("second", 1)
+        queue.add(first)
+        queue.add(second)
+        assert queue.next() == [first]
+        queue.wait(first, ("x",), never=False)
+        assert queue.next() is None
+        queue.wake(["x"])
+        assert queue.next() == [first]
+        queue.admitted(first)
+        assert queue.next() == [second]
+
+    def test_a_hopeless_head_blocks_nobody(self) -> None:
+        queue = Queue(strict=True)
+        first, second = claim("first", 5), claim("second", 1)
+        queue.add(first)
+        queue.add(second)
+        queue.next()
+        queue.wait(first, (), never=True)
+        assert queue.next() == [second]
+
+    def test_an_incomplete_group_blocks_nobody(self) -> None:
+        queue = Queue(strict=True)
+        queue.add(claim("g1", 5, group="ns/g", size=2))
+        second = claim("second", 1)
+        queue.add(second)
+        assert queue.next() == [second]
+
+
+class TestGroups:
+    def test_members_are_held_back_until_all_are_here(self) -> None:
+        queue = Queue()
+        queue.add(claim("m1", group="ns/g", size=2))
+        assert queue.next() is None
+        assert queue.missing("m1") == (1, 2)
+        queue.add(claim("m2", group="ns/g", size=2))
+        assert queue.missing("m1") is None
+        claims = queue.next()
+        assert claims is not None
+        assert [c.uid for c in claims] == ["m1", "m2"]
+
+    def test_a_group_is_as_urgent_as_its_most_urgent_member(self) -> None:
+        queue = Queue()
+        for one in (claim("m1", 0, group="ns/g", size=2), claim("m2", 9, group="ns/g", size=2), claim("x", 5)):
+            queue.add(one)
+        assert drained(queue) == ["m2+m1", "x"]
+
+    def test_a_member_that_comes_back_joins_those_that_run(self) -> None:
+        queue = Queue()
+        first, second = claim("m1", group="ns/g", size=2), claim("m2", group="ns/g", size=2)
+        queue.add(first)
+        queue.add(second)
+        queue.next()
+        queue.admitted(first)
+        queue.admitted(second)
+        queue.remove("m2")
+        again = claim("m2b", group="ns/g", size=2)
+        queue.add(again)
+        assert queue.next() == [again]
+
+    def test_a_group_that_loses_a_member_waits_for_it(self) -> None:
+        queue = Queue()
+        for uid in ("m1", "m2"):
+            queue.add(claim(uid, group="ns/g", size=2))
+        queue.remove("m2")
+        assert queue.next() is None
+        assert queue.missing("m1") == (1, 2)
+
+    def test_groups_of_other_names_are_other_groups(self) -> None:
+        queue = Queue()
+        queue.add(claim("m1", group="a/g", size=2))
+        queue.add(claim("m2", group="b/g", size=2))
+        assert queue.next() is None
