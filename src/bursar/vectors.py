@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Final, final
 
 from librt.vecs import append, vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, format_amount, parse
 
@@ -127,6 +127,7 @@ def dimension_at(index: int) -> Dimension:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Vector:
     """Amounts of some dimensions: sparse, immutable, sorted by dimension name, without zeros."""
 
@@ -269,6 +270,7 @@ def _merge(left: Vector, right: Vector, sign: int) -> Vector:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Tally:
     """A running sum of vectors."""
 
@@ -326,6 +328,7 @@ class Tally:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Limits:
     """What a tally may reach. ``stock``: a dimension that is not listed has nothing; otherwise no limit."""
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from mypy_extensions import mypyc_attr
+
 from bursar.ledger.journal import Recordable
 from bursar.policies.checks import Refusal
 
@@ -27,6 +29,7 @@ OUTCOMES: Final = ("admitted", "held", "waiting", "never", "evicted", "released"
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Decision(Recordable):
     """The outcome for one claim, with what led to it."""
 
@@ -102,6 +105,7 @@ class Decision(Recordable):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class DecisionList(Recordable):
     """The decisions of a group, as one journal record holds them."""
 

@@ -45,6 +45,7 @@ class Watcher:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Account:
     """One place where usage is counted."""
 
@@ -62,7 +63,6 @@ class Account:
         "policy",
         "topic",
         "used",
-        "watcher",
     )
 
     def __init__(self, policy: str, name: str, topic: str = "", physical: bool = False) -> None:
@@ -73,7 +73,6 @@ class Account:
         self.used: Final = Tally()
         self.busy: Final = Tally()
         self.limits: Limits = NO_LIMITS
-        self.watcher: Watcher | None = None
         self.opened: bool = False  # only accounts of the ledger can be charged
         # The mark stands for all that never changes; the lanes weigh what is used and what is busy in the digest.
         self.mark: Final[i64] = fingerprint(f"{len(policy)} {len(name)} {policy}{name}{self.topic} {physical}")

@@ -7,13 +7,16 @@ state just as it left it.
 
 A change that cannot be applied raises before it has written anything, and once applied its ``digest`` and
 ``record`` cannot fail. Both are asked later, so a change keeps what it must tell, and never reads it from the claim.
+
+Vectors, accounts, claims, bindings, changes, records and decisions are declared ``acyclic``: compiled, Python's cyclic
+collector does not look at them. That is sound only while none of them refers to what holds it (a ledger, a policy).
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
@@ -43,6 +46,7 @@ _LIMITS_KIND: Final = 19
 _BINDING_KIND: Final = 32
 
 
+@mypyc_attr(acyclic=True)
 class Change:
     """One step of a transaction."""
 
@@ -64,6 +68,7 @@ class Change:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Charge(Change):
     """A claim starts or stops counting in some accounts, at a cost in each."""
 
@@ -85,12 +90,12 @@ class Charge(Change):
                 raise ValueError(f"claim {self.claim.uid}: account {account.name} is not in the ledger")
         add_costs(self.accounts, self.costs, self.used, self.busy)
         if self.used != 0:
-            _tell(self.claim, self.accounts, self.costs, self.used)
+            _tell(state, self.claim, self.accounts, self.costs, self.used)
 
     def revert(self, state: State) -> None:
         _take_back(self.accounts, self.costs, len(self.accounts), self.used, self.busy)
         if self.used != 0:
-            _tell(self.claim, self.accounts, self.costs, -self.used)
+            _tell(state, self.claim, self.accounts, self.costs, -self.used)
 
     def digest(self, state: State) -> None:
         costs = self.costs
@@ -139,14 +144,17 @@ def _add(account: Account, cost: Vector, used: i64, busy: i64) -> None:
             raise
 
 
-def _tell(claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: i64) -> None:
-    for i in range(len(accounts)):
-        watcher = accounts[i].watcher
+def _tell(state: State, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], sign: i64) -> None:
+    if not state.charge_watchers:
+        return
+    for i, account in enumerate(accounts):
+        watcher = state.charge_watchers.get(account.policy)
         if watcher is not None:
-            watcher.charged(claim, accounts[i], costs[i], int(sign))
+            watcher.charged(claim, account, costs[i], int(sign))
 
 
 @final
+@mypyc_attr(acyclic=True)
 class AddClaim(Change):
     """A claim enters the ledger, pending."""
 
@@ -177,6 +185,7 @@ class AddClaim(Change):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class DropClaim(Change):
     """A claim leaves the ledger. It must have given back all that it was charged."""
 
@@ -203,6 +212,7 @@ class DropClaim(Change):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class SetState(Change):
     """A claim moves on in its life (kept apart from SetField: it is in every decision)."""
 
@@ -230,6 +240,7 @@ class SetState(Change):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class SetBindings(Change):
     """The bindings of a claim, one a policy."""
 
@@ -263,6 +274,7 @@ def _digest_bindings(state: State, claim: Claim, bindings: tuple[Binding | None,
 
 
 @final
+@mypyc_attr(acyclic=True)
 class SetField(Change):
     """Another status field of a claim: place, leaving, whom it waits for, or (resize) its spec."""
 
@@ -326,6 +338,7 @@ def _field_mark(value: object) -> int:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class PutCell(Change):
     """A cell of a policy's table gets another value; None removes it."""
 
@@ -383,6 +396,7 @@ def _put(state: State, change: PutCell, before: object, after: object) -> None:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class OpenAccount(Change):
     """An account comes into being, empty and without limits."""
 
@@ -394,7 +408,6 @@ class OpenAccount(Change):
     def apply(self, state: State) -> None:
         if self.account.name in state.accounts:
             raise ValueError(f"account {self.account.name} exists already")
-        self.account.watcher = state.charge_watchers.get(self.account.policy)
         self.account.opened = True
         state.accounts[self.account.name] = self.account
 
@@ -411,6 +424,7 @@ class OpenAccount(Change):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class CloseAccount(Change):
     """An account ends. It must be empty: what is charged somewhere must stay findable."""
 
@@ -443,6 +457,7 @@ class CloseAccount(Change):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class SetLimits(Change):
     """An account gets other limits."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, final
 
 import msgspec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
 from bursar.vectors import (
@@ -46,6 +46,7 @@ STATES: Final = ("pending", "held", "reserved", "bound", "running", "terminating
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Container:
     """One container of a claim; ``role`` is ``main``, ``init`` or ``sidecar``."""
 
@@ -62,6 +63,7 @@ class Container:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class ClaimSpec:
     """What is asked for: shared between claims, never changed."""
 
@@ -185,6 +187,7 @@ def _container(record: object) -> Container:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Binding:
     """The accounts that govern a claim in one policy, and what it costs in each of them.
 
@@ -221,6 +224,7 @@ class Binding:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Claim:
     """One asker. Identity is fixed; the status fields change only through ``ledger.changes``."""
 

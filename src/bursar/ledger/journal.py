@@ -24,6 +24,7 @@ GENESIS: Final = "0" * 32
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Record:
     """One committed transaction."""
 
@@ -70,7 +71,7 @@ class Record:
         ]
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Recordable:
     """What can stand in a journal record: it has a plain form."""
 
