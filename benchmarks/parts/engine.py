@@ -25,8 +25,8 @@ def rows() -> Iterator[Row]:
 
 
 def _arithmetic() -> Iterator[Row]:
-    compiled = measure("benchmarks.work.arithmetic:cycles", COMPILED)
-    interpreted = measure("benchmarks.work.arithmetic:cycles", INTERPRETED)
+    compiled = measure("benchmarks.work.arithmetic:cycles", COMPILED, rounds=100)
+    interpreted = measure("benchmarks.work.arithmetic:cycles", INTERPRETED, rounds=5)
     yield Row("check+charge+release, compiled", compiled["accounts"], "cycles/s", _CYCLES)
     yield Row("check+charge+release, interpreted", interpreted["accounts"], "cycles/s")
     yield Row("the same with maps of names, plain Python", compiled["maps"], "cycles/s")
@@ -34,38 +34,44 @@ def _arithmetic() -> Iterator[Row]:
 
 
 def _decisions() -> Iterator[Row]:
-    function = "benchmarks.work.deciding:pairs"
-    for collected in (True, False):
-        found = measure(function, COMPILED, count=_COUNT, with_collector=collected)
-        yield Row(f"decide+release, compiled, {_gc(collected)}", found["pairs"], "pairs/s", _PAIRS)
-    found = measure(function, INTERPRETED, count=_SLOW_COUNT, with_collector=True)
-    yield Row(f"decide+release, interpreted, {_gc(True)}", found["pairs"], "pairs/s")
-    for mode, count in ((COMPILED, _SLOW_COUNT), (INTERPRETED, _SLOW_COUNT // 2)):
-        found = measure(function, mode, count=count, with_collector=True, sealed=True)
-        yield Row(f"decide+release, records sealed, {mode}, {_gc(True)}", found["pairs"], "pairs/s")
+    for gc in (True, False):
+        yield Row(f"decide+release, compiled, {_gc(gc)}", _pairs(COMPILED, gc), "pairs/s", _PAIRS)
+    yield Row("decide+release, interpreted, gc on", _pairs(INTERPRETED, True), "pairs/s")
+    for mode in (COMPILED, INTERPRETED):
+        sealed = _pairs(mode, True, "sealed")
+        yield Row(f"decide+release, records sealed, {mode}, gc on", sealed, "pairs/s")
+    for gc in (True, False):
+        kept = _pairs(COMPILED, gc, "kept")
+        yield Row(f"decide+release, all records kept, compiled, {_gc(gc)}", kept, "pairs/s")
 
 
 def _gc(collected: bool) -> str:
     return "gc on" if collected else "gc off"
 
 
+def _pairs(mode: str, collected: bool, records: str = "dropped") -> float:
+    count = _COUNT if mode == COMPILED else _SLOW_COUNT
+    function = "benchmarks.work.deciding:pairs"
+    return measure(function, mode, count=count, with_collector=collected, records=records)["pairs"]
+
+
 def _growth() -> Iterator[Row]:
     small = _standing(_FEW_LEAVES, _FEW_CLAIMS)
-    yield Row("a pair, 10 accounts, 1,000 claims", small, "µs")
+    for gc, figure in small.items():
+        yield Row(f"a pair, 10 accounts, 1,000 claims, {gc}", figure, "µs")
     for name, leaves, claims in (
-        ("10 -> 10,000 accounts", _MANY_LEAVES, _FEW_CLAIMS),
-        ("1,000 -> 1,000,000 claims", _FEW_LEAVES, _MANY_CLAIMS),
+        ("10,000 accounts", _MANY_LEAVES, _FEW_CLAIMS),
+        ("1,000,000 claims", _FEW_LEAVES, _MANY_CLAIMS),
         ("both", _MANY_LEAVES, _MANY_CLAIMS),
     ):
         say(f"   measuring {name}")
-        added = _standing(leaves, claims) - small
-        yield Row(f"a pair takes longer: {name}", added, "µs", _ADDED_MICROSECONDS, AT_MOST)
+        for gc, figure in _standing(leaves, claims).items():
+            added = figure - small[gc]
+            yield Row(f"a pair takes longer: {name}, {gc}", added, "µs", _ADDED_MICROSECONDS, AT_MOST)
 
 
-def _standing(leaves: int, claims: int) -> float:
-    return measure("benchmarks.work.deciding:standing", COMPILED, leaves=leaves, claims=claims, count=_COUNT)[
-        "microseconds"
-    ]
+def _standing(leaves: int, claims: int) -> dict[str, float]:
+    return measure("benchmarks.work.deciding:standing", COMPILED, leaves=leaves, claims=claims, count=_COUNT)
 
 
 def _memory() -> Iterator[Row]:

@@ -12,14 +12,13 @@ from bursar.ledger.changes import add_costs
 from bursar.vectors import Vector
 
 _LIVE = 100  # so many charges stand while the next are made
-_ROUNDS = 100
 
 
-def cycles() -> dict[str, float]:
-    """Cycles a second with accounts, and with maps, in the same run."""
+def cycles(rounds: int) -> dict[str, float]:
+    """Cycles a second with accounts, and with maps, in the same run; so many rounds over the leaves at a time."""
     paths = _account_paths()
     costs = (cost_of(),) * 4
-    return {"accounts": rate(lambda: _account_cycles(paths, costs)), "maps": rate(_map_cycles)}
+    return {"accounts": rate(lambda: _account_cycles(paths, costs, rounds)), "maps": rate(_map_cycles)}
 
 
 def _account_paths() -> list[tuple[Account, ...]]:
@@ -33,10 +32,10 @@ def _account_paths() -> list[tuple[Account, ...]]:
     return paths
 
 
-def _account_cycles(paths: list[tuple[Account, ...]], costs: tuple[Vector, ...]) -> int:
+def _account_cycles(paths: list[tuple[Account, ...]], costs: tuple[Vector, ...], rounds: int) -> int:
     live: dict[int, tuple[Account, ...]] = {}
     number = 0
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for path in paths:
             if first_unfit(path, costs) < 0:
                 add_costs(path, costs, 1, 1)

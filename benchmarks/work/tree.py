@@ -1,7 +1,7 @@
 """A quota tree of depth 4 in 6 dimensions, as accounts alone and as a policy: the shape all figures share."""
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
@@ -34,7 +34,7 @@ class TreePolicy(Policy):
         self.leaves = leaves
         self.own_bindings = own_bindings  # a binding for each claim, instead of one for all that are alike
         self.paths: list[tuple[Account, ...]] = []
-        self.known: dict[tuple[str, Vector], Binding] = {}
+        self.known: dict[tuple[str, ClaimSpec], Binding] = {}
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         opened: dict[str, Account] = {}
@@ -53,7 +53,7 @@ class TreePolicy(Policy):
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if self.own_bindings:
             return self.new_binding(claim)
-        key = (claim.namespace, claim.spec.requests)
+        key = (claim.namespace, claim.spec)
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self.new_binding(claim)
