@@ -54,9 +54,10 @@ class NoThrash(Bar):
 class Book:
     """One ledger with trees."""
 
-    __slots__ = ("bar", "ledger", "trees", "tx", "versions")
+    __slots__ = ("bar", "journaled", "ledger", "trees", "tx", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, journaled: bool) -> None:
+        self.journaled: Final = journaled  # keep the journal's records until somebody takes them
         self.ledger: Final = Ledger()
         self.tx: Final[Transaction] = self.ledger.tx
         self.trees: Final = Trees(self.ledger.state)
@@ -72,6 +73,8 @@ class Book:
         record = self.ledger.commit(0, cause)
         for tree in touched_trees(record.changes):
             self.versions[tree] = record.seq
+        if not self.journaled:
+            self.ledger.journal.records.clear()
         return record
 
     def slide(self) -> None:

@@ -9,28 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import RLock
-from typing import Final, cast, final
+from typing import Final, final
 
 from bursar.ledger import lineage
-from bursar.ledger.claims import Claim
-from bursar.ledger.journal import Journal, Record
-from bursar.policies.checks import Check, Refusal
-from bursar.policies.trees.asks import NAME, Ask, Row, entries, held_trees, rows_of, tree_binding
+from bursar.ledger.journal import Journal
+from bursar.policies.trees.asks import NAME, entries, held_trees, tree_binding
 from bursar.policies.trees.bodies import DEFAULT_RESOURCES, TreeBody
 from bursar.policies.trees.book import FORESTS, MANAGER, Book
 from bursar.policies.trees.cache import TreeCache
-from bursar.policies.trees.consumer import ConsumerInfo, regrouped
+from bursar.policies.trees.consumer import ConsumerInfo
+from bursar.policies.trees.desk import MAINTENANCE, NORMAL, Desk
 from bursar.policies.trees.documents import Plain, parse, tree_from
 from bursar.policies.trees.kinds import check_tree_name
-from bursar.policies.trees.plan import Plan
-from bursar.policies.trees.refresh import Report, over_quota, refresh, remove
-from bursar.policies.trees.refusing import checks_of, misplaced, quota_refusal
-from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, StaleTokenError, Token
+from bursar.policies.trees.refresh import Report, refresh, remove
+from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Token
 from bursar.policies.trees.tree import Tree
-
-NORMAL: Final = 0
-MAINTENANCE: Final = 1
-_MODES: Final = ("normal", "maintenance")
+from bursar.policies.trees.updating import Updater
 
 
 @final
@@ -38,10 +32,10 @@ class QuotaManager:
     """Trees, forests and consumers. A new manager is in maintenance mode: allocations are forced onto the groups."""
 
     def __init__(self, journaled: bool = False) -> None:
-        self._book: Final = Book()
         self._lock: Final = RLock()
-        self._caches: Final[dict[str, TreeCache]] = {}
-        self._journaled: Final = journaled
+        self._book: Final = Book(journaled)
+        self._desk: Final = Desk(self._book)
+        self._updater: Final = Updater(self._book)
 
     # Management
 
@@ -51,7 +45,7 @@ class QuotaManager:
 
     def get_mode(self) -> int:
         with self._lock:
-            return self._mode()
+            return self._desk.mode()
 
     def set_mode(self, mode: int) -> None:
         if mode not in (NORMAL, MAINTENANCE):
@@ -59,7 +53,7 @@ class QuotaManager:
         with self._lock:
             try:
                 self._book.ledger.begin().put(NAME, MANAGER, "mode", mode)
-                self._commit(("mode", mode))
+                self._book.commit(("mode", mode))
             finally:
                 self._book.end()
 
@@ -102,7 +96,7 @@ class QuotaManager:
             for _ in self._book.ledger.replay(lines):
                 count += 1
             for name, tree in self._book.trees.by_name.items():
-                self._caches[name] = TreeCache(name, tree.body, self._lock)
+                self._updater.caches[name] = TreeCache(name, tree.body, self._lock)
             return count
 
     # Consumers
@@ -115,7 +109,7 @@ class QuotaManager:
                 raise QuotaError(f"there is a consumer {info.id} already")
             try:
                 self._book.ledger.begin().add_claim(info.claim())
-                self._commit(("add-consumer", info.id))
+                self._book.commit(("add-consumer", info.id))
             finally:
                 self._book.end()
 
@@ -128,7 +122,7 @@ class QuotaManager:
                 tx = self._book.ledger.begin()
                 lineage.departed(tx, claim, False)
                 tx.drop_claim(claim)
-                self._commit(("remove-consumer", consumer_id))
+                self._book.commit(("remove-consumer", consumer_id))
             finally:
                 self._book.end()
 
@@ -152,11 +146,11 @@ class QuotaManager:
                 raise QuotaError(f"there is a tree {name} already")
             try:
                 refresh(self._book.trees, self._book.ledger.begin(), name, body, {})
-                self._commit(("add-tree", name))
+                self._book.commit(("add-tree", name))
             finally:
                 self._book.end()
-            self._caches[name] = TreeCache(name, body, self._lock)
-            return self._report(name, ())
+            self._updater.caches[name] = TreeCache(name, body, self._lock)
+            return self._updater.report(name)
 
     def delete_tree(self, tree_name: str) -> None:
         with self._lock:
@@ -168,15 +162,15 @@ class QuotaManager:
                 raise QuotaError(f"the tree {tree_name} belongs to the forest {forest}")
             try:
                 remove(self._book.trees, self._book.ledger.begin(), tree_name)
-                self._commit(("delete-tree", tree_name))
+                self._book.commit(("delete-tree", tree_name))
             finally:
                 self._book.end()
-            del self._caches[tree_name]
+            del self._updater.caches[tree_name]
 
     def get_tree_cache(self, tree_name: str) -> TreeCache:
         with self._lock:
             self._book.tree(tree_name)
-            return self._caches[tree_name]
+            return self._updater.caches[tree_name]
 
     def get_tree_state(self, tree_name: str) -> dict[str, NodeState]:
         """Every node by name, parents before their children, as it is now."""
@@ -187,16 +181,18 @@ class QuotaManager:
 
     def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            return self._allocate(consumer_id, self._row(tree_name, consumer_id), (), "", False)
+            return self._desk.allocate(consumer_id, self._desk.tree_rows(tree_name, consumer_id), (), "", False)
 
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """As ``allocate``; the response's token takes it back."""
         with self._lock:
-            self._check_trying()
-            return self._allocate(consumer_id, self._row(tree_name, consumer_id), (), "", True)
+            self._desk.check_trying()
+            return self._desk.allocate(consumer_id, self._desk.tree_rows(tree_name, consumer_id), (), "", True)
 
     def undo_allocate(self, token: Token) -> None:
-        self._undo(token)
+        """Take a try back: exactly, once, and only while the trees are as it left them."""
+        with self._lock:
+            self._desk.undo(token)
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """False if the consumer is not allocated there."""
@@ -206,7 +202,7 @@ class QuotaManager:
             for entry in () if claim is None else entries(tree_binding(claim)):
                 if entry[0] == tree_name and entry[6]:
                     raise QuotaError(f"the consumer {consumer_id} is allocated on the forest {entry[6]}")
-            return self._deallocate(claim, "", tree_name)
+            return self._desk.deallocate(claim, "", tree_name)
 
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
         with self._lock:
@@ -218,15 +214,15 @@ class QuotaManager:
         """Put the tree's cache in force; a dry run only reports what that would do."""
         with self._lock:
             self._book.tree(tree_name)
-            return self._update([tree_name], dry_run)[0]
+            return self._updater.update([tree_name], dry_run)[0]
 
     def update_forest(self, forest_name: str, dry_run: bool = False) -> list[Report]:
         with self._lock:
-            return self._update(list(self._book.forest(forest_name)), dry_run)
+            return self._updater.update(list(self._book.forest(forest_name)), dry_run)
 
     def update_all(self, dry_run: bool = False) -> list[Report]:
         with self._lock:
-            return self._update(self.get_tree_names(), dry_run)
+            return self._updater.update(self.get_tree_names(), dry_run)
 
     # Forests
 
@@ -262,178 +258,29 @@ class QuotaManager:
 
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            rows, skipped = self._forest_rows(forest_name, consumer_id)
-            return self._allocate(consumer_id, rows, skipped, forest_name, False)
+            rows, skipped = self._desk.forest_rows(forest_name, consumer_id)
+            return self._desk.allocate(consumer_id, rows, skipped, forest_name, False)
 
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            self._check_trying()
-            rows, skipped = self._forest_rows(forest_name, consumer_id)
-            return self._allocate(consumer_id, rows, skipped, forest_name, True)
+            self._desk.check_trying()
+            rows, skipped = self._desk.forest_rows(forest_name, consumer_id)
+            return self._desk.allocate(consumer_id, rows, skipped, forest_name, True)
 
     def undo_allocate_forest(self, token: Token) -> None:
-        self._undo(token)
+        self.undo_allocate(token)
 
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """False if the consumer is not allocated on the forest."""
         with self._lock:
             self._book.forest(forest_name)
-            return self._deallocate(self._book.ledger.state.claims.get(consumer_id), forest_name, "")
+            return self._desk.deallocate(self._book.ledger.state.claims.get(consumer_id), forest_name, "")
 
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         with self._lock:
             self._book.forest(forest_name)
             claim = self._book.ledger.state.claims.get(consumer_id)
             return claim is not None and forest_name in [entry[6] for entry in entries(tree_binding(claim))]
-
-    # How it is done
-
-    def _mode(self) -> int:
-        found = self._book.ledger.state.cell(MANAGER, "mode")
-        return MAINTENANCE if found is None else cast("int", found)
-
-    def _check_trying(self) -> None:
-        if self._mode() != NORMAL:
-            raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
-
-    def _commit(self, cause: tuple[object, ...]) -> Record:
-        record = self._book.commit(cause)
-        if not self._journaled:
-            self._book.ledger.journal.records.clear()
-        return record
-
-    def _row(self, tree_name: str, consumer_id: str) -> list[Row]:
-        self._book.tree(tree_name)
-        rows = [row for row in rows_of(self._book.claim(consumer_id)) if row.tree == tree_name]
-        if not rows:
-            raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
-        return rows
-
-    def _forest_rows(self, forest_name: str, consumer_id: str) -> tuple[list[Row], tuple[str, ...]]:
-        trees = self._book.forest(forest_name)
-        rows = rows_of(self._book.claim(consumer_id))
-        return [row for row in rows if row.tree in trees], tuple([row.tree for row in rows if row.tree not in trees])
-
-    def _allocate(
-        self, consumer_id: str, rows: list[Row], skipped: tuple[str, ...], via: str, trying: bool
-    ) -> AllocationResponse:
-        claim = self._book.claim(consumer_id)
-        forced = self._mode() == MAINTENANCE
-        self._check_rows(claim, rows, forced)
-        if not rows:
-            note = f"the consumer names no tree of the forest {via}"
-            return self._refused(claim, (Refusal(NAME, "trees.outside", note),), (), skipped, trying)
-        asks = [self._book.ask(row) for row in rows]
-        before = self._versions(asks, via)
-        try:
-            self._book.ledger.begin()
-            plan: Plan | None = None
-            if forced:
-                self._book.force(claim, asks, via)
-            else:
-                plan = self._book.allocate(claim, asks, via)
-                if plan.failed is not None:
-                    return self._no_room(claim, asks, plan, skipped, trying)
-            record = self._commit(("allocate", consumer_id, via))
-        finally:
-            self._book.end()
-        token = self._token(claim, record, before) if trying else None
-        return self._allocated(claim, asks, plan, skipped, token)
-
-    def _check_rows(self, claim: Claim, rows: list[Row], forced: bool) -> None:
-        held = held_trees(claim)
-        for row in rows:
-            if row.tree in held:
-                raise QuotaError(f"the consumer {claim.uid} is allocated on the tree {row.tree} already")
-            wrong = misplaced(self._book.tree(row.tree), row.group)
-            if wrong is not None and (wrong.reason == "trees.unknown-group"):
-                raise QuotaError(f"the consumer {claim.uid}: {wrong.sentence()}")
-
-    def _versions(self, asks: list[Ask], via: str) -> dict[str, int]:
-        """The versions of all trees that a token of these asks watches."""
-        names: set[str] = set()
-        for ask in asks:
-            forest = via or self._book.forest_of(ask.tree)
-            names.add(ask.tree)
-            names.update(self._book.forest(forest) if forest else ())
-        return {name: self._book.versions[name] for name in sorted(names)}
-
-    def _allocated(
-        self, claim: Claim, asks: list[Ask], plan: Plan | None, skipped: tuple[str, ...], token: Token | None
-    ) -> AllocationResponse:
-        places: list[tuple[str, str]] = []
-        for ask in asks:
-            seat = self._book.trees.seat(ask.tree, claim.uid)
-            places.append((ask.tree, "" if seat is None else seat.node.name))
-        gone = () if plan is None else tuple([departure.claim.uid for departure in plan.departed])
-        moves = self._book.moves(claim.uid)
-        return AllocationResponse(claim.uid, True, tuple(places), gone, moves, (), (), skipped, token)
-
-    def _no_room(
-        self, claim: Claim, asks: list[Ask], plan: Plan, skipped: tuple[str, ...], trying: bool
-    ) -> AllocationResponse:
-        failed = cast("Ask", plan.failed)
-        self._book.end()
-        self._book.trees.origins = {}
-        refusal = quota_refusal(self._book.tree(failed.tree), failed, plan.last)
-        checks = checks_of(self._book.trees, asks, failed.tree)
-        return self._refused(claim, (refusal,), checks, skipped, trying)
-
-    def _refused(
-        self,
-        claim: Claim,
-        refusals: tuple[Refusal, ...],
-        checks: tuple[Check, ...],
-        skipped: tuple[str, ...],
-        trying: bool,
-    ) -> AllocationResponse:
-        token = Token(claim.uid, (), {}, {}) if trying else None
-        return AllocationResponse(claim.uid, False, (), (), (), refusals, checks, skipped, token)
-
-    def _token(self, claim: Claim, record: Record, before: dict[str, int]) -> Token:
-        after = {name: self._book.versions[name] for name in before}
-        return Token(claim.uid, record.changes, before, after)
-
-    def _undo(self, token: Token) -> None:
-        with self._lock:
-            if token.used:
-                raise StaleTokenError(f"the try of {token.consumer_id} was undone already")
-            for name, version in token.after.items():
-                if self._book.versions.get(name) != version:
-                    raise StaleTokenError(f"the tree {name} changed since the try of {token.consumer_id}")
-            if not self._book.is_as_left(token.changes):
-                raise StaleTokenError(f"consumers that the try of {token.consumer_id} concerns changed since")
-            if token.changes:
-                try:
-                    self._book.ledger.begin()
-                    self._book.invert(token.changes)
-                    self._commit(("undo", token.consumer_id))
-                finally:
-                    self._book.end()
-                self._book.versions.update(token.before)
-            token.used = True
-
-    def _deallocate(self, claim: Claim | None, forest: str, tree: str) -> bool:
-        """Release the consumer from a forest, or from one tree that it holds by itself."""
-        if claim is None:
-            return False
-        held = [
-            cast("str", entry[0])
-            for entry in entries(tree_binding(claim))
-            if entry[6] == forest and (forest or entry[0] == tree)
-        ]
-        if not held:
-            return False
-        try:
-            tx = self._book.ledger.begin()
-            self._book.let_go(claim, held)
-            if not claim.bindings:
-                lineage.departed(tx, claim, False)
-            self._commit(("deallocate", claim.uid, forest))
-        finally:
-            self._book.end()
-        self._book.trees.origins = {}
-        return True
 
     def _check_unused(self, forest: str, trees: tuple[str, ...]) -> None:
         for name in trees:
@@ -445,61 +292,9 @@ class QuotaManager:
     def _set_forest(self, name: str, trees: tuple[str, ...] | None) -> None:
         try:
             self._book.ledger.begin().put(NAME, FORESTS, name, trees)
-            self._commit(("forest", name))
+            self._book.commit(("forest", name))
         finally:
             self._book.end()
-
-    def _update(self, names: list[str], dry_run: bool) -> list[Report]:
-        """Put the caches of these trees in force, in one transaction."""
-        book = self._book
-        bodies = {name: self._caches[name].body() for name in names}
-        try:
-            book.ledger.begin()
-            lost: dict[str, tuple[str, ...]] = {}
-            for name in names:
-                self._regroup(name, self._caches[name].renames())
-                lost[name] = refresh(book.trees, book.tx, name, bodies[name], self._caches[name].renames())
-            for name in names:
-                for uid in lost[name]:
-                    self._drop_out(name, uid)
-            if dry_run:
-                book.slide()
-                return self._reports(names, lost)
-            self._commit(("update", *names))
-        finally:
-            book.end()
-        for name in names:
-            self._caches[name].refreshed(bodies[name])
-        return self._reports(names, lost)
-
-    def _regroup(self, tree: str, renames: dict[str, str]) -> None:
-        """Consumers that name a renamed group name it by its new name from now on, allocated or not."""
-        claims = self._book.ledger.state.claims
-        for uid in sorted(claims) if renames else ():
-            spec = regrouped(claims[uid], tree, renames)
-            if spec is not None:
-                self._book.tx.set_spec(claims[uid], spec)
-
-    def _drop_out(self, tree: str, uid: str) -> None:
-        """A consumer that lost its seat in one tree of a forest leaves all trees of the forest."""
-        claim = self._book.claim(uid)
-        held = entries(tree_binding(claim))
-        for entry in held:
-            if entry[0] == tree:
-                forest = entry[6]
-                both = [cast("str", other[0]) for other in held if forest and other[6] == forest]
-                self._book.let_go(claim, both or [tree])
-
-    def _reports(self, names: list[str], lost: dict[str, tuple[str, ...]]) -> list[Report]:
-        moved: dict[str, list[tuple[str, str, str]]] = {}
-        for move in self._book.moves(""):
-            moved.setdefault(move.tree, []).append((move.consumer_id, move.source, move.target))
-        return [self._report(name, lost[name], tuple(moved.get(name, []))) for name in names]
-
-    def _report(self, name: str, lost: tuple[str, ...], moved: tuple[tuple[str, str, str], ...] = ()) -> Report:
-        tree = self._book.tree(name)
-        root = "" if tree.root is None else tree.root.name
-        return Report(name, root, tree.dangling, moved, lost, over_quota(tree), tree.warnings())
 
 
 def _states(tree: Tree) -> dict[str, NodeState]:

@@ -1,0 +1,174 @@
+"""Allocation, deallocation, try and undo for the library: one transaction each, under the manager's lock."""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger import lineage
+from bursar.ledger.claims import Claim
+from bursar.ledger.journal import Record
+from bursar.policies.checks import Refusal
+from bursar.policies.trees.asks import NAME, Ask, Row, entries, held_trees, rows_of, tree_binding
+from bursar.policies.trees.book import MANAGER, Book, touched_trees
+from bursar.policies.trees.plan import Plan
+from bursar.policies.trees.refusing import checks_of, misplaced, quota_refusal
+from bursar.policies.trees.responses import AllocationResponse, QuotaError, StaleTokenError, Token
+
+NORMAL: Final = 0
+MAINTENANCE: Final = 1
+
+
+@final
+class Desk:
+    """Serves consumers out of one book."""
+
+    __slots__ = ("book",)
+
+    def __init__(self, book: Book) -> None:
+        self.book: Final = book
+
+    def mode(self) -> int:
+        found = self.book.ledger.state.cell(MANAGER, "mode")
+        return MAINTENANCE if found is None else cast("int", found)
+
+    def check_trying(self) -> None:
+        if self.mode() != NORMAL:
+            raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
+
+    # Whom and what
+
+    def tree_rows(self, tree_name: str, consumer_id: str) -> list[Row]:
+        """What the consumer asks of one tree."""
+        self.book.tree(tree_name)
+        rows = [row for row in rows_of(self.book.claim(consumer_id)) if row.tree == tree_name]
+        if not rows:
+            raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
+        return rows
+
+    def forest_rows(self, forest_name: str, consumer_id: str) -> tuple[list[Row], tuple[str, ...]]:
+        """What the consumer asks of the trees of a forest, and which of its trees are outside."""
+        trees = self.book.forest(forest_name)
+        rows = rows_of(self.book.claim(consumer_id))
+        return [row for row in rows if row.tree in trees], tuple([row.tree for row in rows if row.tree not in trees])
+
+    # Allocating
+
+    def allocate(
+        self, consumer_id: str, rows: list[Row], skipped: tuple[str, ...], via: str, trying: bool
+    ) -> AllocationResponse:
+        book = self.book
+        claim = book.claim(consumer_id)
+        self._check(claim, rows)
+        token = Token(claim.uid, (), {}, {}) if trying else None
+        if not rows:
+            note = f"the consumer names no tree of the forest {via}"
+            refusals = (Refusal(NAME, "trees.outside", note),)
+            return AllocationResponse(consumer_id, False, refusals=refusals, skipped=skipped, token=token)
+        asks = [book.ask(row) for row in rows]
+        before = dict(book.versions) if trying else {}
+        plan: Plan | None = None
+        try:
+            book.ledger.begin()
+            if self.mode() == MAINTENANCE:
+                book.force(claim, asks, via)
+            else:
+                plan = book.allocate(claim, asks, via)
+                if plan.failed is not None:
+                    return self._refused(claim, asks, plan, plan.failed, skipped, token)
+            record = book.commit(("allocate", consumer_id, via))
+        finally:
+            book.end()
+        if trying:
+            watched = {*self._watched(asks, via), *touched_trees(record.changes)}
+            token = self._token(claim, record, watched, before)
+        return self._allocated(claim, asks, plan, skipped, token)
+
+    def _check(self, claim: Claim, rows: list[Row]) -> None:
+        held = held_trees(claim)
+        for row in rows:
+            if row.tree in held:
+                raise QuotaError(f"the consumer {claim.uid} is allocated on the tree {row.tree} already")
+            wrong = misplaced(self.book.tree(row.tree), row.group)
+            if wrong is not None and wrong.reason == "trees.unknown-group":
+                raise QuotaError(f"the consumer {claim.uid}: {wrong.sentence()}")
+
+    def _allocated(
+        self, claim: Claim, asks: list[Ask], plan: Plan | None, skipped: tuple[str, ...], token: Token | None
+    ) -> AllocationResponse:
+        places: list[tuple[str, str]] = []
+        for ask in asks:
+            seat = self.book.trees.seat(ask.tree, claim.uid)
+            places.append((ask.tree, "" if seat is None else seat.node.name))
+        gone = () if plan is None else tuple([departure.claim.uid for departure in plan.departed])
+        moves = self.book.moves(claim.uid)
+        return AllocationResponse(claim.uid, True, tuple(places), gone, moves, (), (), skipped, token)
+
+    def _refused(
+        self, claim: Claim, asks: list[Ask], plan: Plan, failed: Ask, skipped: tuple[str, ...], token: Token | None
+    ) -> AllocationResponse:
+        self.book.end()
+        self.book.trees.origins = {}
+        refusal = quota_refusal(self.book.tree(failed.tree), failed, plan.last)
+        checks = checks_of(self.book.trees, asks, failed.tree)
+        return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
+
+    # Undoing
+
+    def _watched(self, asks: list[Ask], via: str) -> set[str]:
+        """All trees of the forests that these asks concern: a change of any of them spoils the token."""
+        names: set[str] = set()
+        for ask in asks:
+            forest = via or self.book.forest_of(ask.tree)
+            names.add(ask.tree)
+            names.update(self.book.forest(forest) if forest else ())
+        return names
+
+    def _token(self, claim: Claim, record: Record, watched: set[str], before: dict[str, int]) -> Token:
+        versions = self.book.versions
+        old = {name: before.get(name, 0) for name in watched}
+        return Token(claim.uid, record.changes, old, {name: versions.get(name, 0) for name in watched})
+
+    def undo(self, token: Token) -> None:
+        """Take a try back, as a transaction of its own; refused when that would not be exact."""
+        book = self.book
+        if token.used:
+            raise StaleTokenError(f"the try of {token.consumer_id} was undone already")
+        for name in sorted(token.after):
+            if book.versions.get(name, 0) != token.after[name]:
+                raise StaleTokenError(f"the tree {name} changed since the try of {token.consumer_id}")
+        if not book.is_as_left(token.changes):
+            raise StaleTokenError(f"consumers that the try of {token.consumer_id} concerns changed since")
+        if token.changes:
+            try:
+                book.ledger.begin()
+                book.invert(token.changes)
+                book.commit(("undo", token.consumer_id))
+            finally:
+                book.end()
+            book.versions.update(token.before)
+        token.used = True
+
+    # Releasing
+
+    def deallocate(self, claim: Claim | None, forest: str, tree: str) -> bool:
+        """Release the consumer from a forest, or from one tree that it holds by itself; False if it holds none."""
+        if claim is None:
+            return False
+        held = [
+            cast("str", entry[0])
+            for entry in entries(tree_binding(claim))
+            if entry[6] == forest and (forest or entry[0] == tree)
+        ]
+        if not held:
+            return False
+        book = self.book
+        try:
+            tx = book.ledger.begin()
+            book.let_go(claim, held)
+            if not claim.bindings:
+                lineage.departed(tx, claim, False)
+            book.commit(("deallocate", claim.uid, forest))
+        finally:
+            book.end()
+        book.trees.origins = {}
+        return True
