@@ -20,7 +20,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], wrap: int, width
     cells = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     others = sum(widths) - widths[wrap] + len(_GAP) * (len(header) - 1)
-    widths[wrap] = max(_LEAST, min(widths[wrap], width - others))
+    widths[wrap] = min(widths[wrap], max(_LEAST, width - others))
     return [_row(row, widths, wrap) for row in cells]
 
 

@@ -166,9 +166,9 @@ class _Reader:
         source, number = self._document.source, self._document.number
         documents = tuple(Document(source, number, body, f"{path}[{i}]") for i, body in enumerate(bodies))
         if check:
-            for read in self._kinds.read_all(documents):
+            for document, read in zip(documents, self._kinds.read_all(documents), strict=True):
                 if read.kind.name == POD.name:
-                    pod_times(cast("Pod", read.typed))
+                    _check_times(document, cast("Pod", read.typed))
         return documents
 
     def _apply(self, given: StepSpec, number: int, path: str) -> Step:
@@ -212,6 +212,13 @@ class _Reader:
             return self._kinds.reference(text)
         except ManifestError as error:
             raise ManifestError(error.problem, path) from None
+
+
+def _check_times(document: Document, pod: Pod) -> None:
+    try:
+        pod_times(pod)
+    except ManifestError as error:
+        raise document.error(error) from None
 
 
 def _pod_expectation(key: str, wanted: PodExpectation, path: str) -> tuple[str, PodExpectation]:
