@@ -77,7 +77,10 @@ class Registry:
 
 # Where the policies live; each module has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
 # nodes 50, crossquota 60, gpus 70.
-BUILT_IN = ("bursar.policies.nodes.plugin",)
+BUILT_IN = (
+    "bursar.policies.trees.plugin",
+    "bursar.policies.nodes.plugin",
+)
 
 
 def default_registry() -> Registry:
