@@ -6,6 +6,7 @@ Where there are no GPU objects for a node, its GPUs are derived from the node it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, final
 
 from bursar.policies.settings import Body
@@ -37,15 +38,20 @@ class GpuBody(Body):
 class HostBody(Body):
     """What a node says of its GPUs, and the host memory and disk that an oversubscribed pool expands to."""
 
-    __slots__ = ("disk", "gpus", "memory")
+    __slots__ = ("count", "disk", "fractions", "memory", "model", "vram")
 
-    def __init__(self, gpus: tuple[Gpu, ...] = (), memory: int = 0, disk: int = 0) -> None:
-        self.gpus: Final = gpus
+    def __init__(
+        self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1, memory: int = 0, disk: int = 0
+    ) -> None:
+        self.count: Final = count
+        self.model: Final = model
+        self.vram: Final = vram  # of one GPU
+        self.fractions: Final = fractions  # how many are for fractions; -1: as configured
         self.memory: Final = memory
         self.disk: Final = disk
 
     def cell(self) -> tuple[object, ...]:
-        return (tuple([(gpu.name, gpu.cell()) for gpu in self.gpus]), self.memory, self.disk)
+        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk)
 
 
 @final
@@ -83,7 +89,15 @@ class TemplateBody(Body):
 class OptionsBody(Body):
     """The section ``gpus`` of the Configuration."""
 
-    __slots__ = ("options",)
+    __slots__ = ("all_fractions", "models", "options")
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self, options: Options, all_fractions: bool = False, models: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
         self.options: Final = options
+        self.all_fractions: Final = all_fractions
+        self.models: Final = dict(models) if models is not None else {}
+
+    def cell(self) -> tuple[object, ...]:
+        """What GPUs are derived by; the rest has a cell of its own."""
+        return (self.all_fractions, tuple(sorted(self.models.items())))

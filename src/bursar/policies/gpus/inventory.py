@@ -30,6 +30,7 @@ from bursar.policies.gpus.bodies import (
     TemplateBody,
     is_derived,
 )
+from bursar.policies.gpus.capacities import capacity_of
 from bursar.policies.settings import Setting, SettingError
 from bursar.policies.tensorfusion import fleet
 from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
@@ -39,7 +40,8 @@ NAME: Final = "gpus"
 TOPIC: Final = "nodes"  # what frees a GPU may help whoever waits for a node
 PLUGIN_PREFIX: Final = PREFIX + "plugin/"
 PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
-HOSTS: Final = "gpus.hosts"  # table: node -> derived GPUs, host memory, host disk
+HOSTS: Final = "gpus.hosts"  # table: node -> what it says of its GPUs
+DERIVATION: Final = "gpus.derivation"  # table with one key: how GPUs are derived from nodes
 TEMPLATES: Final = "gpus.templates"  # table: template -> placement mode
 NOTHING: Final = Limits({}, True)
 
@@ -105,7 +107,7 @@ class Inventory:
             tx.put(NAME, TEMPLATES, setting.key, body.mode if isinstance(body, TemplateBody) else None)
             self._templates(tx)
         elif setting.kind == OPTIONS:
-            tx.put(NAME, fleet.OPTIONS, ONLY, body.options.cell() if isinstance(body, OptionsBody) else None)
+            nodes = self._options(tx, body if isinstance(body, OptionsBody) else None)
         self.renew(tx)
         return nodes
 
@@ -161,14 +163,43 @@ class Inventory:
             self._put(tx, wanted[name])
 
     def _derived(self, node: str) -> dict[str, Gpu]:
+        """The GPUs that the node's own word makes; none where it hands out no fractions."""
         host = self.state.cell(HOSTS, node)
+        if host is None:
+            return {}
+        count, model, vram, fractions = cast("tuple[object, ...]", host)[:4]
+        every, models = self._derivation()
+        total = cast("int", count)
+        shared = cast("int", fractions)
+        if shared < 0:
+            shared = total if every else 0
+        if shared <= 0:
+            return {}
+        tflops, bytes_ = capacity_of(cast("str", model), cast("int", vram), models)
         found: dict[str, Gpu] = {}
-        if host is not None:
-            for name, cell in cast("tuple[tuple[str, object], ...]", cast("tuple[object, ...]", host)[0]):
-                gpu = gpu_of(name, cell)
-                if gpu is not None:
-                    found[name] = gpu
+        for index in range(total):
+            name = f"{node}:{index}"
+            known = tflops > 0 or bytes_ > 0
+            found[name] = Gpu(
+                name, node, tflops, bytes_, "", cast("str", model), "NVIDIA", index, known, index >= shared
+            )
         return found
+
+    def _derivation(self) -> tuple[bool, dict[str, tuple[int, int]]]:
+        """Whether all derived GPUs are for fractions, and what configured models have."""
+        cell = self.state.cell(DERIVATION, ONLY)
+        if cell is None:
+            return False, {}
+        every, models = cast("tuple[object, ...]", cell)
+        return cast("bool", every), dict(cast("tuple[tuple[str, tuple[int, int]], ...]", models))
+
+    def _options(self, tx: Transaction, body: OptionsBody | None) -> list[str]:
+        tx.put(NAME, fleet.OPTIONS, ONLY, None if body is None else body.options.cell())
+        tx.put(NAME, DERIVATION, ONLY, None if body is None else body.cell())
+        nodes = sorted(self.state.cells(HOSTS))
+        for node in nodes:
+            self._derive(tx, node)
+        return nodes
 
     def _pool(self, tx: Transaction, name: str, pool: PoolBody | None) -> None:
         if pool is None:

@@ -208,7 +208,7 @@ class LimitsPolicy(Policy):
         refusal = None
         if not claim.counts():
             refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
-        found = Check.of_account(binding.accounts[0], binding.costs[0], refusal)
+        found = Check.of_account(binding.accounts[0], binding.costs[0], None)
         children = (found,) if refusal is None else (Check.of_refusal(refusal), found)
         return Check(NAME, refusal is None, "", children)
 

@@ -1,0 +1,191 @@
+"""How the gpus policy joins: GPU objects, pools and nodes into settings.
+
+Nodes without GPU objects but with ``nvidia.com/gpu`` and the usual labels have derived GPUs: as many as the label
+``bursar.dev/gpu-fractions`` gives for fractions (a number or ``all``), the rest stay with the device plugin.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bursar.objects.core import Node
+from bursar.objects.errors import ManifestError
+from bursar.objects.quantities import amounts_from
+from bursar.policies.gpus.bodies import (
+    GPU,
+    HOST,
+    OPTIONS,
+    POOL,
+    TEMPLATE,
+    GpuBody,
+    HostBody,
+    OptionsBody,
+    PoolBody,
+    TemplateBody,
+)
+from bursar.policies.gpus.inventory import PLUGIN_RESOURCE
+from bursar.policies.gpus.kinds import (
+    GPU_KIND,
+    POOL_KIND,
+    TEMPLATE_KIND,
+    Gpu,
+    GpuPool,
+    GpusSection,
+    SchedulingConfigTemplate,
+)
+from bursar.policies.gpus.policy import GpusPolicy
+from bursar.policies.plugin import ObjectView, Plugin
+from bursar.policies.settings import Setting
+from bursar.policies.tensorfusion import fleet
+from bursar.policies.tensorfusion.worker import DOMAIN, GPU_IDS
+from bursar.quantity import QuantityError
+from bursar.vectors import dimension
+
+FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
+HOSTNAME = "kubernetes.io/hostname"
+_CAPABILITIES = DOMAIN + "virtualization-capabilities"
+_DEFAULT_POOL = DOMAIN + "is-default-pool"
+_MEBI = 2**20
+
+
+def gpu_settings(key: str, gpu: Gpu | None) -> list[Setting]:
+    """A GPU object; one that is on no node yet is none that could be used."""
+    node = "" if gpu is None else node_of(gpu)
+    if gpu is None or not node:
+        return [Setting(GPU, key, None)]
+    status = gpu.status
+    tflops, vram = gpu_capacity(gpu)
+    facts = fleet.Gpu(
+        key,
+        node,
+        tflops,
+        vram,
+        gpu.metadata.labels.get(DOMAIN + "gpupool", ""),
+        status.gpu_model,
+        status.vendor,
+        -1 if status.index is None else status.index,
+        status.phase == "Running" and status.isolation_policy in {"", "Static"},
+        status.used_by not in {"", fleet.FRACTION_SET},
+        status.isolation_mode,
+        _supports(gpu.metadata.annotations.get(_CAPABILITIES)),
+    )
+    return [Setting(GPU, key, GpuBody(facts))]
+
+
+def node_of(gpu: Gpu) -> str:
+    return gpu.status.node_selector.get(HOSTNAME, "") or gpu.metadata.labels.get(DOMAIN + "managed-by", "")
+
+
+def gpu_capacity(gpu: Gpu) -> tuple[int, int]:
+    """(milli-tflops, bytes); what is not given is 0, which only a GPU that does not run may have."""
+    capacity = gpu.status.capacity
+    amounts: list[int] = []
+    for name in ("tflops", "vram"):
+        value = None if capacity is None else getattr(capacity, name)
+        try:
+            amounts.append(0 if value is None else dimension(name).parse(value))
+        except QuantityError as error:
+            raise ManifestError(str(error), f"status.capacity.{name}") from None
+    return amounts[0], amounts[1]
+
+
+def _supports(text: str | None) -> tuple[str, ...] | None:
+    """The isolation modes that a GPU says it is capable of; None when it does not say, or not readably."""
+    try:
+        flags = None if text is None else json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(flags, dict):
+        return None
+    return tuple(mode for mode in ("soft", "hard") if flags.get(f"Supports{mode.capitalize()}Isolation"))
+
+
+def pool_settings(key: str, pool: GpuPool | None) -> list[Setting]:
+    if pool is None:
+        return [Setting(POOL, key, None)]
+    default = pool.metadata.annotations.get(_DEFAULT_POOL) == "true"
+    template = pool.spec.scheduling_config_template or ""
+    over = pool.spec.capacity_config.oversubscription
+    if over is None:
+        return [Setting(POOL, key, PoolBody(template, default))]
+    percents = (over.tflops_oversell_ratio, over.vram_expand_to_host_mem, over.vram_expand_to_host_disk)
+    return [Setting(POOL, key, PoolBody(template, default, *percents))]
+
+
+def template_settings(key: str, template: SchedulingConfigTemplate | None) -> list[Setting]:
+    return [Setting(TEMPLATE, key, None if template is None else TemplateBody(template.spec.placement.mode))]
+
+
+def node_settings(key: str, node: Node | None) -> list[Setting]:
+    """What a node says of its GPUs, if it has some."""
+    if node is None:
+        return [Setting(HOST, key, None)]
+    field = "allocatable" if node.status.allocatable else "capacity"
+    amounts = amounts_from(getattr(node.status, field), f"status.{field}")
+    count = amounts.get(PLUGIN_RESOURCE, 0)
+    labels = node.metadata.labels
+    memory = labels.get(MEMORY_LABEL, "")
+    body = HostBody(
+        count,
+        labels.get(PRODUCT_LABEL, ""),
+        int(memory) * _MEBI if memory.isascii() and memory.isdigit() and len(memory) < 12 else 0,
+        _fractions(labels.get(FRACTIONS_LABEL), count),
+        amounts.get("memory", 0),
+        amounts.get("ephemeral-storage", 0),
+    )
+    return [Setting(HOST, key, body)]
+
+
+def _fractions(text: str | None, count: int) -> int:
+    """How many of the node's GPUs are for fractions; -1 when it does not say."""
+    if text is None:
+        return -1
+    if text == "all":
+        return count
+    if not (text.isascii() and text.isdigit() and len(text) < 6) or int(text) > count:
+        problem = f"{text!r:.40} is neither 'all' nor a number up to the {count} GPUs of the node"
+        raise ManifestError(problem, f"metadata.labels.{FRACTIONS_LABEL}")
+    return int(text)
+
+
+def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
+    if section is None:
+        return [Setting(OPTIONS, key, None)]
+    models: dict[str, tuple[int, int]] = {}
+    for name, model in section.models.items():
+        try:
+            vram = 0 if model.vram is None else dimension("vram").parse(model.vram)
+            models[name] = (dimension("tflops").parse(model.tflops), vram)
+        except QuantityError as error:
+            raise ManifestError(str(error), f"spec.gpus.models.{name}") from None
+    options = fleet.Options(section.placement_mode, section.vram_weight)
+    return [Setting(OPTIONS, key, OptionsBody(options, section.fractions == "all", models))]
+
+
+def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """GPU ids are the allocator's to give; only a pod that has its node already brings the record of its GPUs."""
+    annotations = (new.get("metadata") or {}).get("annotations") or {}
+    if old is None and GPU_IDS in annotations and not (new.get("spec") or {}).get("nodeName"):
+        raise ManifestError("is written by Bursar, not by whoever creates the pod", f"metadata.annotations.{GPU_IDS}")
+    return new
+
+
+PLUGIN = Plugin(
+    "gpus",
+    70,
+    GpusPolicy,
+    kinds=(GPU_KIND, POOL_KIND, TEMPLATE_KIND),
+    section=GpusSection,
+    translate={
+        GPU_KIND.name: gpu_settings,
+        POOL_KIND.name: pool_settings,
+        TEMPLATE_KIND.name: template_settings,
+        "Node": node_settings,
+        "Configuration": section_settings,
+    },
+    admit={"Pod": admit_pod},
+)
