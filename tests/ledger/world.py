@@ -216,8 +216,9 @@ def _binding(record: list[Any] | None) -> Binding | None:
     policy, names, costs, data = record
     apart = Ledger().tx  # a binding may name accounts that were closed since
     accounts = {name: open_account(apart, name) for name in dict.fromkeys(names)}
+    each = costs * len(names) if len(costs) == 1 else costs  # one cost stands for all accounts
     return Binding(
-        policy, tuple(accounts[name] for name in names), tuple(from_amounts(cost) for cost in costs), tuple(data)
+        policy, tuple(accounts[name] for name in names), tuple(from_amounts(cost) for cost in each), tuple(data)
     )
 
 

@@ -385,9 +385,12 @@ class Engine:
 
     def _recall(self, line: Line) -> None:
         """Restore what the decision of a replayed line left on the claims."""
-        if line.decision is None:
+        if line.cause[0] == "release":
+            return  # nothing of the claim is left
+        decided = line.decision
+        if decided is None:
             return
-        rows = line.decision if line.cause[0] == "group" else [line.decision]
+        rows = decided if line.cause[0] == "group" else [decided]
         for row in rows:
             decision = decision_from_record(cast("list[object]", row), line.seq)
             claim = self.state.claims.get(decision.uid)

@@ -19,7 +19,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
+from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec, costs_record
 from bursar.ledger.state import State
 from bursar.vectors import NO_LIMITS, Limits, Vector, fingerprint, name_mark
 
@@ -72,7 +72,7 @@ class Change:
 class Charge(Change):
     """A claim starts or stops counting in some accounts, at a cost in each."""
 
-    __slots__ = ("accounts", "busy", "claim", "costs", "mode", "used")
+    __slots__ = ("accounts", "busy", "claim", "costs", "mode", "slot", "used")
 
     def __init__(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...], mode: int) -> None:
         if len(accounts) != len(costs):
@@ -83,6 +83,7 @@ class Charge(Change):
         self.mode: Final = mode
         self.used: Final[i64] = 0 if mode == CLEAR else 1 if mode in (CHARGE, RETURN) else -1
         self.busy: Final[i64] = 0 if mode in (VACATE, RETURN) else 1 if mode == CHARGE else -1
+        self.slot: Final[i64] = _slot_of(claim.bindings, accounts, costs)
 
     def apply(self, state: State) -> None:
         for account in self.accounts:
@@ -103,11 +104,22 @@ class Charge(Change):
             state.digest_usage(account, costs[i], self.used, self.busy if account.physical else 0)
 
     def record(self) -> list[object]:
+        if self.slot >= 0:
+            return ["bound", self.mode, self.claim.uid, int(self.slot)]
         names = [account.name for account in self.accounts]
-        return ["charge", self.mode, self.claim.uid, names, [dict(cost.pairs()) for cost in self.costs]]
+        return ["charge", self.mode, self.claim.uid, names, costs_record(self.costs)]
 
     def touches(self) -> tuple[Account, ...]:
         return self.accounts
+
+
+def _slot_of(bindings: tuple[Binding | None, ...], accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> i64:
+    """Which of the bindings names these very accounts and costs (the journal then says no more than that), or -1."""
+    for i in range(len(bindings)):
+        binding = bindings[i]
+        if binding is not None and binding.accounts is accounts and binding.costs is costs:
+            return i
+    return -1
 
 
 def add_costs(accounts: tuple[Account, ...], costs: tuple[Vector, ...], used: i64, busy: i64) -> None:

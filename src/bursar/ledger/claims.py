@@ -220,7 +220,19 @@ class Binding:
 
     def record(self) -> list[object]:
         accounts = [account.name for account in self.accounts]
-        return [self.policy, accounts, [dict(cost.pairs()) for cost in self.costs], list(self.data)]
+        return [self.policy, accounts, costs_record(self.costs), list(self.data)]
+
+
+def costs_record(costs: tuple[Vector, ...]) -> list[object]:
+    """The costs of a binding or charge as plain data; written once where it is the same in every account."""
+    if len(costs) > 1:
+        first = costs[0]
+        same = True
+        for cost in costs:
+            same = same and cost is first
+        if same:
+            return [dict(first.pairs())]
+    return [dict(cost.pairs()) for cost in costs]
 
 
 @final

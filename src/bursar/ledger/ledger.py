@@ -8,7 +8,7 @@ from typing import Final, final
 from bursar._version import __version__
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.journal import Journal, Record
-from bursar.ledger.replay import Line, apply_line, read_chain
+from bursar.ledger.replay import Line, Replay, read_chain
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 
@@ -66,8 +66,9 @@ class Ledger:
         """Repeat sealed journal lines on top of this ledger; yields each line once it is proven."""
         if self.opened or self.journal.records:
             raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
+        replay = Replay(self.state)
         for line in read_chain(lines, self.journal.head, self.version):
-            apply_line(self.state, line)
+            replay.apply(line)
             self.version = line.seq
             self.journal.head = line.hash
             self.journal.sealed_to = line.seq

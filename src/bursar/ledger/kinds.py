@@ -1,0 +1,110 @@
+"""The kinds of effects that a journal line holds, as its decoder sees them.
+
+A line is decoded in one pass into these shapes, which also checks it: an effect of an unknown kind, a part that is
+missing, of another type or too many is an error of the decoder. What comes again and again in equal form (specs,
+bindings, costs) stays raw text: replay looks it up by its text and decodes only what it has not seen yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+
+class _Effect(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Written as a list whose first item is the kind."""
+
+
+class Bound(_Effect, tag="bound"):
+    """A charge in the very accounts and at the costs of one of the claim's bindings."""
+
+    mode: int
+    uid: str
+    slot: int
+
+
+class Charged(_Effect, tag="charge"):
+    """A charge in any accounts; a single cost stands for all of them."""
+
+    mode: int
+    uid: str
+    accounts: list[str]
+    costs: list[Raw]
+
+
+class Stated(_Effect, tag="state"):
+    uid: str
+    state: int
+
+
+class Bindings(_Effect, tag="bind"):
+    uid: str
+    bindings: list[Raw]
+
+
+class Entered(_Effect, tag="claim"):
+    uid: str
+    namespace: str
+    name: str
+    created: int
+    spec: Raw
+
+
+class Dropped(_Effect, tag="drop"):
+    uid: str
+
+
+class Field(_Effect, tag="field"):
+    uid: str
+    field: int
+    value: Raw
+
+
+class Cell(_Effect, tag="cell"):
+    policy: str
+    table: str
+    key: str
+    value: Raw
+
+
+class Opened(_Effect, tag="open"):
+    policy: str
+    name: str
+    topic: str
+    physical: bool
+
+
+class Closed(_Effect, tag="close"):
+    name: str
+
+
+class Limited(_Effect, tag="limits"):
+    name: str
+    listed: dict[str, int]
+    stock: bool
+
+
+Effect = Bound | Stated | Bindings | Charged | Entered | Dropped | Field | Cell | Opened | Closed | Limited
+EFFECTS = frozenset(
+    ("bound", "charge", "state", "bind", "claim", "drop", "field", "cell", "open", "close", "limits"),
+)
+
+
+class Wire(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A whole line."""
+
+    format: int
+    seq: int
+    at: int
+    engine: str
+    cause: list[Any]
+    decision: Raw
+    effects: list[Effect]
+    digest: str
+    hash: str
+
+
+LINES: Decoder[Wire] = Decoder(Wire)
+AMOUNTS: Decoder[dict[str, int]] = Decoder(dict[str, int])
