@@ -31,6 +31,7 @@ class Branch:
     __slots__ = (
         "account",
         "allocated",
+        "aside",
         "askers",
         "below",
         "children",
@@ -75,6 +76,7 @@ class Branch:
         self.parent: Branch | None = None
         self.children: Final[list[Branch]] = []  # sorted by name, the implicit child first among equals
         self.inner: Branch | None = None
+        self.aside: bool = False  # served before anything is shared, and not held to a runtime
         self.lends: bool = True
         self.askers: Final[dict[str, Claim]] = {}  # claims whose demand is counted here
         self.members: Final[dict[str, Claim]] = {}  # claims that count here, by uid

@@ -45,7 +45,18 @@ class Tree:
 class Forest:
     """All trees, over shared slots."""
 
-    __slots__ = ("branches", "changed", "circling", "dims", "guarantee", "loose", "slot_at", "trees", "wanting")
+    __slots__ = (
+        "branches",
+        "changed",
+        "circling",
+        "dims",
+        "guarantee",
+        "loose",
+        "slot_at",
+        "suspects",
+        "trees",
+        "wanting",
+    )
 
     def __init__(self) -> None:
         self.guarantee: bool = False
@@ -56,7 +67,14 @@ class Forest:
         self.wanting: Final[dict[str, dict[str, Branch]]] = {}  # by the account of the parent that they name
         self.loose: Final[dict[str, Branch]] = {}
         self.circling: Final[set[str]] = set()  # of those, the ones below themselves
-        self.changed: Final[dict[str, None]] = {}  # accounts of quotas, since somebody last cleared it
+        # Accounts of quotas of which anything changed, until cleared: by who writes statuses, by who revokes.
+        self.changed: Final[dict[str, None]] = {}
+        self.suspects: Final[dict[str, None]] = {}
+
+    def note(self, branch: Branch) -> None:
+        """Something about the branch changed."""
+        self.changed[branch.key] = None
+        self.suspects[branch.key] = None
 
     # Slots
 
@@ -127,11 +145,12 @@ class Forest:
 
     def _set_aside(self, branch: Branch, quota: Quota) -> None:
         tree = self.tree(quota.tree)
-        if branch.quota is None:
+        if not branch.aside:
+            branch.aside = True
             tree.aside.append(branch)
         self._load(branch, quota)
         branch.sum_up(False)
-        self.changed[branch.key] = None
+        self.note(branch)
 
     def _place(self, branch: Branch, quota: Quota) -> None:
         if branch.quota is not None:
@@ -156,6 +175,7 @@ class Forest:
     def _remove(self, branch: Branch, quota: Quota) -> None:
         if quota.name in (SYSTEM, DEFAULT):
             self.tree(quota.tree).aside.remove(branch)
+            branch.aside = False
         else:
             self._unhook(branch, quota)
             self.loose.pop(branch.key, None)
@@ -263,7 +283,7 @@ class Forest:
 
     def _carry(self, branch: Branch, lims: list[int], kept: list[int]) -> None:
         """What the branch asks for and keeps differs from before: its parent hears of it, and shares anew."""
-        self.changed[branch.key] = None
+        self.note(branch)
         above = branch.parent
         if above is None:
             return
@@ -326,7 +346,7 @@ class Forest:
             lim = request if most == NO_MAX or request < most else most
             more = lim - at.lim[slot]
             at.lim[slot] = lim
-            self.changed[at.key] = None
+            self.note(at)
             at = self._tell_parent(at, more)
 
     def _keep(self, branch: Branch, slot: int, more: int) -> None:
@@ -338,7 +358,7 @@ class Forest:
             kept = max(at.allocated[slot], at.minima[slot])
             more = kept - at.guaranteed[slot]
             at.guaranteed[slot] = kept
-            self.changed[at.key] = None
+            self.note(at)
             at = self._tell_parent(at, more)
 
     def _tell_parent(self, branch: Branch, more: int) -> Branch | None:
@@ -354,7 +374,7 @@ class Forest:
         while at is not None:
             at.firm_request[slot] += request
             at.firm_used[slot] += used
-            self.changed[at.key] = None
+            self.note(at)
             at = at.parent
 
     # Downwards
@@ -381,7 +401,7 @@ class Forest:
             left = self.available(tree, slot)
             if root.runtime[slot] != left:
                 root.runtime[slot] = left
-                self.changed[root.key] = None
+                self.note(root)
                 self._stale(root)
 
     def refresh(self, branch: Branch) -> bool:
@@ -415,7 +435,7 @@ class Forest:
     def _share(self, tree: Tree, branch: Branch) -> None:
         tree.stale.pop(branch.key, None)
         for child in branch.share():
-            self.changed[child.key] = None
+            self.note(child)
             if child.children:
                 self._stale(child)
 

@@ -72,6 +72,11 @@ class Quota(Body):
     def weight_of(self, resource: str) -> int:
         return self.weight.get(resource, self.maximum.get(resource, 0))
 
+    def binds_like(self, other: Quota) -> bool:
+        """Whether claims belong to either in the same way, and cost the same there."""
+        mine = (self.namespace, self.parent, self.tree, self.is_parent, self.namespaces, self.maximum)
+        return mine == (other.namespace, other.parent, other.tree, other.is_parent, other.namespaces, other.maximum)
+
     def cell(self) -> tuple[object, ...]:
         """The plain form for the ledger."""
         return (

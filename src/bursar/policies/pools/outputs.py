@@ -1,0 +1,219 @@
+"""What the policy wants written outside: the status of quotas, root quotas, and what people should know.
+
+Only what changed since it was last written. Nothing of it is read back, except that users' own marks on a root quota
+are kept (see ``roots``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.state import State
+from bursar.policies.pools.books import Books
+from bursar.policies.pools.branch import NO_MAX, Branch
+from bursar.policies.pools.names import (
+    ALLOCATED,
+    CHILD_REQUEST,
+    FIRM_REQUEST,
+    FIRM_USED,
+    GUARANTEED,
+    PROFILE_OBJECT,
+    QUOTA_OBJECT,
+    REQUEST,
+    RUNTIME,
+    TREE,
+)
+from bursar.policies.pools.profiles import Profile
+from bursar.policies.pools.quotas import Quota
+from bursar.policies.pools.roots import as_json, ignored_wish, profiles_of_root, root_manifest, shown
+from bursar.policies.settings import Output
+from bursar.vectors import dimension_at
+
+_WARNING: Final = "Warning"
+
+
+@final
+class Writer:
+    """Remembers what was written last."""
+
+    __slots__ = ("books", "overlaps", "roots", "said", "status", "trees")
+
+    def __init__(self, books: Books) -> None:
+        self.books: Final = books
+        self.status: Final[dict[str, dict[str, object]]] = {}  # by account
+        self.roots: Final[dict[str, dict[str, object]]] = {}  # manifests by name
+        self.trees: Final[dict[str, str]] = {}  # tree ids given to profiles that have none, by profile
+        self.overlaps: Final[dict[str, str]] = {}  # by profile: the nodes that another one has
+        self.said: Final[dict[str, str]] = {}  # warnings in force, by object
+
+    def outputs(self, state: State) -> list[Output]:
+        found: list[Output] = []
+        for name in sorted(self.books.roots_changed):
+            self._root(state, name, found)
+        for key in sorted(self.books.profiles_changed):
+            self._profile(key, found)
+        self.books.roots_changed.clear()
+        self.books.profiles_changed.clear()
+        self._statuses(found)
+        return found
+
+    # Root quotas and profiles
+
+    def _root(self, state: State, name: str, found: list[Output]) -> None:
+        quota = self.books.roots.get(name)
+        if quota is None:
+            last = self.roots.pop(name, None)
+            if last is not None:
+                found.append(Output(QUOTA_OBJECT, _key(last), "object", None))
+            return
+        profiles = profiles_of_root(self.books, name)
+        if not profiles:
+            self._warn(
+                found, quota.key, "ProfileGone", f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
+            )
+            return
+        manifest = root_manifest(self.books, state, quota)
+        if self.roots.get(name) != manifest:
+            self.roots[name] = manifest
+            found.append(Output(QUOTA_OBJECT, quota.key, "object", manifest))
+        if ignored_wish(profiles):
+            self._warn(found, quota.key, "Ignored", "ignore-default-tree is ignored: a node belongs to one tree")
+
+    def _users(self, quota: Quota) -> str:
+        branch = self.books.forest.branch(quota.tree, quota.name)
+        names = [child.name for child in branch.children if child is not branch.inner]
+        pods = sorted({*[c.key for c in branch.askers.values()], *[c.key for c in branch.members.values()]})
+        parts = [f"quota {name}" for name in names] + [f"pod {key}" for key in pods]
+        return ", ".join(parts[:5]) + (", ..." if len(parts) > 5 else "")
+
+    def _profile(self, key: str, found: list[Output]) -> None:
+        profile = self.books.grounds.profiles.get(key)
+        if profile is None:
+            self.trees.pop(key, None)
+            self.overlaps.pop(key, None)
+            return
+        if not profile.pinned and self.trees.get(key) != profile.tree:
+            self.trees[key] = profile.tree
+            found.append(Output(PROFILE_OBJECT, key, "labels", {TREE: profile.tree}))
+        sums = self.books.grounds.sums[key]
+        status: dict[str, object] = {
+            "nodes": sums.count,
+            "total": shown(self.books.grounds.total(profile)),
+            "treeId": profile.tree,
+        }
+        found.append(Output(PROFILE_OBJECT, key, "status", status))
+        self._overlap(profile, found)
+
+    def _overlap(self, profile: Profile, found: list[Output]) -> None:
+        """Say so when nodes that the profile selects belong to another one."""
+        lost = [
+            f"{name} (to {owner})"
+            for name, owner in sorted(self.books.grounds.owners.items())
+            if owner not in ("", profile.key) and profile.selects(self.books.grounds.nodes[name].labels)
+        ]
+        text = ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
+        if text and self.overlaps.get(profile.key) != text:
+            message = f"these nodes belong to another profile that selects them too: {text}"
+            found.append(_event(PROFILE_OBJECT, profile.key, "Overlap", message))
+        self.overlaps[profile.key] = text
+
+    def _warn(self, found: list[Output], key: str, reason: str, message: str) -> None:
+        """On the edge only."""
+        if self.said.get(f"{key} {reason}") != message:
+            self.said[f"{key} {reason}"] = message
+            found.append(_event(QUOTA_OBJECT, key, reason, message))
+
+    # Quotas
+
+    def _statuses(self, found: list[Output]) -> None:
+        forest = self.books.forest
+        for tree in sorted(forest.trees):
+            forest.refresh_all(tree)
+        changed = sorted(forest.changed)
+        forest.changed.clear()
+        for key in changed:
+            branch = forest.branches.get(key)
+            if branch is None or branch.quota is None:
+                self.status.pop(key, None)
+                continue
+            self._status(branch, branch.quota, found)
+
+    def _status(self, branch: Branch, quota: Quota, found: list[Output]) -> None:
+        tied = branch.top() is self.books.forest.tree(branch.tree_id).root or branch.aside
+        amounts: dict[str, object] = {
+            REQUEST: self._json(branch, branch.request),
+            CHILD_REQUEST: self._json(branch, branch.below),
+            GUARANTEED: self._json(branch, branch.guaranteed),
+            ALLOCATED: self._json(branch, branch.allocated),
+            FIRM_REQUEST: self._json(branch, branch.firm_request),
+            FIRM_USED: self._json(branch, branch.firm_used),
+            RUNTIME: self._json(branch, self._runtime(branch, tied)),
+        }
+        used = {} if branch.account is None else branch.account.used.vector().show()
+        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied)]}
+        whole = {**amounts, **status}
+        last = self.status.get(branch.key)
+        if last == whole:
+            return
+        self.status[branch.key] = whole
+        if last is None or {key: last[key] for key in amounts} != amounts:
+            found.append(Output(QUOTA_OBJECT, quota.key, "annotations", amounts))
+        found.append(Output(QUOTA_OBJECT, quota.key, "status", status))
+
+    def _runtime(self, branch: Branch, tied: bool) -> list[int]:
+        if branch.aside:
+            return branch.maxima
+        return branch.runtime if tied else [0] * len(branch.runtime)
+
+    def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
+        if not tied:
+            return {"type": "Ready", "status": "False", "reason": "Loose", "message": self.why_loose(branch)}
+        over = self._over(branch)
+        if over:
+            message = f"uses more than its runtime of {over}"
+            return {"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}
+        return {"type": "Ready", "status": "True", "reason": "WithinRuntime", "message": ""}
+
+    def _over(self, branch: Branch) -> str:
+        limits = self._runtime(branch, True)
+        names: list[str] = []
+        for slot in range(len(limits)):
+            dim = self.books.forest.dims[slot]
+            used = 0 if branch.account is None else branch.account.used.get(dim)
+            if branch.maxima[slot] != NO_MAX and used > limits[slot]:
+                names.append(dimension_at(dim).name)
+        return ", ".join(sorted(names))
+
+    def _json(self, branch: Branch, amounts: list[int]) -> str:
+        """The amounts of what the quota manages."""
+        named: dict[str, int] = {}
+        for slot in range(len(amounts)):
+            if branch.maxima[slot] != NO_MAX:
+                named[dimension_at(self.books.forest.dims[slot]).name] = amounts[slot]
+        return as_json(shown(named))
+
+    def why_loose(self, branch: Branch) -> str:
+        """Why a quota hangs on no tree."""
+        top = branch.top()
+        quota = top.quota
+        if quota is None:
+            return "it does not exist"
+        parent = self.books.resolver.quotas.get(quota.parent)
+        if parent is None:
+            return f"the parent of {top.name}, {quota.parent}, does not exist"
+        if parent.tree != quota.tree:
+            return f"{top.name} and its parent {parent.name} belong to different trees"
+        if not parent.is_parent:
+            return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
+        return f"{top.name} is below itself"
+
+
+def _key(manifest: dict[str, object]) -> str:
+    metadata = manifest["metadata"]
+    if not isinstance(metadata, dict):
+        raise TypeError("a manifest without metadata")
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _event(kind: str, key: str, reason: str, message: str) -> Output:
+    return Output(kind, key, "event", {"type": _WARNING, "reason": reason, "message": message})

@@ -1,0 +1,295 @@
+"""The pools policy: quota trees over node pools, each quota held to its runtime.
+
+A claim belongs to one quota and is charged there and in every quota above it. It is admitted if, in each resource
+that it asks for, what is used and what it asks for together stay within the runtime of each of them; one that may not
+be preempted must also stay within the min of its quota. Its demand counts from the moment it is submitted, so it
+raises the runtime that it is then held to.
+
+State: accounts (see ``books``) and the cells of the tables ``pools.*``. Everything else is derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import Policy
+from bursar.policies.checks import Check, Refusal
+from bursar.policies.pools.books import DEMAND, FIRM, FIRM_DEMAND, OWN, STRAY_DEMAND, Books, topic_of
+from bursar.policies.pools.branch import NO_MAX, Branch
+from bursar.policies.pools.changing import KINDS, Changer, binding_of
+from bursar.policies.pools.explaining import explain_branch
+from bursar.policies.pools.names import DEFAULT, DEFAULT_TREE, NAME
+from bursar.policies.pools.outputs import Writer
+from bursar.policies.pools.quotas import Quota
+from bursar.policies.pools.revoking import Revoker
+from bursar.policies.settings import Output, Revocation, Setting
+from bursar.selectors import NodeNeeds
+from bursar.vectors import EMPTY, Vector, dimension_at
+
+MAX_RULE: Final = "max"
+RUNTIME_RULE: Final = "runtime"
+MIN_RULE: Final = "min"
+LOOSE: Final = "pools.loose"
+_CACHED: Final = 65_536
+
+# Positions in a binding's data
+_QUOTA: Final = 0
+_TREE: Final = 1
+_COUNTED: Final = 2  # whether its demand counts
+_STRAY: Final = 3  # its label names no quota
+_FIRM: Final = 4  # it may not be preempted
+
+
+@final
+class PoolsPolicy(Policy):
+    """Elastic quotas in trees, one tree for each pool of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, False, KINDS, True, True, True)
+        self.books: Final = Books()
+        self.revoker: Final = Revoker(self.books)
+        self.writer: Final = Writer(self.books)
+        self.cache: Final[dict[tuple[str, Vector, int], Binding]] = {}
+        self.cached_version: int = 0
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        found: list[str] = []
+        for claim in Changer(self.books, self.state, tx).apply(setting):
+            old = binding_of(claim)
+            new = self._binding(claim)
+            if old is None or new is None or old.mark != new.mark:
+                found.append(claim.uid)
+        return found
+
+    def settle(self, tx: Transaction) -> None:
+        if self.books.closing or self.books.orphans:
+            Changer(self.books, self.state, tx).tidy()
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        self.books.charged(claim, account, cost, sign)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        self.books.cell_changed(self.state, table, key, old, new)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        return self._binding(claim)
+
+    def _binding(self, claim: Claim) -> Binding | None:
+        quota = self.books.resolver.resolve(claim)
+        if quota is None:
+            return None
+        branch = self.books.forest.branch(quota.tree, quota.name)
+        firm = not claim.spec.preemptible
+        stray = self.books.resolver.is_stray(claim, quota)
+        counted = claim.state != PENDING or self._countable(branch, claim)
+        if self.cached_version != self.books.version or len(self.cache) >= _CACHED:
+            self.cache.clear()
+            self.cached_version = self.books.version
+        key = (branch.key, claim.spec.requests, int(firm) + 2 * int(stray) + 4 * int(counted))
+        found = self.cache.get(key)
+        if found is None:
+            found = self._new_binding(branch, quota, claim.spec.requests, (counted, stray, firm))
+            self.cache[key] = found
+        return found
+
+    def _new_binding(self, branch: Branch, quota: Quota, requests: Vector, flags: tuple[bool, bool, bool]) -> Binding:
+        accounts = [self.state.accounts[branch.key + OWN]]
+        own = requests.only(quota.keys())
+        costs = [own]
+        at: Branch | None = branch
+        while at is not None and at.quota is not None:
+            accounts.append(self.state.accounts[at.key])
+            costs.append(requests.only(at.quota.keys()))
+            at = at.parent
+        if flags[2]:
+            accounts.append(self.state.accounts[branch.key + FIRM])
+            costs.append(own)
+        data = (quota.name, quota.tree, *flags)
+        return Binding(NAME, tuple(accounts), tuple(costs), data)
+
+    def _countable(self, branch: Branch, claim: Claim) -> bool:
+        """Demand that could never be granted is none: above a max, or more than any node of the tree has."""
+        requests = claim.spec.requests
+        at: Branch | None = branch
+        while at is not None and at.quota is not None:
+            for i in range(len(requests.dims)):
+                slot = self.books.forest.slot_of(int(requests.dims[i]))
+                if slot >= 0 and at.maxima[slot] != NO_MAX and int(requests.amounts[i]) > at.maxima[slot]:
+                    return False
+            at = at.parent
+        return not claim.spec.placeable or self.books.grounds.could_take(branch.tree_id, requests)
+
+    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
+        suffix = DEMAND
+        if binding.data[_STRAY]:
+            suffix = STRAY_DEMAND
+        elif binding.data[_FIRM]:
+            suffix = FIRM_DEMAND
+        account = self.state.accounts[binding.accounts[1].name + suffix]
+        cost = binding.costs[1] if binding.data[_COUNTED] else EMPTY
+        if wanted:
+            tx.charge(claim, (account,), (cost,))
+        else:
+            tx.release(claim, (account,), (cost,))
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        if not forced:
+            refusal = self.check(binding, None)
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        refusal = None if forced else self.check(new, old)
+        if refusal is None:
+            tx.charge(claim, new.accounts, new.costs)
+        else:
+            tx.rollback_to(mark)
+        return refusal
+
+    def check(self, binding: Binding, old: Binding | None) -> Refusal | None:
+        """The first quota of the path, from the claim's own up, that has no room; ``old``: only what grew counts."""
+        forest = self.books.forest
+        branch = forest.branches[binding.accounts[1].name]
+        if not branch.aside and not forest.refresh(branch):
+            return self._loose(branch)
+        refusal = self._check_own(branch, binding, old)
+        at: Branch | None = branch
+        i = 1
+        while refusal is None and at is not None and at.quota is not None:
+            refusal = self._check_at(at, binding.accounts[i], binding.costs[i], at.runtime, old)
+            if refusal is None and i == 1 and binding.data[_FIRM]:
+                refusal = self._check_firm(branch, binding, old)
+            at = at.parent
+            i += 1
+        return refusal
+
+    def _check_own(self, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
+        """Own pods of a parent share with its children."""
+        inner = branch.inner
+        if inner is None or not self.books.options.runtime:
+            return None
+        return self._check_at(branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
+
+    def _check_at(
+        self, branch: Branch, account: Account, cost: Vector, runtime: list[int], old: Binding | None
+    ) -> Refusal | None:
+        held = self.books.options.runtime and not branch.aside
+        for i in range(len(cost.dims)):
+            dim = int(cost.dims[i])
+            slot = self.books.forest.slot_of(dim)
+            amount = int(cost.amounts[i])
+            most = branch.maxima[slot]
+            limit = runtime[slot] if held and runtime[slot] < most else most
+            if account.used.get(dim) + amount > limit and _grew(old, account, dim, amount):
+                rule = RUNTIME_RULE if limit < most else MAX_RULE
+                return self._refusal(branch, account, dim, amount, limit, rule)
+        return None
+
+    def _check_firm(self, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
+        """Who may not be preempted must not borrow."""
+        account = binding.accounts[-1]
+        cost = binding.costs[-1]
+        if branch.aside:
+            return None
+        for i in range(len(cost.dims)):
+            dim = int(cost.dims[i])
+            least = branch.minima[self.books.forest.slot_of(dim)]
+            amount = int(cost.amounts[i])
+            if account.used.get(dim) + amount > least and _grew(old, account, dim, amount):
+                return self._refusal(branch, account, dim, amount, least, MIN_RULE)
+        return None
+
+    def _refusal(self, branch: Branch, account: Account, dim: int, amount: int, limit: int, rule: str) -> Refusal:
+        resource = dimension_at(dim)
+        never = amount > limit and rule in (MAX_RULE, MIN_RULE)
+        topics = (account.topic,) if rule != RUNTIME_RULE else (account.topic, topic_of(branch.tree_id))
+        return Refusal(
+            NAME,
+            f"{NAME}.{rule}.{resource.name}",
+            "",
+            account.name,
+            resource.name,
+            resource.show(amount),
+            resource.show(account.used.get(dim)),
+            resource.show(limit),
+            never,
+            topics,
+        )
+
+    def _loose(self, branch: Branch) -> Refusal:
+        note = f"quota {branch.name} hangs on no tree: {self.writer.why_loose(branch)}"
+        return Refusal(NAME, LOOSE, note, branch.key, topics=(topic_of(branch.tree_id),))
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        """Only of the same quota, only of lower priority, and only who uses what is short."""
+        branch = self.books.forest.branches[binding.accounts[1].name]
+        if refusal.reason.startswith((f"{NAME}.{RUNTIME_RULE}.", f"{NAME}.{MAX_RULE}.")) and (
+            branch.name != DEFAULT or self.books.options.default_preemption
+        ):
+            return self._victims(claim, branch, refusal.resource)
+        return iter(())
+
+    def _victims(self, claim: Claim, branch: Branch, resource: str) -> Iterator[Claim]:
+        for candidate in branch.least_important_first():
+            if candidate.spec.priority >= claim.spec.priority:
+                return
+            if candidate.uid in branch.members and candidate.spec.requests.amount(resource) > 0:
+                yield candidate
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        branch = self.books.forest.branches[binding.accounts[1].name]
+        refusal = None if claim.counts() else self.check(binding, None)
+        return explain_branch(self.books, branch, binding, refusal)
+
+    def due(self, now: int) -> list[Revocation]:
+        return self.revoker.due(self.state, now)
+
+    def outputs(self, now: int) -> list[Output]:
+        return self.writer.outputs(self.state)
+
+    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
+        """A claim of a tree runs on the nodes of the tree."""
+        tree = cast("str", binding.data[_TREE])
+        if tree not in self.books.needs:
+            self.books.needs[tree] = self._tree_needs(tree)
+        return self.books.needs[tree]
+
+    def _tree_needs(self, tree: str) -> NodeNeeds | None:
+        profiles = self.books.grounds.profiles_of(tree)
+        if tree == DEFAULT_TREE or not profiles:
+            return None
+        terms = []
+        for profile in profiles:
+            if profile.requirements is None:
+                continue
+            term = profile.term()
+            if term is None:
+                return None  # it selects every node
+            terms.append(term)
+        return NodeNeeds({}, tuple(terms))
+
+
+def _grew(old: Binding | None, account: Account, dim: int, amount: int) -> bool:
+    """Whether the claim asks for more of it there than before."""
+    if old is None:
+        return True
+    for i in range(len(old.accounts)):
+        if old.accounts[i].name == account.name:
+            return amount > old.costs[i].get(dim)
+    return True
