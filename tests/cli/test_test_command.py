@@ -38,7 +38,7 @@ steps:
       pods:
         a/first: {phase: Running}
         a/second: {phase: Running, node: n1}
-        a/thrid: {phase: Pending}
+        a/frist: {phase: Pending}
       objects:
         Node/n1: {status: {allocatable: {nvidia.com/gpu: 2}}}
         Node/n2: {metadata: {name: n2}}
@@ -85,7 +85,7 @@ def test_a_wrong_scenario_fails_with_a_diff_and_the_explain_tree(wrong: Path) ->
         "      every node that could take it is full",
         "      explained:",
     ]
-    end = lines.index("    Pod a/thrid matches nothing: there is no such pod; did you mean a/first?")
+    end = lines.index("    Pod a/frist matches nothing: there is no such pod; did you mean a/first?")
     tree = lines[9:end]
     assert tree[0] == "        FAIL a/second is pending: every node that could take it is full"
     assert "the nearest, n1, lacks 1 nvidia.com/gpu" in tree[1]
