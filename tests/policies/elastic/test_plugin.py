@@ -133,7 +133,7 @@ def test_what_is_wrong_with_one_object(text: str, message: str) -> None:
         (
             quota("b"),
             composite("a, b"),
-            "spec.namespaces[1]: namespace b is governed by ElasticQuota b/quota already; takeover: true would replace it",
+            "namespace b is governed by ElasticQuota b/quota already; takeover: true would replace it",
         ),
     ],
     ids=["issue-518", "quota-in-composite", "composites-overlap", "CEQ4-without-takeover"],

@@ -24,9 +24,10 @@ _BOUND: Final = 65_536  # of each cache; when it is full it starts anew
 class Measure:
     """One cost in the quota's terms."""
 
-    __slots__ = ("amounts", "listed", "size")
+    __slots__ = ("amounts", "cost", "listed", "size")
 
-    def __init__(self, amounts: list[int], listed: Vector, size: tuple[object, ...]) -> None:
+    def __init__(self, cost: Vector, amounts: list[int], listed: Vector, size: tuple[object, ...]) -> None:
+        self.cost: Final = cost  # one object for all equal ones
         self.amounts: Final = amounts  # aligned with the quota's dimensions
         self.listed: Final = listed  # the cost in the dimensions that min lists
         self.size: Final = size  # sorts smaller requests first
@@ -84,7 +85,7 @@ class Quota:
         if known is None:
             amounts = [cost.get(dim) for dim in self.dims]
             listed = from_indices([(self.dims[k], amounts[k]) for k in range(len(amounts))])
-            known = Measure(amounts, listed, self._size(cost, amounts))
+            known = Measure(cost, amounts, cost if listed == cost else listed, self._size(cost, amounts))
             if len(self.measures) >= _BOUND:
                 self.measures.clear()
             self.measures[cost] = known
@@ -118,12 +119,13 @@ class Quota:
         mark = spec.priority * 2 + (1 if spec.preemptible else 0)
         found = alike.get(mark)
         if found is None:
-            listed = self.measure(cost).listed
+            known = self.measure(cost)
+            listed = known.listed
             own = accounts[self.account]
             if spec.preemptible:
-                found = Binding(NAME, (own, total), (cost, listed))
+                found = Binding(NAME, (own, total), (known.cost, listed))
             else:
-                found = Binding(NAME, (own, total, accounts[self.firm]), (cost, listed, listed))
+                found = Binding(NAME, (own, total, accounts[self.firm]), (known.cost, listed, listed))
             alike[mark] = found
         return found
 

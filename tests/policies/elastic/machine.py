@@ -1,0 +1,169 @@
+"""Drives an engine with elastic quotas and its naive twin through the same life, and compares after each step.
+
+Steps take plain numbers, so that Hypothesis and a seeded generator can both feed it. Victims are gone at once, and stay
+away unless a step brings them back as new claims.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from bursar.ledger.claims import PENDING
+from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, QUOTA_SETTING, quota_id
+from bursar.policies.settings import Setting
+from bursar.vectors import dimension
+from tests.policies.elastic.twin import Pod, Quota, Twin
+from tests.policies.elastic.world import World, claim_of, quota_setting
+
+DIMENSIONS = ("example.com/x", "memory")
+NAMESPACES = ("a", "b", "c", "d")
+
+
+class Machine:
+    """One engine, one replica of it by its journal, one twin."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.replica = self.world.replayed()
+        self.twin = Twin()
+        self.count = 0
+        self.set_quota(0, 4, 2, 9)
+        self.set_quota(1, 3, 3, 9)
+        self.set_composite(2, 2, 2)
+
+    # Steps
+
+    def set_quota(self, number: int, first: int, second: int, most: int) -> None:
+        """An ElasticQuota of one of the first two namespaces; 0: the dimension is not listed."""
+        namespace = NAMESPACES[number % 2]
+        least = _listed(first, second)
+        maximum = {name: max(most, least.get(name, 0)) for name in DIMENSIONS[:1] if most < 9}
+        self.world.engine.configure([quota_setting(namespace, least, maximum)], self.world.now)
+        self.twin.quotas[quota_id(ELASTIC_QUOTA, f"{namespace}/quota")] = Quota((namespace,), least, maximum)
+
+    def set_composite(self, width: int, first: int, second: int) -> None:
+        """The composite of the last namespaces."""
+        namespaces = NAMESPACES[2 : 3 + width % 2 + 1][:2] if width % 3 else NAMESPACES[3:]
+        least = _listed(first, second)
+        self.world.engine.configure([quota_setting("x", least, {}, namespaces)], self.world.now)
+        self.twin.quotas[quota_id(COMPOSITE, "x/quota")] = Quota(namespaces, least, {})
+
+    def remove_quota(self, number: int) -> None:
+        namespace = NAMESPACES[number % 2]
+        key = quota_id(ELASTIC_QUOTA, f"{namespace}/quota")
+        self.world.engine.configure([Setting(QUOTA_SETTING, key, None)], self.world.now)
+        self.twin.quotas.pop(key, None)
+
+    def set_options(self, bounded: bool, by_priority: bool) -> None:
+        self.twin.bounded, self.twin.by_priority = bounded, by_priority
+        self.world.options(16, "min" if bounded else "capacity", "priority" if by_priority else "creation")
+
+    def ask(self, namespace: int, first: int, second: int, priority: int, preemptible: bool) -> None:
+        self.count += 1
+        self.world.now += self.count % 2  # some are created at the same moment
+        wants = {name: amount for name, amount in zip(DIMENSIONS, (first, second), strict=True) if amount}
+        pod = Pod(f"p{self.count:05}", NAMESPACES[namespace % 4], wants, priority, self.world.now, preemptible)
+        claim = claim_of(pod.uid, pod.namespace, wants, priority, pod.created, preemptible=preemptible)
+        self._same_decision(pod, list(self.world.decide(claim).victims))
+
+    def ask_again(self, choice: int) -> None:
+        waiting = self.world.waiting()
+        if waiting:
+            claim = self.world.engine.claim(waiting[choice % len(waiting)])
+            spec = claim.spec
+            pod = Pod(
+                claim.uid, claim.namespace, dict(spec.requests.pairs()), spec.priority, claim.created, spec.preemptible
+            )
+            self._same_decision(pod, list(self.world.decide(claim).victims))
+
+    def _same_decision(self, pod: Pod, victims: list[str]) -> None:
+        admitted = self.world.engine.claim(pod.uid).state != PENDING
+        expected = self.twin.decide(pod) if self.twin.quota_of(pod.namespace) else []
+        if self.twin.quota_of(pod.namespace) is None:
+            self.twin.pods[pod.uid] = pod
+        assert (victims if admitted else None) == expected
+        self.world.leave()
+
+    def release(self, choice: int) -> None:
+        claims = sorted(self.world.engine.state.claims)
+        if claims:
+            uid = claims[choice % len(claims)]
+            self.world.engine.release(uid, self.world.now)
+            self.twin.gone(uid)
+
+    def run(self, choice: int) -> None:
+        counted = self.world.counted()
+        if counted:
+            self.world.run(counted[choice % len(counted)])
+
+    # Judging
+
+    def check(self) -> None:
+        twin, book = self.twin, self.world.policy.book
+        assert self.world.counted() == sorted(twin.pods)
+        assert sorted(quota.id for quota in book.live()) == sorted(twin.quotas)
+        shuffled = list(twin.pods.items())
+        Random(len(shuffled)).shuffle(shuffled)  # labels depend on the set of pods alone
+        for name in twin.quotas:
+            quota = book.quotas[name]
+            assert quota.standing(book.share(quota)).ranks == {
+                uid: rank for uid, rank in twin.classes(name, dict(shuffled)).items() if rank < 2
+            }
+            account = self.world.engine.state.accounts[quota.account]
+            for what in DIMENSIONS:
+                assert account.used.amount(what) == twin.used(name, what, twin.pods)
+        for what in DIMENSIONS:
+            self._check_sums(what)
+
+    def _check_sums(self, what: str) -> None:
+        twin, book = self.twin, self.world.policy.book
+        dim = dimension(what).index
+        pool, total = book.pool.get(dim, 0), book.total_min.get(dim, 0)
+        assert (pool, total) == (twin.pool(what, twin.pods), twin.total_min(what))
+        guaranteed = [book.guaranteed(q)[q.position(dim)] for q in book.live() if q.position(dim) >= 0]
+        assert sum(guaranteed) <= pool <= total
+        state = self.world.engine.state
+        assert state.accounts["elastic/total"].used.amount(what) == twin.total_used(what, twin.pods)
+
+    def check_replica(self) -> None:
+        """Restart = incremental: what the journal rebuilds stands where the living one stands."""
+        replica, world = self.replica, self.world
+        replica.engine.replay(world.engine.journal.take())
+        assert replica.engine.digest == world.engine.digest
+        assert replica.engine.state.plain() == world.engine.state.plain()
+        for quota in world.policy.book.live():
+            twin = replica.policy.book.quotas[quota.id]
+            assert (twin.used, twin.idle) == (quota.used, quota.idle)
+            share = world.policy.book.share(quota)
+            assert replica.policy.book.share(twin) == share
+            assert twin.standing(share).ranks == quota.standing(share).ranks
+        assert replica.policy.book.pool == world.policy.book.pool
+        assert sorted(replica.policy.runners) == sorted(world.policy.runners)
+
+
+def _listed(first: int, second: int) -> dict[str, int]:
+    return {name: amount for name, amount in zip(DIMENSIONS, (first, second), strict=True) if amount}
+
+
+def random_step(machine: Machine, rng: Random) -> None:
+    n = rng.randrange
+    roll = n(100)
+    if roll < 45:
+        machine.ask(n(5), n(4), n(3), n(3), n(8) > 0)
+    elif roll < 60:
+        machine.ask_again(n(1000))
+    elif roll < 75:
+        machine.release(n(1000))
+    elif roll < 85:
+        machine.run(n(1000))
+    elif roll < 90:
+        machine.set_quota(n(2), n(6), n(4), 3 + n(7))
+    elif roll < 95:
+        machine.set_composite(n(3), n(6), n(4))
+    elif roll < 97:
+        machine.remove_quota(n(2))
+    else:
+        machine.set_options(n(3) > 0, n(2) > 0)
+    while len(machine.world.engine.state.claims) > 16:
+        machine.release(n(1000))
+    machine.check()
