@@ -140,11 +140,11 @@ class TestTime:
 class TestAtomicSteps:
     def test_nothing_of_a_refused_step_is_applied(self) -> None:
         bed = one_node()
-        digest, version = bed.engine.digest, bed._store._version
+        digest, version = bed.engine.digest, bed._store.version
         bad = pod("bad", "a", nodeName="nowhere")
         with pytest.raises(ManifestError):
             bed.give(pod("good", "a", {GPU: 1}), node("n2", {GPU: 1}), bad)
-        assert (bed.engine.digest, bed._store._version, bed.pods()) == (digest, version, [])
+        assert (bed.engine.digest, bed._store.version, bed.pods()) == (digest, version, [])
         assert bed.find(*bed.kinds.reference("Node/n2")) is None
 
     def test_the_same_object_twice_is_refused(self) -> None:

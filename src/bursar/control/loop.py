@@ -83,10 +83,15 @@ class Controller:
                 self._event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
 
     def check(self, changes: Sequence[ObjectChange]) -> None:
-        """Whether these changes would be accepted, including that pods which grow still fit; changes nothing."""
+        """Raises if pods that change would not fit where they are, given all of these changes; changes nothing.
+
+        For whoever can still refuse the changes: what has happened already is only reported by ``apply``.
+        """
         settings = settings_of(self._registry, changes)
         resized = [self._resize(change) for change in changes if change.is_pod]
         adjustments = [Adjust(claim.uid, claim.spec) for claim in resized if claim is not None]
+        if not adjustments:
+            return  # ``apply`` takes all settings or none by itself
         try:
             outlook = self.engine.what_if([Configure(settings), *adjustments], self._ports.now())
         except SettingError as error:

@@ -103,7 +103,7 @@ class Cluster:
                 stage.remove(kind.name, key)
                 changes.append(ObjectChange(kind, key, None))
         self.controller.apply(changes)
-        stage.keep()
+        self._store.take(stage)
         for pod in pods:
             self._delete_pod(pod)
         self.settle()
@@ -145,7 +145,7 @@ class Cluster:
                 self._check_node(stage, cast("Pod", change.typed))
         self.controller.check(changes)
         self.controller.apply(changes)
-        stage.keep()
+        self._store.take(stage)
         for change in changes:
             if change.is_pod:
                 self._note_pod(cast("Pod", change.typed), change.key)

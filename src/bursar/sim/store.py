@@ -90,8 +90,8 @@ class Store:
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Stored]] = {}
-        self._version = 0
-        self._uids = 0
+        self.version = 0
+        self.uids = 0
 
     def find(self, kind: str, key: str) -> Stored | None:
         return self._objects.get(kind, {}).get(key)
@@ -113,44 +113,70 @@ class Store:
 
     def write(self, changed: Stored) -> None:
         """Keep a new state of an object."""
-        self._version += 1
-        self._objects.setdefault(changed.kind.name, {})[changed.key] = replace(changed, version=self._version)
+        self.version += 1
+        self._put(changed.kind.name, changed.key, replace(changed, version=self.version))
 
     def remove(self, kind: str, key: str) -> None:
-        self._version += 1
-        del self._objects[kind][key]
+        self.version += 1
+        self._put(kind, key, None)
+
+    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        if stored is not None:
+            self._objects.setdefault(kind, {})[key] = stored
+        else:
+            del self._objects[kind][key]
 
     def stage(self) -> Stage:
-        """A copy to try changes on."""
+        """Somewhere to try changes."""
         return Stage(self)
+
+    def take(self, stage: Stage) -> None:
+        """Make what was staged the present state."""
+        for (kind, key), stored in stage.changed.items():
+            if stored is not None or self.find(kind, key) is not None:
+                self._put(kind, key, stored)
+        self.version, self.uids = stage.version, stage.uids
 
 
 class Stage(Store):
-    """A store that may become the next state of another one."""
+    """Changes on top of a store; what is not changed is looked up there."""
 
     def __init__(self, base: Store) -> None:
         super().__init__()
         self._base = base
-        self._objects = {kind: dict(objects) for kind, objects in base._objects.items()}  # noqa: SLF001 its own kind
-        self._version = base._version  # noqa: SLF001
-        self._uids = base._uids  # noqa: SLF001
+        self.version, self.uids = base.version, base.uids
+        self.changed: dict[tuple[str, str], Stored | None] = {}
+
+    def find(self, kind: str, key: str) -> Stored | None:
+        if (kind, key) in self.changed:
+            return self.changed[kind, key]
+        return self._base.find(kind, key)
+
+    def all(self, kind: str) -> list[Stored]:
+        found = {stored.key: stored for stored in self._base.all(kind)}
+        for (changed_kind, key), stored in self.changed.items():
+            if changed_kind != kind:
+                continue
+            if stored is not None:
+                found[key] = stored
+            else:
+                found.pop(key, None)
+        return [found[key] for key in sorted(found)]
+
+    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        self.changed[kind, key] = stored
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
         """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""
         known = self.find(given.kind.name, given.key)
         if known is None or anew:
-            self._uids += 1
-            stored = Stored(given.kind, given.key, given, f"{given.key}#{self._uids}", now)
+            self.uids += 1
+            stored = Stored(given.kind, given.key, given, f"{given.key}#{self.uids}", now)
         else:
             changed = _asked(known.applied.body) != _asked(given.body)
             stored = replace(known, applied=given, generation=known.generation + changed)
         self.write(stored)
         return stored
-
-    def keep(self) -> None:
-        """Make it the state of the store that it was staged from."""
-        base = self._base
-        base._objects, base._version, base._uids = self._objects, self._version, self._uids  # noqa: SLF001
 
 
 def _asked(body: Body) -> Body:
