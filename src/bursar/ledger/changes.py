@@ -62,6 +62,10 @@ class Change:
     def record(self) -> list[object]:
         raise RuntimeError("a change must have a plain form")
 
+    def subject(self) -> str:
+        """The uid of the claim it is about, the second item of its record; empty: it is not about a claim."""
+        return ""
+
     def touches(self) -> tuple[Account, ...]:
         """Accounts whose headroom it may have changed."""
         return ()
@@ -105,9 +109,9 @@ class Charge(Change):
 
     def record(self) -> list[object]:
         if self.slot >= 0:
-            return ["bound", self.mode, self.claim.uid, int(self.slot)]
+            return ["bound", self.claim.uid, self.mode, int(self.slot)]
         names = [account.name for account in self.accounts]
-        return ["charge", self.mode, self.claim.uid, names, costs_record(self.costs)]
+        return ["charge", self.claim.uid, self.mode, names, costs_record(self.costs)]
 
     def touches(self) -> tuple[Account, ...]:
         return self.accounts

@@ -1,9 +1,10 @@
 """The journal: one record per committed transaction, chained so that none can be altered unseen.
 
 A record is ``[format, seq, at, engine version, cause, decision, effects, digest]``. ``effects`` are the changes of
-the transaction in plain form, so a replay repeats them without asking any policy; ``digest`` is that of the state
-after them. Records are kept as the objects the transaction made and are written out (``sealed``) only when
-somebody takes them: encoding and hashing cost more than the decision itself.
+the transaction in plain form, so a replay repeats them without asking any policy; an empty uid stands for the claim of
+the effect before (decisions are mostly about one claim). ``digest`` is that of the state after them. Records are kept
+as the objects the transaction made and are written out (``sealed``) only when somebody takes them: encoding and hashing
+cost more than the decision itself.
 
 The chain: each sealed line carries a hash over the line before it and its own content.
 """
@@ -58,7 +59,6 @@ class Record:
 
     def plain(self) -> list[object]:
         decision = None if self.decision is None else cast("Recordable", self.decision).record()
-        effects = [change.record() for change in self.changes]
         return [
             FORMAT,
             self.seq,
@@ -66,9 +66,22 @@ class Record:
             self.engine,
             list(self.cause),
             decision,
-            effects,
+            self._effects(),
             f"{self.digest:016x}",
         ]
+
+    def _effects(self) -> list[object]:
+        """The changes in plain form; a claim is named where the change before is not about it."""
+        effects: list[object] = []
+        last = ""
+        for change in self.changes:
+            effect = change.record()
+            subject = change.subject()
+            if subject and subject == last:
+                effect[1] = ""
+            last = subject
+            effects.append(effect)
+        return effects
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)

@@ -20,16 +20,16 @@ class _Effect(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
 class Bound(_Effect, tag="bound"):
     """A charge in the very accounts and at the costs of one of the claim's bindings."""
 
-    mode: int
     uid: str
+    mode: int
     slot: int
 
 
 class Charged(_Effect, tag="charge"):
     """A charge in any accounts; a single cost stands for all of them."""
 
-    mode: int
     uid: str
+    mode: int
     accounts: list[str]
     costs: list[Raw]
 

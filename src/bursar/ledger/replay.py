@@ -57,7 +57,13 @@ from bursar.ledger.kinds import (
 from bursar.ledger.state import State
 from bursar.vectors import Limits, Vector, from_amounts
 
-_KEPT: Final = 65536
+_KEPT: Final = 65536  # texts remembered of each sort
+_BOUND: Final = 0
+_STATED: Final = 1
+_BINDINGS: Final = 2
+_ENTERED: Final = 3
+_DROPPED: Final = 4
+_RARER: Final = 5
 _SEAL: Final = len(GENESIS) + 4  # what follows the body of a line: ,"hash"]
 
 
@@ -69,16 +75,34 @@ class ReplayError(ValueError):
 class Line:
     """One line of a journal. Effects and decision are decoded in full only for who asks."""
 
-    __slots__ = ("at", "cause", "digest", "engine", "hash", "seq", "wire")
+    __slots__ = ("wire",)
 
     def __init__(self, wire: Wire) -> None:
         self.wire: Final = wire
-        self.seq: Final = wire.seq
-        self.at: Final = wire.at
-        self.engine: Final = wire.engine
-        self.cause: Final[list[object]] = wire.cause
-        self.digest: Final = int(wire.digest, 16)
-        self.hash: Final = wire.hash
+
+    @property
+    def seq(self) -> int:
+        return self.wire.seq
+
+    @property
+    def at(self) -> int:
+        return self.wire.at
+
+    @property
+    def engine(self) -> str:
+        return self.wire.engine
+
+    @property
+    def cause(self) -> list[object]:
+        return self.wire.cause
+
+    @property
+    def digest(self) -> int:
+        return int(self.wire.digest, 16)
+
+    @property
+    def hash(self) -> str:
+        return self.wire.hash
 
     @property
     def decision(self) -> list[object] | None:
@@ -94,6 +118,7 @@ def read_line(text: bytes, number: int) -> Line:
     try:
         wire = LINES.decode(text)
         if wire.format == FORMAT:
+            int(wire.digest, 16)
             return Line(wire)
         problem = _unknown_format(wire.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -136,14 +161,23 @@ def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Ite
 class Replay:
     """Repeats lines on a state, and remembers what came before to share it."""
 
-    __slots__ = ("bindings", "costs", "names", "specs", "state")
+    __slots__ = ("bindings", "costs", "kinds", "last", "names", "specs", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
+        self.last: Claim | None = None  # whom the effect before was about
         self.specs: Final[dict[bytes, ClaimSpec]] = {}
         self.bindings: Final[dict[bytes, Binding]] = {}
         self.costs: Final[dict[bytes, Vector]] = {}
         self.names: Final[dict[str, str]] = {}
+        self.kinds: Final[dict[type, int]] = {
+            Bound: _BOUND,
+            Stated: _STATED,
+            Bindings: _BINDINGS,
+            Entered: _ENTERED,
+            Dropped: _DROPPED,
+            **dict.fromkeys((Charged, Cell, Field, Opened, Closed, Limited), _RARER),
+        }
 
     def apply(self, line: Line) -> None:
         """Repeat the effects of a line and prove the digest, or change nothing."""
@@ -151,6 +185,7 @@ class Replay:
         lane_a = state.lane_a
         lane_b = state.lane_b
         done: list[Change] = []
+        self.last = None
         try:
             for effect in line.wire.effects:
                 change = self._change(effect)
@@ -167,26 +202,29 @@ class Replay:
             raise ReplayError(f"journal line {line.seq}: {error}") from error
 
     def _change(self, effect: object) -> Change:
-        state = self.state
-        if isinstance(effect, Bound):
-            return self._bound(effect)
-        if isinstance(effect, Stated):
-            return SetState(state.claims[effect.uid], effect.state)
-        if isinstance(effect, Bindings):
-            bindings = tuple([self._binding(bytes(raw)) for raw in effect.bindings])
-            return SetBindings(state.claims[effect.uid], bindings)
-        if isinstance(effect, Entered):
-            return AddClaim(self._claim(effect))
-        if isinstance(effect, Dropped):
-            return DropClaim(state.claims[effect.uid])
-        if isinstance(effect, Charged):
-            accounts = tuple([state.accounts[name] for name in effect.accounts])
-            costs = self._costs([bytes(raw) for raw in effect.costs], len(accounts))
-            return Charge(state.claims[effect.uid], accounts, costs, _known_mode(effect.mode))
+        # By type, not by isinstance: a decision has a handful of effects, and this is asked for each of them.
+        kind = self.kinds[type(effect)]
+        if kind == _BOUND:
+            return self._bound(cast("Bound", effect))
+        if kind == _STATED:
+            stated = cast("Stated", effect)
+            return SetState(self._about(stated.uid), stated.state)
+        if kind == _BINDINGS:
+            bound = cast("Bindings", effect)
+            bindings = tuple([self._binding(bytes(raw)) for raw in bound.bindings])
+            return SetBindings(self._about(bound.uid), bindings)
+        if kind == _ENTERED:
+            return self._enter(cast("Entered", effect))
+        if kind == _DROPPED:
+            return self._drop(cast("Dropped", effect))
         return self._rarer_change(effect)
 
     def _rarer_change(self, effect: object) -> Change:
         state = self.state
+        if isinstance(effect, Charged):
+            accounts = tuple([state.accounts[name] for name in effect.accounts])
+            costs = self._costs([bytes(raw) for raw in effect.costs], len(accounts))
+            return Charge(self._about(effect.uid), accounts, costs, _known_mode(effect.mode))
         if isinstance(effect, Cell):
             return PutCell(state, effect.policy, effect.table, effect.key, _plain(bytes(effect.value)))
         if isinstance(effect, Field):
@@ -196,25 +234,37 @@ class Replay:
         if isinstance(effect, Closed):
             self.bindings.clear()  # an account that is opened again under its name is another one
             return CloseAccount(state.accounts[effect.name])
-        if isinstance(effect, Limited):
-            return SetLimits(state.accounts[effect.name], Limits(effect.listed, effect.stock))
-        raise ValueError(f"effect {effect!r} is not known here")
+        limited = cast("Limited", effect)
+        return SetLimits(state.accounts[limited.name], Limits(limited.listed, limited.stock))
 
     def _bound(self, effect: Bound) -> Charge:
-        claim = self.state.claims[effect.uid]
+        claim = self._about(effect.uid)
         slot = effect.slot
         binding = claim.bindings[slot] if 0 <= slot < len(claim.bindings) else None
         if binding is None:
             raise ValueError(f"claim {claim.uid} has no binding {slot}")
         return Charge(claim, binding.accounts, binding.costs, _known_mode(effect.mode))
 
-    def _claim(self, effect: Entered) -> Claim:
-        return Claim(
-            effect.uid, self._spec(bytes(effect.spec)), effect.created, self._name(effect.namespace), effect.name
-        )
+    def _about(self, uid: str) -> Claim:
+        """The claim with that uid, or with none the one that the effect before was about."""
+        if uid:
+            self.last = self.state.claims[uid]
+        if self.last is None:
+            raise ValueError("an effect names no claim")
+        return self.last
+
+    def _enter(self, effect: Entered) -> AddClaim:
+        namespace = self._name(effect.namespace)
+        self.last = Claim(effect.uid, self._spec(bytes(effect.spec)), effect.created, namespace, effect.name)
+        return AddClaim(self.last)
+
+    def _drop(self, effect: Dropped) -> DropClaim:
+        claim = self._about(effect.uid)
+        self.last = None
+        return DropClaim(claim)
 
     def _field(self, effect: Field) -> SetField:
-        claim = self.state.claims[effect.uid]
+        claim = self._about(effect.uid)
         text = bytes(effect.value)
         if effect.field == SPEC:
             return SetField(claim, SPEC, self._spec(text))
