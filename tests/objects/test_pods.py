@@ -97,7 +97,7 @@ def test_group_belongs_to_its_namespace() -> None:
 @pytest.mark.parametrize(
     ("reference", "owner"),
     [
-        ({"kind": "Job", "name": "j", "uid": "u-9", "controller": True}, "u-9"),
+        ({"kind": "Job", "name": "j", "uid": "u-9", "controller": True}, "Job/u-9"),
         ({"kind": "Job", "name": "j", "controller": True}, "Job/team-a/j"),
         ({"kind": "Job", "name": "j", "uid": "u-9"}, ""),
     ],

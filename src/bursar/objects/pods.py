@@ -150,7 +150,8 @@ def _group(meta: ObjectMeta) -> tuple[str, int]:
 
 
 def _owner(meta: ObjectMeta) -> str:
+    """The controller: its kind, which policies may look at (pods of a DaemonSet), and what tells it from others."""
     for reference in meta.owner_references:
         if reference.controller:
-            return reference.uid or f"{reference.kind}/{meta.namespace}/{reference.name}"
+            return f"{reference.kind}/{reference.uid or f'{meta.namespace}/{reference.name}'}"
     return ""
