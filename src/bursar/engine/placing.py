@@ -77,9 +77,23 @@ def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
 
 def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     """The refusal of a claim that fits on no node; where, and by how much, is worked out when somebody asks."""
+    rights = tuple([policy.contests for policy in core.contesting if isinstance(policy.bind(claim, ""), Binding)])
+    shut = _shut_by(core, claim)
+    if shut is not None:
+        return (shut.listening(rights),)
     if not possible_nodes(core, claim):
         note = "no node could ever take it" if len(core.nodes) else "there are no nodes"
         return (Refusal("nodes", "nodes.none", note, "nodes", topics=("nodes",)),)
-    rights = [policy.contests for policy in core.contesting if isinstance(policy.bind(claim, ""), Binding)]
     note = "every node that could take it is full"
     return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes", *rights)),)
+
+
+def _shut_by(core: Core, claim: Claim) -> Refusal | None:
+    """The word of the policy that closes the last open nodes, if it has one; the first policy is the nodes' own."""
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        before = bytearray(mask)
+        policy.filter(claim, mask)
+        if 1 not in mask:
+            return policy.shut(claim, before)
+    return None

@@ -222,6 +222,12 @@ class Policy(Watcher):
     def filter(self, claim: Claim, mask: bytearray) -> None:
         """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
 
+    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        """Why this policy closes all nodes of the mask, which the policies before it leave open: one reason for a
+        claim that finds no place. None: say that the nodes are full.
+        """
+        return None
+
     def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
         """Add to ``scores[slot]`` of the nodes left in the mask: integers, millionths of the dialect's own score."""
 

@@ -62,6 +62,24 @@ class Refusal(Recordable):
     def __repr__(self) -> str:
         return f"Refusal({self.reason}: {self.sentence()})"
 
+    def listening(self, topics: tuple[str, ...]) -> Refusal:
+        """The same refusal, which a change of these topics may resolve too."""
+        if not topics:
+            return self
+        return Refusal(
+            self.policy,
+            self.reason,
+            self.note,
+            self.account,
+            self.resource,
+            self.requested,
+            self.used,
+            self.limit,
+            self.permanent,
+            (*self.topics, *topics),
+            self.place,
+        )
+
     def sentence(self) -> str:
         """One sentence for people, with the numbers."""
         if self.note:
