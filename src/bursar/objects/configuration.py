@@ -1,6 +1,7 @@
 """Our own kind ``Configuration``: one object, named ``default``, whose spec has a section for each policy.
 
-The struct is made from the sections that exist, so that a section or a key that nobody reads is an error.
+The struct is made from the sections that exist, so that a section or a key that nobody reads is an error. A section
+whose keys are not fixed is a mapping, and whoever reads it checks the keys.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ VERSION = "v1alpha1"
 NAME = "default"
 
 
-def configuration_kind(sections: Mapping[str, type[msgspec.Struct]]) -> Kind:
-    """The kind whose ``spec.<name>`` is read into the struct of that name, None when it is not given."""
+Section = type[msgspec.Struct] | type[dict[str, object]]
+
+
+def configuration_kind(sections: Mapping[str, Section]) -> Kind:
+    """The kind whose ``spec.<name>`` is read into the type of that name, None when it is not given."""
     spec = msgspec.defstruct(
         "ConfigurationSpec",
         [(name, section | None, None) for name, section in sorted(sections.items())],

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
-import msgspec
-
+from bursar.objects.configuration import Section
 from bursar.objects.kinds import Kind
 from bursar.policies.base import Policy
 from bursar.policies.settings import Setting
@@ -47,7 +46,7 @@ class Plugin:
     order: int  # which refusal orders the victims when several policies refuse: lower first; also the charge order
     create: Callable[[], Policy]
     kinds: tuple[Kind, ...] = ()
-    section: type[msgspec.Struct] | None = None  # Configuration.spec.<name>
+    section: Section | None = None  # Configuration.spec.<name>
     translate: Mapping[str, Translate] = field(default_factory=dict)  # by kind name; Configuration gets the section
     admit: Mapping[str, Admit] = field(default_factory=dict)  # by kind name, "Pod" included
     check_removal: Mapping[str, CheckRemoval] = field(default_factory=dict)
@@ -82,6 +81,7 @@ BUILT_IN = (
     "bursar.policies.elastic.plugin",
     "bursar.policies.limits.plugin",
     "bursar.policies.nodes.plugin",
+    "bursar.policies.crossquota.plugin",
     "bursar.policies.gpus.plugin",
 )
 

@@ -1,0 +1,294 @@
+"""The crossquota policy: on GPU nodes, claims that ask for no GPU stay within a quota, resource by resource.
+
+In the ledger: an account ``crossquota/<node>`` for each node that is, or once was, a GPU node, charged by the claims
+that the quota is about, with the quota as its limits (none while it is no GPU node, so that usage stays true for when
+it is one again). Where idle GPUs keep a reserve, ``crossquota/<node>/reserve`` counts all claims of the node. Cells
+hold the arguments in force and what quotas need of each node. A deleted node keeps its accounts until the last claim
+that counts there is gone.
+
+Everything else is derived (``index``) and follows accounts and cells only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from bursar.ledger.accounts import Account
+from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transactions import Transaction
+from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.checks import Check, Refusal
+from bursar.policies.crossquota.arguments import NO_ARGUMENTS, Arguments
+from bursar.policies.crossquota.bindings import FREE
+from bursar.policies.crossquota.index import Index
+from bursar.policies.crossquota.judging import first, node_check, survey
+from bursar.policies.crossquota.names import (
+    ARGUMENTS,
+    ARGUMENTS_KIND,
+    CURRENT,
+    LEAST_ALLOCATED,
+    NAME,
+    NODE_KIND,
+    NODES,
+    PREFIX,
+    RESERVE,
+    STRATEGY,
+    TOPIC,
+)
+from bursar.policies.crossquota.publishing import Publisher
+from bursar.policies.crossquota.quotas import REMOVED, Facts, NodeBody
+from bursar.policies.settings import Output, Setting, SettingError
+from bursar.vectors import EMPTY, NO_LIMITS, Vector
+
+SHOWN: Final = 20  # nodes that an explanation lists
+_NODES_POLICY: Final = "nodes/"
+
+
+@final
+class CrossQuotaPolicy(Policy):
+    """Quota of CPU pods on GPU nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, True, (ARGUMENTS_KIND, NODE_KIND), False, True)
+        self.index: Index = Index(self.state, self.nodes)
+        self.publisher: Final = Publisher()
+
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.index = Index(state, nodes)
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        body = setting.body
+        if setting.kind == ARGUMENTS_KIND:
+            if body is not None and not isinstance(body, Arguments):
+                raise SettingError(f"{ARGUMENTS_KIND} {setting.key}", "", "are no arguments")
+            return self._set_arguments(tx, body)
+        if body is None:
+            self._remove(tx, setting.key)
+            return []
+        if not isinstance(body, NodeBody):
+            raise SettingError(f"Node {setting.key}", "", "is no node")
+        tx.put(NAME, NODES, setting.key, body.cell())
+        return self._claims_at(setting.key) if self._fit(tx, setting.key) else []
+
+    def _set_arguments(self, tx: Transaction, arguments: Arguments | None) -> list[str]:
+        before = self.index.arguments.binding_part()
+        tx.put(NAME, ARGUMENTS, CURRENT, None if arguments is None else arguments.cell())
+        opened: set[str] = set()
+        for name in sorted(self.state.cells(NODES)):
+            if self._fit(tx, name):
+                opened.add(name)
+        every = before != (arguments or NO_ARGUMENTS).binding_part()
+        if not every and not opened:
+            return []
+        return sorted([c.uid for c in self.state.claims.values() if self._concerned(c, every, opened)])
+
+    def _concerned(self, claim: Claim, every: bool, opened: set[str]) -> bool:
+        if not claim.place:
+            return False
+        return PREFIX + claim.place in self.state.accounts if every else claim.place in opened
+
+    def _fit(self, tx: Transaction, name: str) -> bool:
+        """Give the accounts of a node its quota; True if one was opened, so that who is there has to be counted."""
+        facts = self.index.node(name)
+        wanted = facts is not None and facts.is_gpu_node()
+        account = self.state.accounts.get(PREFIX + name)
+        opened = False
+        if wanted and account is None:
+            account = tx.open_account(NAME, PREFIX + name, TOPIC, True)
+            opened = True
+        if account is not None:
+            tx.set_limits(account, facts.limits if facts is not None else NO_LIMITS)
+        if wanted and self.index.arguments.reserves and PREFIX + name + RESERVE not in self.state.accounts:
+            # Not physical: whoever comes may also make room here, by taking a GPU that was idle.
+            tx.open_account(NAME, PREFIX + name + RESERVE, TOPIC)
+            opened = True
+        return opened
+
+    def _claims_at(self, name: str) -> list[str]:
+        """Who is on a node that becomes a GPU node: asked when a node changes, not in decisions."""
+        account = self.state.accounts.get(_NODES_POLICY + name)
+        if account is not None and not account.busy.vector():
+            return []  # as the nodes policy knows
+        return sorted([c.uid for c in self.state.claims.values() if c.place == name and c.state != PENDING])
+
+    def _remove(self, tx: Transaction, name: str) -> None:
+        if self.state.cell(NODES, name) is not None:
+            tx.put(NAME, NODES, name, REMOVED)
+            self._fit(tx, name)
+            self._close_if_empty(tx, name)
+
+    def _close_if_empty(self, tx: Transaction, name: str) -> None:
+        accounts: list[Account] = []
+        for key in (PREFIX + name, PREFIX + name + RESERVE):
+            account = self.state.accounts.get(key)
+            if account is not None:
+                accounts.append(account)
+                if account.used.vector() or account.busy.vector():
+                    return
+        if accounts and self.state.cell("leaving", name) is not None:
+            return  # told to leave, and not gone: it still has its binding
+        tx.put(NAME, NODES, name, None)
+        for account in accounts:
+            tx.close_account(account)
+
+    def settle(self, tx: Transaction) -> None:
+        """Close the accounts of deleted nodes that nobody uses any more."""
+        if self.index.removed:
+            for name in sorted(self.index.removed):
+                self._close_if_empty(tx, name)
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        self.index.charged(claim, account, cost, sign)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == ARGUMENTS:
+            self.index.arguments_changed(new)
+        else:
+            self.index.node_changed(key, new)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        account = self.state.accounts.get(PREFIX + place) if place else None
+        if account is None:
+            return None
+        index = self.index
+        reserve = self.state.accounts.get(PREFIX + place + RESERVE) if index.arguments.reserves else None
+        if index.scope.limited(claim):
+            return index.cache.limited(account, reserve, claim.spec.requests)
+        return index.cache.free(reserve, claim.spec.requests)
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        if not forced and binding.data != FREE:
+            refusal = first(self.index, self._facts(binding), self.wanted(claim), EMPTY)
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        if not forced and new.data != FREE:
+            had = EMPTY if old.data == FREE or self._node(old) != self._node(new) else _costs(old)
+            refusal = first(self.index, self._facts(new), self.wanted(claim), had)
+            if refusal is not None:
+                tx.rollback_to(mark)
+                return refusal
+        tx.charge(claim, new.accounts, new.costs)
+        return None
+
+    def _node(self, binding: Binding) -> str:
+        return binding.accounts[0].name[len(PREFIX) :].removesuffix(RESERVE)
+
+    def _facts(self, binding: Binding) -> Facts | None:
+        return self.index.node(self._node(binding))
+
+    def wanted(self, claim: Claim) -> Vector:
+        """What the claim wants of anything that has a quota or a reserve."""
+        return self.index.cache.wanted(claim.spec.requests)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        wanted = self.wanted(claim)
+        facts = self._facts(binding)
+        if facts is None or not _could_fit(facts, wanted):
+            return
+        for candidate in self.index.residents_of(refusal.account):
+            if candidate.spec.priority >= claim.spec.priority:
+                return
+            found = first(self.index, facts, wanted, EMPTY)
+            if found is None:
+                return
+            if candidate.counts() and self._relieves(candidate, found):
+                yield candidate
+
+    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        return [one for one in self.index.residents_of(refusal.account) if self._relieves(one, refusal)]
+
+    def _relieves(self, candidate: Claim, refusal: Refusal) -> bool:
+        """Whether its leaving makes room: that of one with a GPU would leave one more GPU idle."""
+        requests = candidate.spec.requests
+        return self.wanted(candidate).amount(refusal.resource) > 0 and self.index.scope.gpus(requests) == 0
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        facts = self._facts(binding)
+        if binding.data == FREE:
+            return Check(NAME, True, f"not limited: {self.index.scope.why_not(claim)}")
+        if facts is None or not facts.is_gpu_node():
+            return Check(NAME, True, f"not limited: node {self._node(binding)} has no GPU now")
+        check = node_check(self.index, facts, self.wanted(claim), claim.counts())
+        return Check(NAME, check.passed, "", (check,))
+
+    def refuse(self, claim: Claim, node: str) -> Refusal | None:
+        if not self.index.scope.limited(claim):
+            return None
+        return first(self.index, self.index.node(node), self.wanted(claim), EMPTY)
+
+    def survey(self, claim: Claim) -> Check | None:
+        if not self.index.patterns:
+            return None
+        why_not = self.index.scope.why_not(claim)
+        if why_not:
+            return Check(NAME, True, f"not limited: {why_not}")
+        return survey(self.index, self.wanted(claim), SHOWN)
+
+    def ready(self, claim: Claim, binding: Binding) -> bool:
+        for i in range(len(binding.accounts)):
+            account = binding.accounts[i]
+            if not account.physical:
+                continue
+            for dim in binding.costs[i].indices():
+                busy = account.busy.get(dim)
+                if busy > account.limits.get(dim) and busy > account.used.get(dim):
+                    return False
+        return True
+
+    def outputs(self, now: int) -> list[Output]:
+        return self.publisher.outputs(self.index)
+
+    # All nodes at once
+
+    def could(self, claim: Claim, mask: bytearray) -> None:
+        if self.index.scope.limited(claim):
+            self.index.columns.narrow(mask, self.wanted(claim), True)
+
+    def filter(self, claim: Claim, mask: bytearray) -> None:
+        if self.index.scope.limited(claim):
+            self.index.columns.narrow(mask, self.wanted(claim), False)
+
+    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+        index = self.index
+        if index.scope.limited(claim):
+            least = claim.spec.annotations.get(STRATEGY) == LEAST_ALLOCATED
+            index.columns.score(mask, index.cache.cost(claim.spec.requests), index.arguments, least, scores)
+
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
+        if self.index.arguments.prefer_others and self.index.scope.limited(claim):
+            self.index.columns.rank(mask, ranks)
+
+    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        slot = self.index.columns.commonest_short(mask, self.wanted(claim), self.nodes.names)
+        return None if slot < 0 else first(self.index, self.index.facts[slot], self.wanted(claim), EMPTY)
+
+
+def _costs(binding: Binding) -> Vector:
+    total = binding.costs[0]
+    for cost in binding.costs[1:]:
+        total = total.peak(cost)
+    return total
+
+
+def _could_fit(facts: Facts, wanted: Vector) -> bool:
+    for quota in facts.quotas:
+        if wanted.amount(quota.resource) > quota.cap:
+            return False
+    return True
