@@ -63,9 +63,7 @@ class ElasticMachine(RuleBasedStateMachine):
 
 
 def test_the_policy_agrees_with_its_twin() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        ElasticMachine, settings=settings(max_examples=25, stateful_step_count=30)
-    )
+    run_state_machine_as_test(ElasticMachine, settings=settings(max_examples=25, stateful_step_count=30))
 
 
 @pytest.mark.parametrize("seed", range(4))
