@@ -16,6 +16,7 @@ NAME: Final = "trees"
 LABEL: Final = "quota.bursar.dev/"
 DETAILS: Final = "trees"
 Entry = tuple[object, ...]
+Pairs = tuple[tuple[str, int], ...]
 
 
 @final
@@ -92,13 +93,13 @@ def _row(plain: object) -> Row:
     return Row(str(tree), str(group), amounts, cast("int", priority), cast("int", kind), bool(pinned))
 
 
-def entry_of(ask: Ask, via: str) -> Entry:
+def entry_of(row: Row, counted: Pairs, via: str) -> Entry:
     """The entry in a binding; ``via`` names the forest through which it is held, if it is one of the library's."""
-    return (ask.tree, ask.group, ask.priority, ask.kind, ask.pinned, tuple(ask.cost.pairs()), via)
+    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted, via)
 
 
 def ask_of(entry: Entry) -> Ask:
-    pairs = cast("tuple[tuple[str, int], ...]", entry[5])
+    pairs = cast("Pairs", entry[5])
     return Ask(
         cast("str", entry[0]),
         cast("str", entry[1]),

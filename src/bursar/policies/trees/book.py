@@ -12,12 +12,12 @@ from typing import Final, cast, final
 from bursar.ledger import lineage
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.changes import CHARGE, Change, Charge, PutCell, SetBindings, SetState
-from bursar.ledger.claims import PENDING, RESERVED, Claim
+from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Ask, Entry, Row, entries, entry_of, tree_binding
+from bursar.policies.trees.asks import NAME, Ask, Entry, Row, entries, entry_of, rows_of, tree_binding
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.plan import Bar, Plan
 from bursar.policies.trees.responses import Move, QuotaError
@@ -54,7 +54,7 @@ class NoThrash(Bar):
 class Book:
     """One ledger with trees."""
 
-    __slots__ = ("bar", "journaled", "ledger", "trees", "tx", "versions")
+    __slots__ = ("bar", "journaled", "ledger", "parsed", "trees", "tx", "versions")
 
     def __init__(self, journaled: bool) -> None:
         self.journaled: Final = journaled  # keep the journal's records until somebody takes them
@@ -63,6 +63,7 @@ class Book:
         self.trees: Final = Trees(self.ledger.state)
         self.bar: Final = NoThrash(self.ledger.state)
         self.versions: Final[dict[str, int]] = {}  # by tree: the commit that changed it last
+        self.parsed: Final[dict[str, tuple[ClaimSpec, list[Row]]]] = {}  # by consumer
         self.ledger.watch(NAME, _Follower(self.trees))
 
     # Transactions
@@ -88,22 +89,30 @@ class Book:
 
     # Allocation
 
-    def ask(self, row: Row) -> Ask:
-        """What a row counts in its tree."""
-        cost = self.trees.by_name[row.tree].cost(row.request)
-        return Ask(row.tree, row.group, cost, row.priority, row.kind, row.pinned)
+    def rows(self, claim: Claim) -> list[Row]:
+        """What the consumer names, by tree; parsed once."""
+        known = self.parsed.get(claim.uid)
+        if known is None or known[0] is not claim.spec:
+            known = (claim.spec, rows_of(claim))
+            self.parsed[claim.uid] = known
+        return known[1]
 
-    def hold(self, claim: Claim, asks: list[Ask], via: str) -> None:
+    def entry(self, row: Row, via: str) -> Entry:
+        """What a row counts in its tree."""
+        return entry_of(row, self.trees.by_name[row.tree].counted(row.request), via)
+
+    def hold(self, claim: Claim, more: list[Entry]) -> None:
         """Add entries to the claim's binding; seats are read with its help."""
         held = list(entries(tree_binding(claim)))
-        held.extend([entry_of(ask, via) for ask in asks])
-        held.sort(key=_tree_of)
+        held.extend(more)
+        if len(held) > 1:
+            held.sort(key=_tree_of)
         self.tx.set_bindings(claim, (self.trees.binding(tuple(held)),))
 
-    def allocate(self, claim: Claim, asks: list[Ask], via: str) -> Plan:
+    def allocate(self, claim: Claim, wanted: list[Entry], asks: list[Ask]) -> Plan:
         """Allocate by the rules; the plan has the victims, or what failed."""
         tx = self.tx
-        self.hold(claim, asks, via)
+        self.hold(claim, wanted)
         plan = Plan(self.trees, tx, claim, True, self.bar)
         if not plan.run(asks):
             return plan
@@ -115,9 +124,9 @@ class Book:
         tx.set_state(claim, RESERVED)
         return plan
 
-    def force(self, claim: Claim, asks: list[Ask], via: str) -> None:
+    def force(self, claim: Claim, wanted: list[Entry], asks: list[Ask]) -> None:
         """Seat the claim on its group nodes, whatever the quotas say; groups may be any nodes."""
-        self.hold(claim, asks, via)
+        self.hold(claim, wanted)
         for ask in asks:
             tree = self.trees.by_name[ask.tree]
             self.trees.enter(self.tx, tree, claim, ask.cost, tree.nodes[ask.group])

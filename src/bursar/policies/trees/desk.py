@@ -8,7 +8,7 @@ from bursar.ledger import lineage
 from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
 from bursar.policies.checks import Refusal
-from bursar.policies.trees.asks import NAME, Ask, Row, entries, held_trees, rows_of, tree_binding
+from bursar.policies.trees.asks import NAME, Ask, Row, entries, held_trees, tree_binding
 from bursar.policies.trees.book import MANAGER, Book, touched_trees
 from bursar.policies.trees.plan import Plan
 from bursar.policies.trees.refusing import checks_of, misplaced, quota_refusal
@@ -40,7 +40,7 @@ class Desk:
     def tree_rows(self, tree_name: str, consumer_id: str) -> list[Row]:
         """What the consumer asks of one tree."""
         self.book.tree(tree_name)
-        rows = [row for row in rows_of(self.book.claim(consumer_id)) if row.tree == tree_name]
+        rows = [row for row in self.book.rows(self.book.claim(consumer_id)) if row.tree == tree_name]
         if not rows:
             raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
         return rows
@@ -48,7 +48,7 @@ class Desk:
     def forest_rows(self, forest_name: str, consumer_id: str) -> tuple[list[Row], tuple[str, ...]]:
         """What the consumer asks of the trees of a forest, and which of its trees are outside."""
         trees = self.book.forest(forest_name)
-        rows = rows_of(self.book.claim(consumer_id))
+        rows = self.book.rows(self.book.claim(consumer_id))
         return [row for row in rows if row.tree in trees], tuple([row.tree for row in rows if row.tree not in trees])
 
     # Allocating
@@ -64,15 +64,16 @@ class Desk:
             note = f"the consumer names no tree of the forest {via}"
             refusals = (Refusal(NAME, "trees.outside", note),)
             return AllocationResponse(consumer_id, False, refusals=refusals, skipped=skipped, token=token)
-        asks = [book.ask(row) for row in rows]
+        wanted = [book.entry(row, via) for row in rows]
+        asks = [book.trees.ask(entry) for entry in wanted]
         before = dict(book.versions) if trying else {}
         plan: Plan | None = None
         try:
             book.ledger.begin()
             if self.mode() == MAINTENANCE:
-                book.force(claim, asks, via)
+                book.force(claim, wanted, asks)
             else:
-                plan = book.allocate(claim, asks, via)
+                plan = book.allocate(claim, wanted, asks)
                 if plan.failed is not None:
                     return self._refused(claim, asks, plan, plan.failed, skipped, token)
             record = book.commit(("allocate", consumer_id, via))

@@ -108,8 +108,10 @@ class QuotaManager:
             if info.id in self._book.ledger.state.claims:
                 raise QuotaError(f"there is a consumer {info.id} already")
             try:
-                self._book.ledger.begin().add_claim(info.claim())
+                claim = info.claim()
+                self._book.ledger.begin().add_claim(claim)
                 self._book.commit(("add-consumer", info.id))
+                self._book.rows(claim)
             finally:
                 self._book.end()
 
@@ -122,6 +124,7 @@ class QuotaManager:
                 tx = self._book.ledger.begin()
                 lineage.departed(tx, claim, False)
                 tx.drop_claim(claim)
+                self._book.parsed.pop(consumer_id, None)
                 self._book.commit(("remove-consumer", consumer_id))
             finally:
                 self._book.end()

@@ -247,9 +247,15 @@ class Need:
     __slots__ = ("dims", "lacking")
 
     def __init__(self, node: Node, ask: Ask) -> None:
-        missing = node.account.missing(ask.cost)
-        self.dims: Final = missing.indices()
-        self.lacking: Final = [missing.get(dim) for dim in self.dims]
+        used = node.account.used
+        limits = node.account.limits
+        self.dims: Final[list[int]] = []
+        self.lacking: Final[list[int]] = []
+        for dim in ask.cost.indices():
+            over = used.get(dim) + ask.cost.get(dim) - limits.get(dim)
+            if over > 0:
+                self.dims.append(dim)
+                self.lacking.append(over)
 
     def helps(self, seat: Seat) -> bool:
         """Whether taking the seat away frees something that is still lacking at all."""

@@ -101,8 +101,7 @@ class TreesPolicy(Policy):
             wrong = misplaced(tree, row.group)
             if wrong is not None:
                 return wrong
-            ask = Ask(row.tree, row.group, tree.cost(row.request), row.priority, row.kind, row.pinned)
-            data.append(entry_of(ask, ""))
+            data.append(entry_of(row, tree.counted(row.request), ""))
         return self.trees.binding(tuple(data)) if data else None
 
     def _asks(self, binding: Binding) -> list[Ask]:

@@ -8,11 +8,11 @@ anew from what the claims name. Sliding down is the end of the operation, as alw
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Ask, Entry, entries, entry_of, rows_of, tree_binding
+from bursar.policies.trees.asks import NAME, Entry, Pairs, entries, rows_of, tree_binding
 from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
 from bursar.policies.trees.index import CLOCK, SPEC, Trees
 from bursar.policies.trees.tree import Seat, Tree, account_name
@@ -63,13 +63,14 @@ class Report:
 class _Carried:
     """One seat on its way into the new tree."""
 
-    __slots__ = ("entry", "place", "seat", "stays")
+    __slots__ = ("changed", "entry", "place", "seat", "stays")
 
-    def __init__(self, seat: Seat, entry: Entry, place: str, stays: bool) -> None:
+    def __init__(self, seat: Seat, entry: Entry, place: str, stays: bool, changed: bool) -> None:
         self.seat: Final = seat
         self.entry: Final = entry  # as it will be
         self.place: Final = place  # "" for none
         self.stays: Final = stays  # on the same node, whatever that is called now
+        self.changed: Final = changed  # the seat or what it is read from
 
 
 def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: dict[str, str]) -> tuple[str, ...]:
@@ -117,6 +118,7 @@ def over_quota(tree: Tree) -> tuple[tuple[str, str, int, int], ...]:
 def _carry(trees: Trees, old: Tree, body: TreeBody, found: Layout, renames: dict[str, str]) -> list[_Carried]:
     paths = _layout_paths(found)
     parents = {node.parent for node in found.order}
+    recount = body.resources != old.body.resources
     carried: list[_Carried] = []
     for seat in sorted(old.seats.values(), key=_stamp):
         group = renames.get(seat.ask.group, seat.ask.group)
@@ -124,7 +126,10 @@ def _carry(trees: Trees, old: Tree, body: TreeBody, found: Layout, renames: dict
         place = _place(group, node, found, paths, parents)
         origin = node if node in paths else seat.node.name
         trees.origins.setdefault((old.name, seat.claim.uid), origin)
-        carried.append(_Carried(seat, _entry(seat, old.name, group, body), place, place == node))
+        before = _entry_of(seat)
+        entry = before if group == seat.ask.group and not recount else _new_entry(seat, before, group, body)
+        changed = place != seat.node.name or entry != before
+        carried.append(_Carried(seat, entry, place, place == node, changed))
     return carried
 
 
@@ -140,24 +145,27 @@ def _place(group: str, node: str, found: Layout, paths: dict[str, tuple[str, ...
     return group
 
 
-def _entry(seat: Seat, tree: str, group: str, body: TreeBody) -> Entry:
-    """The claim's entry for the tree, counted anew from what the claim names."""
-    claim = seat.claim
-    via = ""
-    for entry in entries(tree_binding(claim)):
-        if entry[0] == tree:
-            via = str(entry[6])
-    cost = seat.ask.cost
-    for row in rows_of(claim):
-        if row.tree == tree:
-            cost = row.request.only(body.resources)
+def _entry_of(seat: Seat) -> Entry:
+    """The claim's entry for the tree in which it sits."""
+    for entry in entries(tree_binding(seat.claim)):
+        if entry[0] == seat.ask.tree:
+            return entry
+    raise ValueError(f"{seat.claim.uid} sits in {seat.ask.tree} without a binding to it")
+
+
+def _new_entry(seat: Seat, before: Entry, group: str, body: TreeBody) -> Entry:
+    """The same, with its group's new name, and counted anew from what the claim names."""
+    counted = cast("Pairs", before[5])
+    for row in rows_of(seat.claim):
+        if row.tree == seat.ask.tree:
+            counted = tuple(row.request.only(body.resources).pairs())
     ask = seat.ask
-    return entry_of(Ask(tree, group, cost, ask.priority, ask.kind, ask.pinned), via)
+    return (ask.tree, group, ask.priority, ask.kind, ask.pinned, counted, before[6])
 
 
 def _take_out(trees: Trees, tx: Transaction, tree: str, one: _Carried, same_paths: bool) -> None:
     seat = one.seat
-    changed = _changed(trees, one)
+    changed = one.changed
     if changed or not same_paths:
         tx.release(seat.claim, seat.node.accounts, seat.node.costs(seat.ask.cost))
     if changed:
@@ -166,17 +174,13 @@ def _take_out(trees: Trees, tx: Transaction, tree: str, one: _Carried, same_path
             _set_entry(trees, tx, seat.claim, one.entry)
 
 
-def _changed(trees: Trees, one: _Carried) -> bool:
-    return one.place != one.seat.node.name or trees.ask(one.entry) is not one.seat.ask
-
-
 def _bring_in(trees: Trees, tx: Transaction, tree: Tree, one: _Carried, same_paths: bool) -> None:
     if not one.place:
         return
     claim = one.seat.claim
     ask = trees.ask(one.entry)
     node = tree.nodes[one.place]
-    changed = _changed(trees, one)
+    changed = one.changed
     if changed and one.stays:
         tx.put(NAME, tree.table, claim.uid, (node.name, one.seat.stamp))
     elif changed:

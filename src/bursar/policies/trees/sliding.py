@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import cast
+from typing import Final, cast, final
 
+from bursar.ledger.ordered import Ordered
 from bursar.ledger.transactions import Transaction
 from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Seat, Tree
+from bursar.vectors import Vector
 
 Mover = tuple[int, int, str]
 """(-priority, stamp, uid): the order in which claims of one node move."""
@@ -32,7 +34,22 @@ def slide_down(trees: Trees, tx: Transaction) -> None:
     trees.restless.clear()
 
 
+def _rests(tree: Tree) -> bool:
+    """Whether nobody can move, seen quickly: no node got room, and no newcomer fits further down."""
+    if tree.freed:
+        return False
+    for uid in tree.moved:
+        seat = tree.seats.get(uid)
+        if seat is None or seat.group is None or seat.group is seat.node:
+            continue
+        if seat.node.toward(seat.group).fits(seat.ask.cost):
+            return False
+    return True
+
+
 def _settle(trees: Trees, tx: Transaction, tree: Tree) -> None:
+    if _rests(tree):
+        return
     freed = _freed_children(tree)
     arrived: dict[str, list[Seat]] = {}
     for uid in tree.moved:
@@ -66,7 +83,7 @@ def _freed_children(tree: Tree) -> dict[str, list[Node]]:
         while node is not None and node.name not in seen:
             seen.add(node.name)
             parent = node.parent
-            if parent is not None:
+            if parent is not None and node.name in parent.down:
                 found.setdefault(parent.name, []).append(node)
             node = parent
     return found
@@ -97,21 +114,44 @@ def _choose(tx: Transaction, tree: Tree, node: Node, children: list[Node], arriv
 
 def _pull(tx: Transaction, tree: Tree, node: Node, child: Node, movers: list[Mover]) -> None:
     """Let the claims that wait for a child into it, in order. A shape that does not fit once never fits again here."""
-    heads: list[tuple[Mover, int]] = []
-    queues: list[Iterator[tuple[object, ...]]] = []
-    for cost, queue in node.down[child.name].items():
+    queues: list[Queue] = []
+    for cost, waiting in node.down[child.name].items():
         if child.fits(cost):
-            waiting = iter(queue)
-            heads.append((cast("Mover", next(waiting)), len(queues)))
-            queues.append(waiting)
+            queues.append(Queue(cost, waiting))
+    heads = [(queues[at].head, at) for at in range(len(queues))]
     heapify(heads)
     while heads:
         mover, at = heappop(heads)
-        seat = tree.seats[mover[2]]
-        if not child.fits(seat.ask.cost):
+        queue = queues[at]
+        if not child.fits(queue.cost):
+            heads = [head for head in heads if child.fits(queues[head[1]].cost)]
+            heapify(heads)
             continue
-        tx.charge(seat.claim, (child.account,), (seat.ask.cost,))
+        tx.charge(tree.seats[mover[2]].claim, (child.account,), (queue.cost,))
         movers.append(mover)
-        following = next(queues[at], None)
-        if following is not None:
-            heappush(heads, (cast("Mover", following), at))
+        if queue.advance():
+            heappush(heads, (queue.head, at))
+
+
+@final
+class Queue:
+    """Claims that ask for the same and wait for the same child, the first one at the head."""
+
+    __slots__ = ("cost", "head", "rest", "waiting")
+
+    def __init__(self, cost: Vector, waiting: Ordered) -> None:
+        self.cost: Final = cost
+        self.waiting: Final = waiting
+        self.head: Mover = cast("Mover", waiting.chunks[0][0])
+        self.rest: Iterator[tuple[object, ...]] | None = None  # most are never moved past their head
+
+    def advance(self) -> bool:
+        """Go on to the next one; False if there is none."""
+        if self.rest is None:
+            self.rest = iter(self.waiting)
+            next(self.rest)
+        following = next(self.rest, None)
+        if following is None:
+            return False
+        self.head = cast("Mover", following)
+        return True

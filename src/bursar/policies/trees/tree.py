@@ -14,7 +14,7 @@ from typing import Final, cast, final
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.ordered import Ordered
-from bursar.policies.trees.asks import NAME, Ask
+from bursar.policies.trees.asks import NAME, Ask, Pairs
 from bursar.policies.trees.bodies import Layout, TreeBody
 from bursar.vectors import Vector
 
@@ -94,18 +94,18 @@ class Tree:
             self.nodes[spec.name] = Node(spec.name, parent, spec.hard, accounts[account_name(name, spec.name)])
         self.root: Final[Node | None] = self.nodes[found.root] if found.root else None
         self.seats: Final[dict[str, Seat]] = {}
-        self.shapes: Final[dict[Vector, Vector]] = {}
+        self.shapes: Final[dict[Vector, Pairs]] = {}
         # Hints for the next slide-down. One too many costs time and changes nothing, so they need no undo.
         self.freed: set[str] = set()  # nodes that got room, with all above them
         self.moved: set[str] = set()  # uids that came to another node
 
-    def cost(self, request: Vector) -> Vector:
-        """What a request counts in this tree: the resources that the tree names."""
+    def counted(self, request: Vector) -> Pairs:
+        """What a request counts in this tree, as entries have it: the resources that the tree names."""
         found = self.shapes.get(request)
         if found is None:
             if len(self.shapes) >= _SHAPES_KEPT:
                 self.shapes.clear()
-            found = request.only(self.body.resources)
+            found = tuple(request.only(self.body.resources).pairs())
             self.shapes[request] = found
         return found
 

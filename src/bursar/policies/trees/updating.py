@@ -38,11 +38,12 @@ class Updater:
             if dry_run:
                 book.slide()
                 return self._reports(names, lost)
-            book.commit(("update", *names))
+            record = book.commit(("update", *names))
         finally:
             book.end()
         for name in names:
             self.caches[name].refreshed(bodies[name])
+            book.versions[name] = record.seq  # an update counts as a change, whether it found one or not
         return self._reports(names, lost)
 
     def _regroup(self, tree: str, renames: dict[str, str]) -> None:
