@@ -22,7 +22,7 @@ from bursar.policies.pools.books import DEMAND, FIRM, FIRM_DEMAND, OWN, STRAY_DE
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.pools.changing import KINDS, Changer, binding_of
 from bursar.policies.pools.explaining import explain_branch
-from bursar.policies.pools.names import DEFAULT, DEFAULT_TREE, NAME
+from bursar.policies.pools.names import DEFAULT, DEFAULT_TREE, NAME, SYSTEM
 from bursar.policies.pools.outputs import Writer
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.revoking import Revoker
@@ -104,12 +104,13 @@ class PoolsPolicy(Policy):
 
     def _new_binding(self, branch: Branch, quota: Quota, requests: Vector, flags: tuple[bool, bool, bool]) -> Binding:
         accounts = [self.state.accounts[branch.key + OWN]]
-        own = requests.only(quota.keys())
+        own = _managed(quota, requests)
         costs = [own]
         at: Branch | None = branch
         while at is not None and at.quota is not None:
             accounts.append(self.state.accounts[at.key])
-            costs.append(requests.only(at.quota.keys()))
+            cost = _managed(at.quota, requests)
+            costs.append(own if cost == own else cost)  # one vector where it is the same: journals are shorter
             at = at.parent
         if flags[2]:
             accounts.append(self.state.accounts[branch.key + FIRM])
@@ -164,7 +165,7 @@ class PoolsPolicy(Policy):
         """The first quota of the path, from the claim's own up, that has no room; ``old``: only what grew counts."""
         forest = self.books.forest
         branch = forest.branches[binding.accounts[1].name]
-        if not branch.aside and not forest.refresh(branch):
+        if not branch.aside and not forest.refresh(branch if branch.inner is None else branch.inner):
             return self._loose(branch)
         refusal = self._check_own(branch, binding, old)
         at: Branch | None = branch
@@ -192,7 +193,9 @@ class PoolsPolicy(Policy):
             dim = int(cost.dims[i])
             slot = self.books.forest.slot_of(dim)
             amount = int(cost.amounts[i])
-            most = branch.maxima[slot]
+            most = branch.maxima[slot] if slot >= 0 else NO_MAX
+            if most == NO_MAX:
+                continue
             limit = runtime[slot] if held and runtime[slot] < most else most
             if account.used.get(dim) + amount > limit and _grew(old, account, dim, amount):
                 rule = RUNTIME_RULE if limit < most else MAX_RULE
@@ -283,6 +286,11 @@ class PoolsPolicy(Policy):
                 return None  # it selects every node
             terms.append(term)
         return NodeNeeds({}, tuple(terms))
+
+
+def _managed(quota: Quota, requests: Vector) -> Vector:
+    """What counts there: the resources of its max; all of them in the quotas outside of the distribution."""
+    return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(quota.keys())
 
 
 def _grew(old: Binding | None, account: Account, dim: int, amount: int) -> bool:

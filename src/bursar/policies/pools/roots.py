@@ -69,8 +69,8 @@ def root_quota(books: Books, state: State, name: str) -> Quota | None:
         unlisted = books.grounds.sums[profile.key].unlisted
         for resource in profile.resources:
             maximum[resource] = ENDLESS * dimension(resource).resolution
-            if resource not in unlisted:
-                minimum[resource] = minimum.get(resource, 0) + total.get(resource, 0)
+            more = maximum[resource] if resource in unlisted else total.get(resource, 0)
+            minimum[resource] = minimum.get(resource, 0) + more
     marks = marks_of(state, name)
     return Quota(
         name,

@@ -1,0 +1,163 @@
+"""How the pools policy joins: its kinds, its section of the Configuration, translation and admission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bursar.objects.core import Node
+from bursar.objects.errors import ManifestError, join
+from bursar.objects.quantities import amounts_from
+from bursar.policies.plugin import ObjectView, Plugin
+from bursar.policies.pools import changing
+from bursar.policies.pools.admission import admit_quota, check_quota_removal, check_root_unused
+from bursar.policies.pools.affinity import admit_pod
+from bursar.policies.pools.kinds import (
+    PROFILE,
+    QUOTA,
+    ElasticQuota,
+    ElasticQuotaProfile,
+    PoolsSection,
+    options_of_section,
+    profile_of_object,
+    quota_of_object,
+)
+from bursar.policies.pools.names import NAME, PREEMPTIBLE, PROFILE_OBJECT, TREE
+from bursar.policies.pools.policy import PoolsPolicy
+from bursar.policies.pools.profiles import PoolNode, Profile
+from bursar.policies.pools.topology import Topology
+from bursar.policies.settings import Setting
+
+# Translation
+
+
+def quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
+    return [Setting(changing.QUOTA, key, None if quota is None else quota_of_object(_named(key, quota)))]
+
+
+def profile_settings(key: str, profile: ElasticQuotaProfile | None) -> list[Setting]:
+    return [Setting(changing.PROFILE, key, None if profile is None else profile_of_object(_named(key, profile)))]
+
+
+def node_settings(key: str, node: Node | None) -> list[Setting]:
+    """A node that is cordoned or not ready is in the total, but named apart."""
+    if node is None:
+        return [Setting(changing.NODE, key, None)]
+    status = node.status
+    if status.allocatable:
+        allocatable = amounts_from(status.allocatable, "status.allocatable")
+    else:
+        allocatable = amounts_from(status.capacity, "status.capacity")
+    ready = all(condition.status == "True" for condition in status.conditions if condition.type == "Ready")
+    body = PoolNode(allocatable, node.metadata.labels, ready and not node.spec.unschedulable)
+    return [Setting(changing.NODE, key, body)]
+
+
+def option_settings(key: str, section: PoolsSection | None) -> list[Setting]:
+    return [Setting(changing.OPTION, key, options_of_section(section))]
+
+
+def _named(key: str, manifest: Any) -> Any:  # noqa: ANN401 either kind
+    """With the namespace that the object really has."""
+    namespace, _, name = key.partition("/")
+    metadata = msgspec.structs.replace(manifest.metadata, namespace=namespace, name=name)
+    return msgspec.structs.replace(manifest, metadata=metadata)
+
+
+# Admission
+
+
+def _read_profile(manifest: Mapping[str, Any]) -> Profile:
+    return profile_of_object(msgspec.convert(manifest, ElasticQuotaProfile))
+
+
+def _topology(view: ObjectView) -> Topology:
+    return Topology(view, sorted(map(_read_profile, view.list(PROFILE_OBJECT)), key=lambda p: (p.name, p.namespace)))
+
+
+def _section(view: ObjectView) -> PoolsSection:
+    for manifest in view.list("Configuration.bursar.dev"):
+        section = (manifest.get("spec") or {}).get(NAME)
+        if section is not None:
+            return msgspec.convert(section, PoolsSection)
+    return PoolsSection()
+
+
+def quota_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    return admit_quota(_topology(view), old, new, _section(view).guarantee_usage)
+
+
+def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    topology = _topology(view)
+    if not topology.quotas:
+        return new
+    return admit_pod(topology, old, new, _section(view).parent_quota_pods)
+
+
+def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """The tree id is filled in and stays; the root quota changes its name only while nobody uses it."""
+    profile = _read_profile(new)
+    topology = _topology(view)
+    before = None if old is None else _read_profile(old)
+    if before is not None and not profile.pinned:
+        profile = _pinned(profile, before.tree)
+    if before is not None and before.tree != profile.tree:
+        problem = f"cannot change from {before.tree!r} to {profile.tree!r}: make another profile"
+        raise ManifestError(problem, join("metadata.labels", TREE))
+    if before is not None and before.quota_name != profile.quota_name:
+        check_root_unused(topology, before.quota_name)
+    _check_root_name(topology, profile)
+    labels = {**(new["metadata"].get("labels") or {}), TREE: profile.tree}
+    return {**new, "metadata": {**new["metadata"], "labels": labels}}
+
+
+def _pinned(profile: Profile, tree: str) -> Profile:
+    given = (profile.requirements, profile.numerator, profile.denominator, profile.resources, profile.labels)
+    return Profile(profile.namespace, profile.name, profile.quota_name, tree, *given)
+
+
+def _check_root_name(topology: Topology, profile: Profile) -> None:
+    for other in topology.root_profiles(profile.quota_name):
+        if other.key != profile.key and (other.tree, other.namespace) != (profile.tree, profile.namespace):
+            problem = f"{profile.quota_name} is the root quota of profile {other.key}, of another tree or namespace"
+            raise ManifestError(problem, "spec.quotaName")
+    known = topology.quotas.get(profile.quota_name)
+    if known is None or known.namespace == profile.namespace:
+        return
+    raise ManifestError(f"there is a quota of this name in namespace {known.namespace}", "spec.quotaName")
+
+
+def quota_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
+    check_quota_removal(_topology(view), manifest)
+
+
+def profile_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
+    """A root quota that others use, and no other profile keeps, keeps its profile."""
+    profile = _read_profile(manifest)
+    topology = _topology(view)
+    if len(topology.root_profiles(profile.quota_name)) <= 1:
+        check_root_unused(topology, profile.quota_name)
+
+
+def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) -> bool:
+    return labels.get(PREEMPTIBLE) == "false"
+
+
+PLUGIN = Plugin(
+    NAME,
+    20,
+    PoolsPolicy,
+    kinds=(QUOTA, PROFILE),
+    section=PoolsSection,
+    translate={
+        QUOTA.name: quota_settings,
+        PROFILE.name: profile_settings,
+        "Node": node_settings,
+        "Configuration": option_settings,
+    },
+    admit={QUOTA.name: quota_admission, PROFILE.name: profile_admission, "Pod": pod_admission},
+    check_removal={QUOTA.name: quota_removal, PROFILE.name: profile_removal},
+    unpreemptible=unpreemptible,
+)
