@@ -123,6 +123,55 @@ def test_a_record_tells_what_was_although_the_claim_changed_before_it_was_writte
     assert second[0][3] == msgspec.json.decode(msgspec.json.encode(SPECS[2].record()))
 
 
+def test_a_claim_is_named_once_while_effects_are_about_it() -> None:
+    effects = [[effect[:2] for effect in line.effects] for line in Ledger().replay(written())]
+    assert effects[2:] == [
+        [["charge", "u"], ["bind", ""], ["state", ""]],
+        [["charge", "u"], ["bind", ""], ["state", ""], ["drop", ""]],
+    ]
+
+
+def test_a_charge_that_follows_a_binding_of_its_claim_names_it() -> None:
+    ledger = Ledger()
+    tx = ledger.begin()
+    account = tx.open_account(POLICY, "p/a0")
+    claim = Claim("u", ClaimSpec())
+    binding = Binding(POLICY, (account, account), (ONE, ONE))
+    tx.add_claim(claim)
+    tx.set_bindings(claim, (None, binding))
+    tx.charge(claim, binding.accounts, binding.costs)
+    tx.charge(claim, (account, account), (ONE, ONE))
+    ledger.commit(0, ())
+    follower = Ledger()
+    (line,) = follower.replay(ledger.journal.take())
+    assert line.effects[2:] == [
+        ["bind", "", [None, [POLICY, ["p/a0", "p/a0"], [{"cpu": 1}], []]]],
+        ["bound", "", 0, 1],
+        ["charge", "", 0, ["p/a0", "p/a0"], [{"cpu": 1}]],
+    ]
+    assert follower.state.plain() == ledger.state.plain()
+    assert plain_of(follower)["accounts"][0]["used"] == [("cpu", 4)]
+
+
+def test_a_replay_shares_what_is_written_alike() -> None:
+    ledger = Ledger()
+    tx = ledger.begin()
+    account = tx.open_account(POLICY, "p/a0")
+    for uid in ("u", "v"):
+        claim = Claim(uid, ClaimSpec(labels={"a": "b"}), 0, "ns")
+        tx.add_claim(claim)
+        tx.set_place(claim, "n1")
+        tx.set_bindings(claim, (Binding(POLICY, (account,), (from_amounts({"cpu": 2}),), (uid,)[:0]),))
+    ledger.commit(0, ())
+    follower = Ledger()
+    list(follower.replay(ledger.journal.take()))
+    one, other = (follower.state.claims[uid] for uid in ("u", "v"))
+    assert one.spec is other.spec
+    assert one.bindings[0] is other.bindings[0]
+    assert one.namespace is other.namespace
+    assert one.place is other.place
+
+
 def test_an_account_that_was_closed_and_opened_again_is_another_one() -> None:
     ledger = Ledger()
     tx = ledger.begin()

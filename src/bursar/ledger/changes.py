@@ -107,6 +107,9 @@ class Charge(Change):
         for i, account in enumerate(self.accounts):
             state.digest_usage(account, costs[i], self.used, self.busy if account.physical else 0)
 
+    def subject(self) -> str:
+        return self.claim.uid
+
     def record(self) -> list[object]:
         if self.slot >= 0:
             return ["bound", self.claim.uid, self.mode, int(self.slot)]
@@ -195,6 +198,9 @@ class AddClaim(Change):
     def digest(self, state: State) -> None:
         state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, 1)
 
+    def subject(self) -> str:
+        return self.claim.uid
+
     def record(self) -> list[object]:
         claim = self.claim
         return ["claim", claim.uid, claim.namespace, claim.name, claim.created, self.spec.record()]
@@ -222,6 +228,9 @@ class DropClaim(Change):
     def digest(self, state: State) -> None:
         # Its status fields were reset before (see Transaction.drop_claim), so only what AddClaim brought is left.
         state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, -1)
+
+    def subject(self) -> str:
+        return self.claim.uid
 
     def record(self) -> list[object]:
         return ["drop", self.claim.uid]
@@ -251,6 +260,9 @@ class SetState(Change):
         if self.new:
             state.digest_pair(self.claim.mark, STATE, self.new, 1)
 
+    def subject(self) -> str:
+        return self.claim.uid
+
     def record(self) -> list[object]:
         return ["state", self.claim.uid, self.new]
 
@@ -276,6 +288,9 @@ class SetBindings(Change):
     def digest(self, state: State) -> None:
         _digest_bindings(state, self.claim, self.old, -1)
         _digest_bindings(state, self.claim, self.new, 1)
+
+    def subject(self) -> str:
+        return self.claim.uid
 
     def record(self) -> list[object]:
         return ["bind", self.claim.uid, [None if b is None else b.record() for b in self.new]]
@@ -315,6 +330,9 @@ class SetField(Change):
             state.digest_pair(self.claim.mark, kind, _field_mark(self.old), -1)
         if self.new:
             state.digest_pair(self.claim.mark, kind, self.mark, 1)
+
+    def subject(self) -> str:
+        return self.claim.uid
 
     def record(self) -> list[object]:
         new = self.new
