@@ -25,7 +25,7 @@ def rows() -> Iterator[Row]:
 
 
 def _arithmetic() -> Iterator[Row]:
-    compiled = measure("benchmarks.work.arithmetic:cycles", COMPILED, rounds=100)
+    compiled = measure("benchmarks.work.arithmetic:cycles", COMPILED, rounds=200)
     interpreted = measure("benchmarks.work.arithmetic:cycles", INTERPRETED, rounds=5)
     yield Row("check+charge+release, compiled", compiled["accounts"], "cycles/s", _CYCLES)
     yield Row("check+charge+release, interpreted", interpreted["accounts"], "cycles/s")
@@ -56,22 +56,18 @@ def _pairs(mode: str, collected: bool, records: str = "dropped") -> float:
 
 
 def _growth() -> Iterator[Row]:
-    small = _standing(_FEW_LEAVES, _FEW_CLAIMS)
-    for gc, figure in small.items():
-        yield Row(f"a pair, 10 accounts, 1,000 claims, {gc}", figure, "µs")
-    for name, leaves, claims in (
-        ("10,000 accounts", _MANY_LEAVES, _FEW_CLAIMS),
-        ("1,000,000 claims", _FEW_LEAVES, _MANY_CLAIMS),
-        ("both", _MANY_LEAVES, _MANY_CLAIMS),
+    for name, leaves, claims, collectors in (
+        ("10,000 accounts", _MANY_LEAVES, _FEW_CLAIMS, (True,)),
+        ("1,000,000 claims", _FEW_LEAVES, _MANY_CLAIMS, (True,)),
+        ("both", _MANY_LEAVES, _MANY_CLAIMS, (True, False)),
     ):
-        say(f"   measuring {name}")
-        for gc, figure in _standing(leaves, claims).items():
-            added = figure - small[gc]
-            yield Row(f"a pair takes longer: {name}, {gc}", added, "µs", _ADDED_MICROSECONDS, AT_MOST)
-
-
-def _standing(leaves: int, claims: int) -> dict[str, float]:
-    return measure("benchmarks.work.deciding:standing", COMPILED, leaves=leaves, claims=claims, count=_COUNT)
+        for gc in collectors:
+            say(f"   measuring {name}, {_gc(gc)}")
+            function = "benchmarks.work.deciding:growth"
+            found = measure(function, COMPILED, leaves=leaves, claims=claims, count=_COUNT, with_collector=gc)
+            yield Row(f"a pair, 10 accounts, 1,000 claims, {_gc(gc)}", found["base"], "µs")
+            label = f"a pair takes longer: {name}, {_gc(gc)}"
+            yield Row(label, found["added"], "µs", _ADDED_MICROSECONDS, AT_MOST)
 
 
 def _memory() -> Iterator[Row]:

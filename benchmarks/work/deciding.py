@@ -4,11 +4,12 @@ Claims are made before the clock starts. The journal is emptied every thousand r
 sealed (encoded and chained) or just dropped. ``kept`` is for a caller that never empties it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
-from benchmarks.timing import RUNS, collector, rate, say
+from benchmarks.timing import RUNS, collector, rate, rate_once, say
 from benchmarks.work.tree import LEAVES, TreePolicy, cost_of
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
@@ -16,6 +17,7 @@ from bursar.policies.settings import Setting
 
 DROPPED, SEALED, KEPT = "dropped", "sealed", "kept"
 _EMPTY_EVERY = 1_000
+SMALL = (7, 1_000)  # leaves (with the accounts above them 10) and standing claims
 _SHAPES = 10
 _PAGE = 4096
 
@@ -30,13 +32,13 @@ def engine_over(leaves: int, policies: int = 1, own_bindings: bool = False) -> E
 
 
 def new_claims(leaves: int) -> Iterator[Claim]:
-    """Claims without end: each with a uid and a name of its own, spread over the leaves in steps that skip around."""
-    specs = [ClaimSpec(cost_of(shape), owner="") for shape in range(_SHAPES)]
+    """Claims without end, each with a uid and a name of its own, skipping from leaf to leaf; a leaf's are alike."""
+    specs = [ClaimSpec(cost_of(shape)) for shape in range(_SHAPES)]
     number = 0
     while True:
         uid = f"{number:08x}-3c1e-4f5a-9d2b-{number * 2654435761 % 2**48:012x}"
-        namespace = str(number * 7919 % leaves)
-        yield Claim(uid, specs[number % _SHAPES], number, namespace, f"worker-{number:07d}-x7k2p")
+        leaf = number * 7919 % leaves
+        yield Claim(uid, specs[leaf % _SHAPES], number, str(leaf), f"worker-{number:07d}-x7k2p")
         number += 1
 
 
@@ -79,15 +81,34 @@ def pair_rate(
         return rate(run)
 
 
-def standing(leaves: int, claims: int, count: int) -> dict[str, float]:
-    """Microseconds a pair on a tree of so many leaves with so many claims that stand, by the collector's mode."""
+def growth(leaves: int, claims: int, count: int, with_collector: bool) -> dict[str, float]:
+    """Microseconds a pair in a small ledger, and how many more in one of so many leaves and standing claims.
+
+    Both ledgers are in one process and run in turn, so that a machine that gets busy slows both: the figure is the
+    median of the differences.
+    """
+    small, large = _standing(*SMALL), _standing(leaves, claims)
+    base: list[float] = []
+    added: list[float] = []
+    with collector(with_collector):
+        for _ in range(RUNS + 1):
+            took = [1e6 / rate_once(_batch(ledger, count)) for ledger in (small, large)]
+            base.append(took[0])
+            added.append(took[1] - took[0])
+    return {"base": median(base[1:]), "added": median(added[1:])}
+
+
+def _standing(leaves: int, claims: int) -> tuple[Engine, Iterator[Claim]]:
     engine = engine_over(leaves)
     supply = new_claims(leaves)
     admit(engine, supply, claims)
-    return {
-        "gc on": 1e6 / pair_rate(engine, supply, count, True),
-        "gc off": 1e6 / pair_rate(engine, supply, count, False),
-    }
+    return engine, supply
+
+
+def _batch(ledger: tuple[Engine, Iterator[Claim]], count: int) -> Callable[[], int]:
+    engine, supply = ledger
+    claims = list(islice(supply, count))
+    return lambda: run_emptying(engine, claims, DROPPED)
 
 
 def admit(engine: Engine, supply: Iterator[Claim], count: int) -> None:

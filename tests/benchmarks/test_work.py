@@ -4,7 +4,7 @@ from itertools import islice
 
 from benchmarks.timing import collector, rate
 from benchmarks.work.arithmetic import MapNode, cycles, map_add, map_fits, map_leaves
-from benchmarks.work.deciding import DROPPED, KEPT, SEALED, engine_over, new_claims, run_emptying
+from benchmarks.work.deciding import DROPPED, KEPT, SEALED, engine_over, growth, new_claims, run_emptying
 from benchmarks.work.quantities import TEXTS
 from benchmarks.work.tree import DIMENSIONS, TreePolicy, cost_of, parent_numbers
 from bursar.engine.engine import Engine
@@ -113,3 +113,9 @@ def test_a_dropped_engine_leaves_nothing_behind() -> None:
 
 def test_arithmetic_is_measured_with_accounts_and_with_maps() -> None:
     assert set(cycles(rounds=1)) == {"accounts", "maps"}
+
+
+def test_growth_compares_a_small_ledger_with_a_large_one() -> None:
+    found = growth(leaves=70, claims=100, count=10, with_collector=True)
+    assert found["base"] > 0
+    assert set(found) == {"base", "added"}
