@@ -41,6 +41,50 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
     return [core.nodes.names[slot] for slot in slots]
 
 
+def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
+    """The first of ``best_first``, or "" for an empty mask; nothing is sorted, and only the lowest rank is scored."""
+    ranks = [0] * len(mask)
+    for policy in core.placing:
+        policy.rank(claim, mask, ranks)
+    front = _lowest(bytes(mask), ranks)
+    if not front:
+        return ""
+    if len(front) == 1:
+        return core.nodes.names[front[0]]
+    scored = bytearray(len(mask))
+    for slot in front:
+        scored[slot] = 1
+    scores = [0] * len(mask)
+    for policy in core.placing:
+        policy.score(claim, scored, scores)
+    return _highest(core.nodes.names, front, scores)
+
+
+def _lowest(mask: bytes, ranks: list[int]) -> list[int]:
+    """The slots of the mask that share the lowest rank."""
+    found: list[int] = []
+    lowest = 0
+    for slot in range(len(mask)):
+        if mask[slot] == 0:
+            continue
+        rank = ranks[slot]
+        if not found or rank < lowest:
+            found = [slot]
+            lowest = rank
+        elif rank == lowest:
+            found.append(slot)
+    return found
+
+
+def _highest(names: list[str], slots: list[int], scores: list[int]) -> str:
+    """The name with the highest score; the first by name among equals."""
+    best = slots[0]
+    for slot in slots:
+        if scores[slot] > scores[best] or (scores[slot] == scores[best] and names[slot] < names[best]):
+            best = slot
+    return names[best]
+
+
 def _slots(mask: bytearray) -> list[int]:
     found: list[int] = []
     at = mask.find(1)
@@ -54,13 +98,17 @@ def try_nodes(core: Core, claim: Claim) -> tuple[Refusal, ...] | None:
     """Charge the claim on the best node that takes it. () on success; None: no node is open at all; otherwise the
     refusals of the best node.
     """
-    first: tuple[Refusal, ...] | None = None
-    for name in best_first(core, claim, open_nodes(core, claim)):
+    mask = open_nodes(core, claim)
+    best = best_node(core, claim, mask)
+    if not best:
+        return None
+    first = core.attempt(claim, best, False)
+    if not first or not _place_matters(core, first):
+        return first
+    for name in best_first(core, claim, mask)[1:]:
         refusals = core.attempt(claim, name, False)
         if not refusals:
             return ()
-        if first is None:
-            first = refusals
         if not _place_matters(core, refusals):
             break
     return first

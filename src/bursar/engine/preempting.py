@@ -22,7 +22,7 @@ from typing import Final, final
 
 from bursar.engine.core import Core
 from bursar.engine.leaving import leave
-from bursar.engine.placing import best_first, open_nodes, possible_nodes
+from bursar.engine.placing import best_node, open_nodes, possible_nodes
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.lineage import barred
 from bursar.policies.base import Policy
@@ -76,10 +76,10 @@ def best_plan(core: Core, claim: Claim, placed: bool = True) -> Plan | None:
 
 
 def _best_plan(core: Core, claim: Claim) -> Plan | None:
-    open_now = best_first(core, claim, open_nodes(core, claim))
+    open_now = best_node(core, claim, open_nodes(core, claim))
     if open_now:
         # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
-        return plan_at(core, claim, open_now[0])
+        return plan_at(core, claim, open_now)
     best: Plan | None = None
     for name in possible_nodes(core, claim):
         plan = plan_at(core, claim, name)
