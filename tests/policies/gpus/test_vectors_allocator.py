@@ -8,7 +8,6 @@ from bursar.engine.decisions import HOLDING
 from bursar.engine.engine import EngineError
 from bursar.engine.what_if import Adjust
 from bursar.ledger.claims import ClaimSpec
-from bursar.policies.tensorfusion.choice import free_points, used_points
 from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, NODE_COMPACT
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement
 from tests.policies.gpus.world import World, marks, worker
@@ -146,7 +145,7 @@ def test_a13_victims_are_of_the_node_that_is_taken() -> None:
 
 def test_preemption_never_takes_equals() -> None:
     found = preempting(("a", 70, "15Gi"), ("b", 70, "15Gi"))
-    assert found.alloc((50, "10Gi")).reason == "nodes.full"
+    assert found.alloc((50, "10Gi")).reason == "gpus.full"
 
 
 @pytest.mark.parametrize(
@@ -205,9 +204,8 @@ def test_a16_placement_modes(mode: str, count: int, gpus: list[str]) -> None:
 def test_a16_the_points_of_the_worked_example() -> None:
     found = scored(COMPACT)
     fleet = found.gpus.index.sync()
-    pairs = list(zip(fleet.gpus, fleet.accounts, strict=True))
-    assert [free_points(fleet.options, *pair) for pair in pairs] == [50, 56, 63, 80, 74, 79]
-    assert [used_points(fleet.options, *pair) for pair in pairs] == [50, 44, 38, 20, 27, 21]
+    assert [fleet.free_points(at) for at in range(6)] == [50, 56, 63, 80, 74, 79]
+    assert [fleet.used_points(at) for at in range(6)] == [50, 44, 38, 20, 27, 21]
 
 
 @pytest.mark.parametrize(("isolation", "gpu"), [("hard", "hard-used"), ("shared", "hard-idle")])
@@ -401,9 +399,9 @@ def test_a32_node_scores() -> None:
     found.gpu("b1", "node-b", 1000, 1000)
     probe = found.claim(marks((1, 1)), "probe")
     found.alloc((100, 100), uid="w")
-    scores = [0, 0]
-    found.gpus.score(probe, bytearray(b"\x01\x01"), scores)
-    assert scores == [10 * 1_000_000 * 100, 0]
+    ranks = [0, 0]
+    found.gpus.rank(probe, bytearray(b"\x01\x01"), ranks)
+    assert ranks == [90_000_000, 100_000_000]  # 100 points minus the score, in millionths: the lowest is the best
     assert found.alloc((1, 1)).place == "node-a"
 
 

@@ -172,9 +172,9 @@ def test_over_a_lowered_quota_shrinking_is_allowed_and_growing_is_not(
 def test_a_quota_refusal_and_a_full_gpu_are_told_apart() -> None:
     found = world(50, 500)
     found.quota(total(100, 1000, 10))
-    assert found.alloc((60, 60)).reason == "nodes.none"
+    assert found.alloc((60, 60)).reason == "gpus.none"
     assert found.alloc((40, 40)).admitted
     assert found.alloc((40, 40)).admitted
-    assert found.alloc((20, 20)).reason == "nodes.full"
+    assert found.alloc((20, 20)).reason == "gpus.full"
     assert found.alloc((40, 40)).reason == "total.max.tflops.request"
     assert f"limits/{NS}" in found.engine.state.accounts

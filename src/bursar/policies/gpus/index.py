@@ -1,60 +1,54 @@
-"""Room on all GPUs at once: plain arrays in the order of the fleet, for filtering and scoring all nodes in one pass.
+"""Where a worker has room, over all nodes at once, without looking at all GPUs again for every worker.
 
-Derived from cells and accounts only: a new fleet version makes the arrays anew, a charge moves one GPU's numbers. The
-invariant: ``free`` is capacity minus what counts, negative where more was forced onto a GPU, and the points are those
-that ``choice`` computes for the same GPU.
+For each *shape* of worker that was asked for lately two things are kept by node: whether enough GPUs have room, and how
+good the node is. A charge only notes that its node changed; a shape that is asked for again looks at the nodes that
+changed since, and at no others. All of it follows from cells and accounts, so it may be dropped at any time: that
+happens with every new version of the fleet.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from librt.vecs import append, vec
-from mypy_extensions import i64
-
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.base import NodeIndex
-from bursar.policies.tensorfusion.choice import TFLOPS, VRAM, free_points, packs_nodes, used_points
+from bursar.policies.tensorfusion.choice import fits, packs_nodes
 from bursar.policies.tensorfusion.fleet import PREFIX, Fleet
-from bursar.policies.tensorfusion.worker import NOT_GIVEN, Worker
+from bursar.policies.tensorfusion.worker import Worker
 
-WEIGHT: Final = 100  # one point of a GPU score outweighs all that a node's cpu and memory may say
-_MILLION: Final[i64] = 1_000_000
-_FULL: Final[i64] = 100_000  # percent in thousandths
+MILLION: Final = 1_000_000
+_SHAPES: Final = 256
+_CHANGES: Final = 65_536
+
+
+@final
+class _Shape:
+    """What is known of one shape of worker, by node slot; true for the first ``cursor`` changes."""
+
+    __slots__ = ("cursor", "open", "ranks")
+
+    def __init__(self, slots: int) -> None:
+        self.cursor: int = 0
+        self.open: Final = bytearray(slots)
+        self.ranks: Final = [0] * slots  # lower is better
 
 
 @final
 class Index:
-    """The arrays, and who counts on which GPU."""
+    """Rooms and ranks of nodes, and who counts on which GPU."""
 
-    __slots__ = (
-        "fleet",
-        "free_points",
-        "free_tflops",
-        "free_vram",
-        "nodes",
-        "positions",
-        "residents",
-        "spans",
-        "tflops",
-        "used_points",
-        "vram",
-    )
+    __slots__ = ("changes", "fleet", "nodes", "residents", "shapes", "span_of", "spans")
 
     def __init__(self, state: State, nodes: NodeIndex) -> None:
         self.fleet: Final = Fleet(state)
         self.nodes: Final = nodes
-        self.positions: dict[str, int] = {}  # by account name
         self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name
-        self.spans: vec[i64] = vec[i64]()  # for each node with GPUs: slot, first position, end
-        self.tflops: vec[i64] = vec[i64]()
-        self.vram: vec[i64] = vec[i64]()
-        self.free_tflops: vec[i64] = vec[i64]()
-        self.free_vram: vec[i64] = vec[i64]()
-        self.used_points: vec[i64] = vec[i64]()
-        self.free_points: vec[i64] = vec[i64]()
+        self.spans: list[tuple[int, int, int]] = []  # for each node with GPUs: slot, first position, end
+        self.span_of: dict[str, int] = {}  # by account name: the number of its node's span
+        self.changes: Final[list[int]] = []  # numbers of spans
+        self.shapes: Final[dict[tuple[object, ...], _Shape]] = {}
 
     def sync(self) -> Fleet:
         fleet = self.fleet
@@ -64,28 +58,17 @@ class Index:
 
     def _rebuild(self) -> None:
         fleet = self.fleet
-        self.positions = {PREFIX + gpu.name: at for at, gpu in enumerate(fleet.gpus)}
-        self.tflops = _filled([gpu.tflops for gpu in fleet.gpus])
-        self.vram = _filled([gpu.vram for gpu in fleet.gpus])
-        empty = [0] * len(fleet.gpus)
-        self.free_tflops = _filled(empty)
-        self.free_vram = _filled(empty)
-        self.used_points = _filled(empty)
-        self.free_points = _filled(empty)
-        for at in range(len(fleet.gpus)):
-            self._set(at)
-        spans: list[int] = []
+        self.spans = []
+        self.span_of = {}
         for node, (start, end) in fleet.spans.items():
-            spans.extend([self.nodes.slot(node), start, end])
-        self.spans = _filled(spans)
+            for at in range(start, end):
+                self.span_of[PREFIX + fleet.gpus[at].name] = len(self.spans)
+            self.spans.append((self.nodes.slot(node), start, end))
+        self._forget()
 
-    def _set(self, at: int) -> None:
-        gpu = self.fleet.gpus[at]
-        account = self.fleet.accounts[at]
-        self.free_tflops[at] = gpu.tflops - account.used.get(TFLOPS)
-        self.free_vram[at] = gpu.vram - account.used.get(VRAM)
-        self.used_points[at] = used_points(self.fleet.options, gpu, account)
-        self.free_points[at] = free_points(self.fleet.options, gpu, account)
+    def _forget(self) -> None:
+        self.shapes.clear()
+        self.changes.clear()
 
     def charged(self, claim: Claim, account: Account, sign: int) -> None:
         residents = self.residents.get(account.name)
@@ -96,76 +79,84 @@ class Index:
             residents[claim.uid] = claim
         else:
             residents.pop(claim.uid, None)
-        at = self.positions.get(account.name)
-        # Before the next sync, positions may be those of an older fleet: it makes everything anew.
-        if at is not None and at < len(self.fleet.accounts) and self.fleet.accounts[at] is account:
-            self._set(at)
+        span = self.span_of.get(account.name)
+        if span is not None and self.shapes:
+            self.changes.append(span)
+            if len(self.changes) > _CHANGES:
+                self._forget()
 
-    # All nodes at once
+    # One shape
 
-    def narrow(self, worker: Worker, mask: bytearray, empty: bool) -> None:
-        """Clear the nodes on which too few GPUs have room for the worker: now, or even if ``empty``."""
+    def _shape(self, worker: Worker) -> _Shape:
+        """The shape of the worker, up to date."""
         fleet = self.sync()
-        suits = fleet.suitable(worker)
-        kept = bytearray(len(mask))
-        spans = self.spans
-        count: i64 = worker.count
-        slots: i64 = len(mask)
-        for i in range(0, len(spans), 3):
-            slot = spans[i]
-            if slot < slots and mask[slot] != 0:
-                start = spans[i + 1]
-                end = spans[i + 2]
-                if end - start >= count and self._room(worker, suits, start, end, empty) >= count:
-                    kept[slot] = 1
-        mask[:] = kept
+        found = self.shapes.get(worker.shape)
+        behind = len(self.changes) if found is None else len(self.changes) - found.cursor
+        if found is None or behind > len(self.spans):
+            found = self._new_shape(worker)
+        elif behind:
+            for span in set(self.changes[found.cursor :]):
+                self._look(fleet, worker, found, span)
+        found.cursor = len(self.changes)
+        return found
 
-    def _room(self, worker: Worker, suits: bytes, start: i64, end: i64, empty: bool) -> i64:
-        """How many of the GPUs of a span take the worker."""
-        whole = worker.whole
-        percent: i64 = worker.request.percent
-        asked: i64 = worker.request.tflops
-        vram: i64 = worker.request.vram
-        room_tflops = self.tflops if empty else self.free_tflops
-        room_vram = self.vram if empty else self.free_vram
-        found: i64 = 0
+    def _new_shape(self, worker: Worker) -> _Shape:
+        if len(self.shapes) >= _SHAPES:
+            self._forget()
+        found = _Shape(len(self.nodes))
+        for span in range(len(self.spans)):
+            self._look(self.fleet, worker, found, span)
+        self.shapes[worker.shape] = found
+        return found
+
+    def _look(self, fleet: Fleet, worker: Worker, shape: _Shape, span: int) -> None:
+        slot, start, end = self.spans[span]
+        suits = fleet.suitable(worker)
+        packs = packs_nodes(fleet.mode(worker))
+        room = 0
+        points = 0
+        count = 0
         for at in range(start, end):
             if suits[at] == 0:
                 continue
-            if whole:
-                if room_tflops[at] >= self.tflops[at] and room_vram[at] >= self.vram[at]:
-                    found += 1
-                continue
-            tflops = asked
-            if percent != NOT_GIVEN:
-                tflops = self.tflops[at] // _FULL * percent + self.tflops[at] % _FULL * percent // _FULL
-            if (tflops <= 0 or room_tflops[at] >= tflops) and (vram <= 0 or room_vram[at] >= vram):
-                found += 1
-        return found
+            count += 1
+            points += fleet.used_points(at) if packs else fleet.free_points(at)
+            if fits(worker, fleet.gpus[at], fleet.accounts[at]):
+                room += 1
+        shape.open[slot] = 1 if room >= worker.count else 0
+        # The mean over all GPUs that suit, in millionths of a point; the best node has the lowest rank.
+        shape.ranks[slot] = 0 if count == 0 else 100 * MILLION - points * MILLION // count
 
-    def score(self, worker: Worker, mask: bytearray, scores: list[int]) -> None:
-        """Add the mean of the points of all GPUs that suit, in millionths, weighted."""
+    # All nodes at once
+
+    def filter(self, worker: Worker, mask: bytearray) -> None:
+        """Clear the nodes on which too few GPUs have room for the worker now."""
+        both = int.from_bytes(mask, "little") & int.from_bytes(self._shape(worker).open, "little")
+        mask[:] = both.to_bytes(len(mask), "little")
+
+    def rank(self, worker: Worker, mask: bytearray, ranks: list[int]) -> None:
+        """Add how good the nodes are by the placement mode: the lowest is the best."""
+        own = self._shape(worker).ranks
+        seen = bytes(mask)
+        for slot in range(min(len(seen), len(own))):
+            if seen[slot] != 0:
+                ranks[slot] += own[slot]
+
+    def could(self, worker: Worker, mask: bytearray) -> None:
+        """Clear the nodes that would have too few GPUs for the worker even if they were empty."""
         fleet = self.sync()
         suits = fleet.suitable(worker)
-        points = self.used_points if packs_nodes(fleet.mode(worker)) else self.free_points
-        spans = self.spans
-        slots: i64 = len(mask)
-        for i in range(0, len(spans), 3):
-            slot = spans[i]
-            if slot >= slots or mask[slot] == 0:
-                continue
-            total: i64 = 0
-            count: i64 = 0
-            for at in range(spans[i + 1], spans[i + 2]):
-                if suits[at] != 0:
-                    total += points[at]
-                    count += 1
-            if count > 0:
-                scores[slot] += int(total * _MILLION // count) * WEIGHT
+        kept = bytearray(len(mask))
+        for slot, start, end in self.spans:
+            room = 0
+            for at in range(start, end):
+                gpu = fleet.gpus[at]
+                if suits[at] and (worker.whole or _holds(worker, gpu.tflops, gpu.vram)):
+                    room += 1
+            if slot < len(mask) and mask[slot] and room >= worker.count:
+                kept[slot] = 1
+        mask[:] = kept
 
 
-def _filled(amounts: list[int]) -> vec[i64]:
-    found = vec[i64]()
-    for amount in amounts:
-        found = append(found, i64(amount))
-    return found
+def _holds(worker: Worker, tflops: int, vram: int) -> bool:
+    return worker.request.tflops_of(tflops) <= tflops and worker.request.vram <= vram

@@ -187,12 +187,12 @@ class GpusPolicy(Policy):
     def could(self, claim: Claim, mask: bytearray) -> None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
-            self.index.narrow(worker, mask, True)
+            self.index.could(worker, mask)
 
     def filter(self, claim: Claim, mask: bytearray) -> None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
-            self.index.narrow(worker, mask, False)
+            self.index.filter(worker, mask)
         elif worker is None and claim.spec.requests.get(_PLUGIN) > 0:
             self._filter_plugin(claim, mask)
 
@@ -204,10 +204,25 @@ class GpusPolicy(Policy):
             if account is not None and slot < len(mask) and account.short_dimension(cost) >= 0:
                 mask[slot] = 0
 
-    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
+        """The placement mode decides over the node; what other policies score only decides between equals."""
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
-            self.index.score(worker, mask, scores)
+            self.index.rank(worker, mask, ranks)
+
+    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        """Nodes would take it, but their GPUs do not."""
+        worker = self.workers.of(claim.spec)
+        if not isinstance(worker, Worker):
+            return None
+        possible = bytearray(mask)
+        self.index.could(worker, possible)
+        gpus = "a GPU" if worker.count == 1 else f"{worker.count} GPUs"
+        if 1 in possible:
+            note = f"no node has {gpus} with room for it now"
+            return Refusal(NAME, "gpus.full", note, NAME, topics=(TOPIC,))
+        note = f"no node has {gpus} that could take it"
+        return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
 
 
 def _cost(worker: Worker, gpu: Gpu) -> Vector:

@@ -15,8 +15,7 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.policies.gpus.bodies import is_derived
 from bursar.policies.settings import Output
-from bursar.policies.tensorfusion.choice import TFLOPS, VRAM
-from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
+from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, TFLOPS, VRAM, Gpu, gpu_of
 from bursar.policies.tensorfusion.worker import (
     CONTAINER_GPUS,
     GPU_IDS,

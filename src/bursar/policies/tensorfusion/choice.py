@@ -9,39 +9,10 @@ Scores are points from 0 to 100, rounded half up: the share of vram and tflops t
 
 from __future__ import annotations
 
-from typing import Final
-
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Claim
-from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, PREFIX, Fleet, Gpu, Options
+from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, PREFIX, TFLOPS, VRAM, Fleet, Gpu
 from bursar.policies.tensorfusion.worker import GPU_IDS, Worker
-from bursar.vectors import dimension
-
-TFLOPS: Final = dimension("tflops").index
-VRAM: Final = dimension("vram").index
-
-
-def points(options: Options, tflops: int, tflops_cap: int, vram: int, vram_cap: int) -> int:
-    """The weighted share of a GPU, in points; a dimension that the GPU does not have counts as the other one."""
-    if tflops_cap <= 0 and vram_cap <= 0:
-        return 0
-    if tflops_cap <= 0:
-        tflops, tflops_cap = vram, vram_cap
-    elif vram_cap <= 0:
-        vram, vram_cap = tflops, tflops_cap
-    share = options.vram_weight * vram * tflops_cap + options.tflops_weight * tflops * vram_cap
-    whole = tflops_cap * vram_cap
-    return min(max((2 * share + whole) // (2 * whole), 0), 100)
-
-
-def used_points(options: Options, gpu: Gpu, account: Account) -> int:
-    return points(options, account.used.get(TFLOPS), gpu.tflops, account.used.get(VRAM), gpu.vram)
-
-
-def free_points(options: Options, gpu: Gpu, account: Account) -> int:
-    tflops = gpu.tflops - account.used.get(TFLOPS)
-    vram = gpu.vram - account.used.get(VRAM)
-    return points(options, max(tflops, 0), gpu.tflops, max(vram, 0), gpu.vram)
 
 
 def packs_nodes(mode: str) -> bool:
@@ -93,12 +64,9 @@ def choose(fleet: Fleet, worker: Worker, node: str) -> list[int]:
 
 def _preference(fleet: Fleet, worker: Worker, at: int, packs: bool) -> int:
     """Lower is better; positions, which follow index and name, break ties."""
-    gpu = fleet.gpus[at]
-    account = fleet.accounts[at]
-    if not fits(worker, gpu, account):
-        return 1000 - free_points(fleet.options, gpu, account)
-    score = used_points(fleet.options, gpu, account) if packs else free_points(fleet.options, gpu, account)
-    return 100 - score
+    if not fits(worker, fleet.gpus[at], fleet.accounts[at]):
+        return 1000 - fleet.free_points(at)
+    return 100 - (fleet.used_points(at) if packs else fleet.free_points(at))
 
 
 def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:

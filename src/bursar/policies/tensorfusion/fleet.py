@@ -11,10 +11,16 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.state import State
 from bursar.policies.tensorfusion.worker import Worker
+from bursar.vectors import dimension
 
+TFLOPS: Final = dimension("tflops").index
+VRAM: Final = dimension("vram").index
 PREFIX: Final = "gpus/"
 GPUS: Final = "gpus"  # table: GPU name -> facts
 POOLS: Final = "gpus.pools"  # table: pool name -> facts
@@ -159,7 +165,22 @@ class Options:
 class Fleet:
     """All GPUs at one version of the cells."""
 
-    __slots__ = ("accounts", "bounds", "default_pool", "gpus", "masks", "modes", "options", "spans", "state", "version")
+    __slots__ = (
+        "accounts",
+        "bounds",
+        "default_pool",
+        "free_memo",
+        "gpus",
+        "masks",
+        "modes",
+        "options",
+        "seen_tflops",
+        "seen_vram",
+        "spans",
+        "state",
+        "used_memo",
+        "version",
+    )
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
@@ -172,6 +193,11 @@ class Fleet:
         self.options: Options = Options()
         self.masks: Final[dict[tuple[object, ...], bytes]] = {}  # by needs of workers: the GPUs that suit
         self.bounds: Final[dict[Worker, tuple[int, int, int, int] | None]] = {}  # by worker: the largest footprint
+        # The points of each GPU, and the usage that they were computed for.
+        self.seen_tflops: vec[i64] = vec[i64]()
+        self.seen_vram: vec[i64] = vec[i64]()
+        self.used_memo: vec[i64] = vec[i64]()
+        self.free_memo: vec[i64] = vec[i64]()
 
     def sync(self) -> bool:
         """Follow the cells; whether there was anything to follow."""
@@ -185,12 +211,40 @@ class Fleet:
         self._read_settings()
         return True
 
+    def used_points(self, at: int) -> int:
+        """How full a GPU is, in points."""
+        self._score(at)
+        return self.used_memo[at]
+
+    def free_points(self, at: int) -> int:
+        """How empty a GPU is, in points."""
+        self._score(at)
+        return self.free_memo[at]
+
+    def _score(self, at: int) -> None:
+        used = self.accounts[at].used
+        tflops: i64 = used.get(TFLOPS)
+        vram: i64 = used.get(VRAM)
+        if self.seen_tflops[at] == tflops and self.seen_vram[at] == vram:
+            return
+        gpu = self.gpus[at]
+        left = max(gpu.tflops - int(tflops), 0)
+        empty = max(gpu.vram - int(vram), 0)
+        self.used_memo[at] = points(self.options, int(tflops), gpu.tflops, int(vram), gpu.vram)
+        self.free_memo[at] = points(self.options, left, gpu.tflops, empty, gpu.vram)
+        self.seen_tflops[at] = tflops
+        self.seen_vram[at] = vram
+
     def _read_gpus(self) -> None:
         cells = self.state.cells(GPUS)
         found = [gpu for gpu in [gpu_of(name, cell) for name, cell in cells.items()] if gpu is not None]
         found.sort(key=_order)
         self.gpus = found
         self.accounts = [self.state.accounts[PREFIX + gpu.name] for gpu in found]
+        self.seen_tflops = filled(-1, len(found))
+        self.seen_vram = filled(-1, len(found))
+        self.used_memo = filled(0, len(found))
+        self.free_memo = filled(0, len(found))
         self.spans = {}
         for at in range(len(found)):
             node = found[at].node
@@ -230,6 +284,29 @@ class Fleet:
             suits = self.suitable(worker)
             self.bounds[worker] = peak(worker, [gpu for at, gpu in enumerate(self.gpus) if suits[at]])
         return self.bounds[worker]
+
+
+def points(options: Options, tflops: int, tflops_cap: int, vram: int, vram_cap: int) -> int:
+    """The weighted share of a GPU, from 0 to 100, rounded half up. A dimension that the GPU does not have counts as
+    the other one. In Python integers: the products leave 64 bits.
+    """
+    if tflops_cap <= 0 and vram_cap <= 0:
+        return 0
+    if tflops_cap <= 0:
+        tflops, tflops_cap = vram, vram_cap
+    elif vram_cap <= 0:
+        vram, vram_cap = tflops, tflops_cap
+    share = options.vram_weight * vram * tflops_cap + options.tflops_weight * tflops * vram_cap
+    whole = tflops_cap * vram_cap
+    return min(max((2 * share + whole) // (2 * whole), 0), 100)
+
+
+def filled(amount: int, count: int) -> vec[i64]:
+    """An array of that length with the same amount everywhere."""
+    found = vec[i64]()
+    for _ in range(count):
+        found = append(found, i64(amount))
+    return found
 
 
 def _order(gpu: Gpu) -> tuple[str, int, str]:
