@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, cast, final
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
@@ -26,7 +26,7 @@ from bursar.policies.limits.publishing import Publisher
 from bursar.policies.limits.quotas import DemandBody, QuotaBody, Space, spoiled
 from bursar.policies.limits.status import alerting
 from bursar.policies.settings import Output, Setting, SettingError
-from bursar.policies.tensorfusion.worker import Unreadable, WorkerCache
+from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache
 from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, shortfall
 
 PREFIX: Final = "limits/"
@@ -148,11 +148,20 @@ class LimitsPolicy(Policy):
         if not binding.accounts:
             raise RuntimeError(f"claim {claim.uid} was not submitted: namespace {claim.namespace} has no account")
         if not forced:
-            refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
+            refusal = self.judge(claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding))
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)
         return None
+
+    def _admission_cost(self, claim: Claim, binding: Binding) -> Vector:
+        """What a worker must have room for to be admitted: also on a node where it takes less, the largest footprint,
+        so that its quota does not depend on which node is looked at first.
+        """
+        worker = self.workers.of(claim.spec)
+        if claim.state != PENDING or not isinstance(worker, Worker) or worker.cost is not None:
+            return binding.costs[0]
+        return self.costs.varying(claim, worker, "") or binding.costs[0]
 
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
         """Only what grows is checked, against what is left without the claim."""
