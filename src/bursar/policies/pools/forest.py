@@ -161,6 +161,7 @@ class Forest:
         branch.sum_up(self.guarantee)
         self.wanting.setdefault(account_key(quota.tree, quota.parent), {})[branch.key] = branch
         self.loose[branch.key] = branch
+        self.note(branch)
 
     def _alter(self, branch: Branch, quota: Quota) -> None:
         """The quota stays where it is."""

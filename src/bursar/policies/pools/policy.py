@@ -34,6 +34,7 @@ MAX_RULE: Final = "max"
 RUNTIME_RULE: Final = "runtime"
 MIN_RULE: Final = "min"
 LOOSE: Final = "pools.loose"
+UNPLACEABLE: Final = "pools.unplaceable"
 _CACHED: Final = 65_536
 
 # Positions in a binding's data
@@ -167,7 +168,9 @@ class PoolsPolicy(Policy):
         branch = forest.branches[binding.accounts[1].name]
         if not branch.aside and not forest.refresh(branch if branch.inner is None else branch.inner):
             return self._loose(branch)
-        refusal = self._check_own(branch, binding, old)
+        refusal = self._hopeless(branch, binding) if old is None and not binding.data[_COUNTED] else None
+        if refusal is None:
+            refusal = self._check_own(branch, binding, old)
         at: Branch | None = branch
         i = 1
         while refusal is None and at is not None and at.quota is not None:
@@ -177,6 +180,23 @@ class PoolsPolicy(Policy):
             at = at.parent
             i += 1
         return refusal
+
+    def _hopeless(self, branch: Branch, binding: Binding) -> Refusal | None:
+        """Why the demand does not count: it is above a max, or no node of the tree could ever take it."""
+        at: Branch | None = branch
+        i = 1
+        while at is not None and at.quota is not None:
+            cost = binding.costs[i]
+            for dim in cost.indices():
+                most = at.maxima[self.books.forest.slot_of(dim)]
+                if most != NO_MAX and cost.get(dim) > most:
+                    return self._refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
+            at = at.parent
+            i += 1
+        if not self.books.options.runtime or branch.aside:
+            return None
+        note = f"no node of the tree of quota {branch.name} could ever take it"
+        return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
     def _check_own(self, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
         """Own pods of a parent share with its children."""
@@ -196,9 +216,10 @@ class PoolsPolicy(Policy):
             most = branch.maxima[slot] if slot >= 0 else NO_MAX
             if most == NO_MAX:
                 continue
-            limit = runtime[slot] if held and runtime[slot] < most else most
-            if account.used.get(dim) + amount > limit and _grew(old, account, dim, amount):
-                rule = RUNTIME_RULE if limit < most else MAX_RULE
+            wanted = account.used.get(dim) + amount
+            limit = runtime[slot] if held and wanted <= most else most
+            if wanted > limit and _grew(old, account, dim, amount):
+                rule = MAX_RULE if wanted > most else RUNTIME_RULE
                 return self._refusal(branch, account, dim, amount, limit, rule)
         return None
 
