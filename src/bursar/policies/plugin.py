@@ -78,6 +78,7 @@ class Registry:
 # nodes 50, crossquota 60, gpus 70.
 BUILT_IN = (
     "bursar.policies.trees.plugin",
+    "bursar.policies.pools.plugin",
     "bursar.policies.elastic.plugin",
     "bursar.policies.limits.plugin",
     "bursar.policies.nodes.plugin",
