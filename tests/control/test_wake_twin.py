@@ -7,7 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bursar.control.likeness import Likeness
 from bursar.control.watching import Watch
+from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
 from bursar.objects.errors import ManifestError
 from tests.builders import disruption_budget, node, pod
@@ -27,10 +29,18 @@ class RestlessWatch(Watch):
             self.queue.wake_all()
 
 
+class Unlike(Likeness):
+    """Takes nobody for the like of another one."""
+
+    def refused(self, claim: Claim) -> bool:
+        return False
+
+
 def restless() -> TestBed:
     bed = TestBed(registry=registry())
     watch = RestlessWatch(bed.controller.queue)
     bed.controller._watch = watch
+    bed.controller._like = Unlike(bed.engine.state, bed.controller.queue, watch)
     bed.engine.listener = watch
     return bed
 

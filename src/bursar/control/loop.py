@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bursar.control import ports as outside
+from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
 from bursar.control.queue import Queue
@@ -46,6 +47,7 @@ class Controller:
         self._registry = registry
         self._ports = ports
         self._watch = Watch(self.queue)
+        self._like = Likeness(engine.state, self.queue, self._watch)
         self._pods = PodBook(registry)
         self._max_moves = max_moves
         self._moves = 0
@@ -162,13 +164,18 @@ class Controller:
         claims = self.queue.next()
         if claims is None:
             return False
+        alone = len(claims) == 1
+        if alone and self._like.refused(claims[0]):
+            return True
         now = self._ports.now()
         before = [claim.decision for claim in claims]
-        alone = len(claims) == 1
         decisions = [self.engine.decide(claims[0], now)] if alone else self.engine.decide_group(claims, now)
         if not decisions[0].admitted:
             topics = [topic for decision in decisions for refusal in decision.refusals for topic in refusal.topics]
-            self.queue.wait(claims[0], topics, never=any(d.outcome == NEVER for d in decisions))
+            never = any(decision.outcome == NEVER for decision in decisions)
+            self.queue.wait(claims[0], topics, never=never)
+            if alone:
+                self._like.note(claims[0], topics, never)
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
                 self._tell(claim, decision)

@@ -26,8 +26,11 @@ class Watch(CommitListener):
         self.reserved: dict[str, Claim] = {}  # may start
         self.leaving: dict[str, Claim] = {}  # must leave
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
+        self.changes = 0  # commits that changed the state
 
     def committed(self, record: Record) -> None:
+        if record.changes:
+            self.changes += 1
         topics: dict[str, None] = {}
         touched: dict[str, Claim] = {}
         gone: set[str] = set()
