@@ -16,13 +16,13 @@ from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Check, Refusal, refusal_for
-from bursar.policies.gpus.bodies import KINDS
+from bursar.policies.gpus.bodies import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.index import Index
 from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
 from bursar.policies.gpus.publishing import Publisher
 from bursar.policies.gpus.survey import survey
 from bursar.policies.settings import Output, Setting
-from bursar.policies.tensorfusion.choice import choose, fits, held, suiting
+from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unknown
 from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
 from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache, gpu_share
 from bursar.vectors import Vector, dimension, from_amounts
@@ -50,18 +50,31 @@ class GpusPolicy(Policy):
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        known = self._gpu_names(setting)
         stale: dict[str, None] = {}
         for node in self.inventory.configure(tx, setting):
-            if self.inventory.share_out(tx, node):
-                stale.update(dict.fromkeys(self._plugin_claims(node)))
-            for name in sorted(self.inventory.by_node.get(node, {})):
+            gpus = sorted(self.inventory.by_node.get(node, {}))
+            if self.inventory.share_out(tx, node) or [name for name in gpus if name not in known]:
+                stale.update(dict.fromkeys(self._claims_at(node)))
+            for name in gpus:
                 stale.update(dict.fromkeys(sorted(self.index.residents.get(PREFIX + name, {}))))
         return list(stale)
 
-    def _plugin_claims(self, node: str) -> list[str]:
-        """Who has GPUs of the plugin there already: asked when a node becomes a divided one, not in decisions."""
-        claims = self.state.claims.values()
-        return sorted([c.uid for c in claims if c.place == node and c.spec.requests.get(_PLUGIN) > 0])
+    def _gpu_names(self, setting: Setting) -> set[str]:
+        """GPUs that are known before a setting changes them: all of the nodes it can be about."""
+        if setting.kind == GPU and isinstance(setting.body, GpuBody):
+            return set(self.inventory.by_node.get(setting.body.gpu.node, {}))
+        if setting.kind == HOST:
+            return set(self.inventory.by_node.get(setting.key, {}))
+        return {name for gpus in self.inventory.by_node.values() for name in gpus}
+
+    def _claims_at(self, node: str) -> list[str]:
+        """Who may count differently on a node that got GPUs: asked when GPUs come, not in decisions."""
+        claims = [claim for claim in self.state.claims.values() if claim.place == node]
+        return sorted([claim.uid for claim in claims if self._takes_gpus(claim)])
+
+    def _takes_gpus(self, claim: Claim) -> bool:
+        return claim.spec.requests.get(_PLUGIN) > 0 or isinstance(self.workers.of(claim.spec), Worker)
 
     def settle(self, tx: Transaction) -> None:
         if self.inventory.removed or self.inventory.joining:
@@ -97,6 +110,10 @@ class GpusPolicy(Policy):
         names = held(fleet, claim, worker, place)
         if names:
             return self._bind_held(claim, worker, names, place)
+        missing = unknown(fleet, claim, place)
+        if missing:
+            note = f"it has GPU {missing} of node {place}, which is not known"
+            return Refusal(NAME, "gpus.unknown", note, NAME, topics=(TOPIC,), place=place)
         positions = choose(fleet, worker, place)
         if not positions:
             return self._too_few(worker, place)

@@ -19,15 +19,15 @@ def survey(policy: Policy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
         counts[reason] = counts.get(reason, 0) + 1
     nodes = [node for node in fleet.spans if policy.refuse(claim, node) is None]
     if nodes:
-        return Check(policy.name, True, f"{len(nodes)} nodes have {worker.count} GPUs for it")
+        return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
     children: list[Check] = []
     for reason, count in sorted(counts.items(), key=_most_first):
         if reason:
             children.append(Check(_gpus(count), False, "", (), reason))
         else:
-            note = f"have room, but no node has {worker.count} of them"
+            note = f"with room, but no node has {_gpus(worker.count)} of them"
             children.append(Check(_gpus(count), False, note, (), "gpus.suitable"))
-    note = f"no node has {worker.count} GPUs for it" if fleet.gpus else "no GPU is known"
+    note = f"no node has {_gpus(worker.count)} for it" if fleet.gpus else "no GPU is known"
     return Check(policy.name, False, note, tuple(children), children[0].reason if children else "gpus.suitable")
 
 

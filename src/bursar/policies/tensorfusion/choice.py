@@ -78,6 +78,19 @@ def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
     return recorded(fleet, claim, worker, node)
 
 
+def unknown(fleet: Fleet, claim: Claim, node: str) -> str:
+    """A GPU that the record on a pod of this node names, but that is not known (yet); "" if there is none."""
+    text = claim.spec.annotations.get(GPU_IDS)
+    if text is None or claim.spec.needs.node_name != node:
+        return ""
+    span = fleet.spans.get(node, (0, 0))
+    known = {fleet.gpus[at].name for at in range(span[0], span[1])}
+    for name in text.split(","):
+        if name.strip() not in known:
+            return name.strip()
+    return ""
+
+
 def recorded(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
     """GPUs that the pod's own annotation names, if they are of that node: how a ledger is rebuilt from pods.
 
