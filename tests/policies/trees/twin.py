@@ -36,7 +36,6 @@ class State:
     """All that an operation may change."""
 
     seats: dict[tuple[str, str], Seat] = field(default_factory=dict)  # (tree, consumer)
-    clock: dict[str, int] = field(default_factory=dict)
     displaced: set[tuple[str, str]] = field(default_factory=set)  # (winner, loser)
     trees: dict[str, dict[str, Node]] = field(default_factory=dict)
     resources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -45,7 +44,6 @@ class State:
     def copy(self) -> State:
         return State(
             dict(self.seats),
-            dict(self.clock),
             set(self.displaced),
             {name: dict(nodes) for name, nodes in self.trees.items()},
             dict(self.resources),
@@ -57,6 +55,7 @@ class Twin:
     def __init__(self) -> None:
         self.now = State()
         self.victims: list[tuple[str, dict[str, Seat]]] = []
+        self.base: dict[str, int] = {}  # stamps of an operation come after all that there were when it began
 
     # The shape of a tree
 
@@ -103,8 +102,13 @@ class Twin:
         return {tree: seat for (tree, c), seat in self.now.seats.items() if c == consumer}
 
     def sit(self, tree: str, consumer: str, node: str, via: str) -> None:
-        self.now.clock[tree] = self.now.clock.get(tree, 0) + 1
-        self.now.seats[tree, consumer] = Seat(node, self.now.clock[tree], via)
+        stamps = [seat.stamp for (place, _), seat in self.now.seats.items() if place == tree]
+        self.now.seats[tree, consumer] = Seat(node, max([*stamps, self.base.get(tree, 0)]) + 1, via)
+
+    def mark_stamps(self) -> None:
+        self.base = {}
+        for (tree, _), seat in self.now.seats.items():
+            self.base[tree] = max(self.base.get(tree, 0), seat.stamp)
 
     def barred(self, claimant: str, victim: str) -> bool:
         reached = {claimant}
@@ -126,11 +130,14 @@ class Twin:
         """(whether it worked, who was preempted, in the order in which they were chosen)."""
         before = self.now.copy()
         self.victims = []
+        self.mark_stamps()
         for tree in sorted(trees):
             if not self.allocate_in(tree, consumer, via):
                 self.now = before
+                self.base = {}
                 return False, []
         preempted = [name for name, seats in reversed(self.victims) if not self.put_back(name, seats)][::-1]
+        self.base = {}
         self.now.displaced |= {(consumer, loser) for loser in preempted}
         self.slide()
         return True, preempted
@@ -283,6 +290,7 @@ class Twin:
     def refresh(self, tree: str, resources: tuple[str, ...], nodes: dict[str, Node], renames: dict[str, str]) -> None:
         """``nodes``: only those that hang from the root."""
         old = dict(self.now.seats)
+        self.mark_stamps()
         for rows in self.now.wishes.values():
             if tree in rows:
                 rows[tree] = rows[tree]._replace(group=renames.get(rows[tree].group, rows[tree].group))
@@ -308,4 +316,5 @@ class Twin:
             for other, seat in self.held(consumer).items():
                 if other == tree or (via and seat.via == via):
                     del self.now.seats[other, consumer]
+        self.base = {}
         self.slide()

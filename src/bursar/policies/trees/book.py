@@ -101,18 +101,23 @@ class Book:
         """What a row counts in its tree."""
         return entry_of(row, self.trees.by_name[row.tree].counted(row.request), via)
 
-    def hold(self, claim: Claim, more: list[Entry]) -> None:
-        """Add entries to the claim's binding; seats are read with its help."""
+    def hold(self, claim: Claim, more: list[Entry]) -> list[Ask]:
+        """Add entries to the claim's binding, with whose help seats are read; returns what is asked by them."""
         held = list(entries(tree_binding(claim)))
         held.extend(more)
         if len(held) > 1:
             held.sort(key=_tree_of)
-        self.tx.set_bindings(claim, (self.trees.binding(tuple(held)),))
+        binding = self.trees.binding(tuple(held))
+        self.tx.set_bindings(claim, (binding,))
+        asks = list(self.trees.asks(binding))
+        if len(asks) == len(more):
+            return asks
+        wanted = [cast("str", entry[0]) for entry in more]
+        return [ask for ask in asks if ask.tree in wanted]
 
-    def allocate(self, claim: Claim, wanted: list[Entry], asks: list[Ask]) -> Plan:
+    def allocate(self, claim: Claim, asks: list[Ask]) -> Plan:
         """Allocate by the rules; the plan has the victims, or what failed."""
         tx = self.tx
-        self.hold(claim, wanted)
         plan = Plan(self.trees, tx, claim, True, self.bar)
         if not plan.run(asks):
             return plan
@@ -124,9 +129,8 @@ class Book:
         tx.set_state(claim, RESERVED)
         return plan
 
-    def force(self, claim: Claim, wanted: list[Entry], asks: list[Ask]) -> None:
+    def force(self, claim: Claim, asks: list[Ask]) -> None:
         """Seat the claim on its group nodes, whatever the quotas say; groups may be any nodes."""
-        self.hold(claim, wanted)
         for ask in asks:
             tree = self.trees.by_name[ask.tree]
             self.trees.enter(self.tx, tree, claim, ask.cost, tree.nodes[ask.group])

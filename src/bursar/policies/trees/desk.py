@@ -64,16 +64,15 @@ class Desk:
             note = f"the consumer names no tree of the forest {via}"
             refusals = (Refusal(NAME, "trees.outside", note),)
             return AllocationResponse(consumer_id, False, refusals=refusals, skipped=skipped, token=token)
-        wanted = [book.entry(row, via) for row in rows]
-        asks = [book.trees.ask(entry) for entry in wanted]
         before = dict(book.versions) if trying else {}
         plan: Plan | None = None
         try:
             book.ledger.begin()
+            asks = book.hold(claim, [book.entry(row, via) for row in rows])
             if self.mode() == MAINTENANCE:
-                book.force(claim, wanted, asks)
+                book.force(claim, asks)
             else:
-                plan = book.allocate(claim, wanted, asks)
+                plan = book.allocate(claim, asks)
                 if plan.failed is not None:
                     return self._refused(claim, asks, plan, plan.failed, skipped, token)
             record = book.commit(("allocate", consumer_id, via))

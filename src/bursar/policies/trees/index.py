@@ -1,8 +1,8 @@
 """All trees of a ledger, derived from its cells, and the few writes that everything else here is made of.
 
-Tables: ``trees.spec`` (tree -> its document), ``trees.clock`` (tree -> the last stamp given out), and for each tree
-``trees.at/<tree>`` (uid -> (node, stamp)). A stamp is taken by every arrival at a node, so that "longest on its node"
-is a comparison of numbers, and so that undo and replay restore the order too.
+Tables: ``trees.spec`` (tree -> its document), and for each tree ``trees.at/<tree>`` (uid -> (node, stamp)). A stamp is
+taken by every arrival at a node, so that "longest on its node" is a comparison of numbers, and so that undo and replay
+restore the order too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from bursar.policies.trees.tree import AT, Node, Seat, Tree
 from bursar.vectors import Vector
 
 SPEC: Final = "trees.spec"
-CLOCK: Final = "trees.clock"
 _KEPT: Final = 65_536
 
 
@@ -26,13 +25,14 @@ _KEPT: Final = 65_536
 class Trees:
     """The trees by name. Changed only by ``cell_changed``."""
 
-    __slots__ = ("asks", "bindings", "by_name", "origins", "restless", "state")
+    __slots__ = ("bindings", "by_name", "by_table", "known_asks", "origins", "restless", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_name: Final[dict[str, Tree]] = {}
         self.restless: Final[set[str]] = set()  # trees in which somebody may slide down
-        self.asks: Final[dict[Entry, Ask]] = {}
+        self.by_table: Final[dict[str, Tree]] = {}  # the same, by the table of their seats
+        self.known_asks: Final[dict[Binding, tuple[Ask, ...]]] = {}
         self.bindings: Final[dict[tuple[Entry, ...], Binding]] = {}
         self.origins: dict[tuple[str, str], str] = {}  # (tree, uid) -> where it was before this operation
 
@@ -41,8 +41,9 @@ class Trees:
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == SPEC:
             self._rebuild(key, new)
-        elif table.startswith(AT):
-            tree = self.by_name[table[len(AT) :]]
+            return
+        tree = self.by_table.get(table)
+        if tree is not None:
             if old is not None:
                 tree.rise(key)
             if new is not None:
@@ -50,32 +51,36 @@ class Trees:
 
     def _rebuild(self, name: str, cell: object) -> None:
         self.by_name.pop(name, None)
+        self.by_table.pop(AT + name, None)
         self.restless.discard(name)
         if cell is None:
             return
         body = body_of(cell)
         tree = Tree(name, body, layout(body), self.state.accounts)
         self.by_name[name] = tree
+        self.by_table[tree.table] = tree
         for uid, seat in self.state.cells(tree.table).items():
             self._sit(tree, uid, seat)
 
     def _sit(self, tree: Tree, uid: str, cell: object) -> None:
         place, stamp = cast("tuple[str, int]", cell)
         claim = self.state.claims[uid]
-        for entry in entries(tree_binding(claim)):
-            if entry[0] == tree.name:
-                ask = self.ask(entry)
+        for ask in self.asks(tree_binding(claim)):
+            if ask.tree == tree.name:
                 tree.sit(Seat(claim, ask, tree.nodes[place], tree.nodes.get(ask.group), stamp))
 
     # Shared values
 
-    def ask(self, entry: Entry) -> Ask:
-        found = self.asks.get(entry)
+    def asks(self, binding: Binding | None) -> tuple[Ask, ...]:
+        """What a binding asks of each of its trees."""
+        if binding is None:
+            return ()
+        found = self.known_asks.get(binding)
         if found is None:
-            if len(self.asks) >= _KEPT:
-                self.asks.clear()
-            found = ask_of(entry)
-            self.asks[entry] = found
+            if len(self.known_asks) >= _KEPT:
+                self.known_asks.clear()
+            found = tuple([ask_of(entry) for entry in entries(binding)])
+            self.known_asks[binding] = found
         return found
 
     def binding(self, data: tuple[Entry, ...]) -> Binding:
@@ -90,15 +95,9 @@ class Trees:
 
     # Writing
 
-    def next_stamp(self, tx: Transaction, tree: Tree) -> int:
-        last = cast("int | None", self.state.cell(CLOCK, tree.name))
-        stamp = 1 if last is None else last + 1
-        tx.put(NAME, CLOCK, tree.name, stamp)
-        return stamp
-
     def arrive(self, tx: Transaction, tree: Tree, uid: str, node: Node) -> None:
         """The claim comes to a node; counting it is the caller's."""
-        stamp = self.next_stamp(tx, tree)
+        stamp = tree.next_stamp()
         tree.moved.add(uid)
         self.restless.add(tree.name)
         tx.put(NAME, tree.table, uid, (node.name, stamp))

@@ -16,7 +16,7 @@ A plan works inside the open transaction; one that fails leaves no trace.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
 from mypy_extensions import mypyc_attr
 
@@ -51,7 +51,7 @@ class Departure:
 class Plan:
     """One attempt to allocate a claim."""
 
-    __slots__ = ("bar", "claim", "departed", "failed", "last", "preempting", "trees", "tx")
+    __slots__ = ("bar", "claim", "departed", "failed", "last", "marked", "preempting", "trees", "tx")
 
     def __init__(self, trees: Trees, tx: Transaction, claim: Claim, preempting: bool, bar: Bar) -> None:
         self.trees: Final = trees
@@ -62,9 +62,25 @@ class Plan:
         self.departed: list[Departure] = []
         self.failed: Ask | None = None  # the ask that could not be served
         self.last: Node | None = None  # where its climb ended
+        self.marked: list[Tree] = []
 
     def run(self, asks: list[Ask]) -> bool:
         """Allocate in all trees, in the given order; True leaves the claim seated and its victims gone."""
+        for ask in asks:
+            self._mark_stamps(self.trees.by_name[ask.tree])
+        try:
+            return self._run(asks)
+        finally:
+            for tree in self.marked:
+                tree.base = 0
+            self.marked = []
+
+    def _mark_stamps(self, tree: Tree) -> None:
+        """Victims may get their old seats back: stamps given out meanwhile must come after theirs."""
+        tree.base = tree.top_stamp()
+        self.marked.append(tree)
+
+    def _run(self, asks: list[Ask]) -> bool:
         mark = self.tx.savepoint()
         for ask in asks:
             if not self._allocate(ask):
@@ -120,6 +136,8 @@ class Plan:
         """Make room on a node by pushing others up; no effect when that is not enough."""
         parent = node.parent
         if not node.order.size or (node.hard and parent is not None) or (parent is None and not self.preempting):
+            return False
+        if lower_only and cast("int", node.order.chunks[0][0][0]) >= ask.priority:
             return False
         chosen = self._choose(tree, node, ask, lower_only)
         for seat in chosen:
@@ -194,6 +212,8 @@ class Plan:
             tree = self.trees.by_name.get(name)
             seat = None if tree is None else tree.seats.get(victim.uid)
             if tree is not None and seat is not None:
+                if tree not in self.marked:
+                    self._mark_stamps(tree)
                 self.trees.remember(tree, seat)
                 self.trees.leave(self.tx, tree, seat)
                 seats.append((tree, seat))

@@ -9,7 +9,7 @@ from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import ObjectView, Plugin
 from bursar.policies.settings import Setting
 from bursar.policies.trees.asks import LABEL, NAME
-from bursar.policies.trees.kinds import CONSUMER, QUOTA_TREE, QuotaTree, body_from
+from bursar.policies.trees.kinds import QUOTA_TREE, QuotaTree, body_from
 from bursar.policies.trees.policy import KIND, TreesPolicy
 
 
@@ -33,7 +33,7 @@ PLUGIN = Plugin(
     NAME,
     10,
     TreesPolicy,
-    kinds=(QUOTA_TREE, CONSUMER),
-    translate={QUOTA_TREE.name: tree_settings, CONSUMER.name: lambda _key, _consumer: []},
+    kinds=(QUOTA_TREE,),
+    translate={QUOTA_TREE.name: tree_settings},
     check_removal={QUOTA_TREE.name: check_removal},
 )

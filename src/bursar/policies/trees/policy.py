@@ -105,7 +105,7 @@ class TreesPolicy(Policy):
         return self.trees.binding(tuple(data)) if data else None
 
     def _asks(self, binding: Binding) -> list[Ask]:
-        return [self.trees.ask(entry) for entry in entries(binding)]
+        return list(self.trees.asks(binding))
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if forced:
@@ -168,8 +168,7 @@ class TreesPolicy(Policy):
         kept = {entry[0]: entry for entry in entries(old)}
         fresh: list[Ask] = []
         resized: list[tuple[Tree, Ask, Node, int]] = []
-        for entry in entries(new):
-            ask = self.trees.ask(entry)
+        for ask, entry in zip(self._asks(new), entries(new), strict=True):
             before = kept.pop(entry[0], None)
             tree = self.trees.by_name.get(ask.tree)
             seat = None if tree is None else tree.seats.get(claim.uid)
@@ -208,7 +207,7 @@ class TreesPolicy(Policy):
 
     def _fits_grown(self, node: Node, ask: Ask, old: Binding) -> bool:
         """Whether the new cost fits from the node up, in the dimensions in which it grew; the old one is released."""
-        before = [self.trees.ask(entry).cost for entry in entries(old) if entry[0] == ask.tree]
+        before = [one.cost for one in self._asks(old) if one.tree == ask.tree]
         for account in node.accounts:
             for dim in account.missing(ask.cost).indices():
                 if ask.cost.get(dim) > before[0].get(dim):

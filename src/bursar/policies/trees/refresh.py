@@ -14,7 +14,7 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
 from bursar.policies.trees.asks import NAME, Entry, Pairs, entries, rows_of, tree_binding
 from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
-from bursar.policies.trees.index import CLOCK, SPEC, Trees
+from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.tree import Seat, Tree, account_name
 from bursar.vectors import UNLIMITED, Limits, dimension
 
@@ -84,8 +84,10 @@ def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: d
     _open(trees, tx, name, body, found)
     tx.put(NAME, SPEC, name, body.cell())
     tree = trees.by_name[name]
+    tree.base = max([one.seat.stamp for one in carried], default=0)
     for one in carried:
         _bring_in(trees, tx, tree, one, same_paths)
+    tree.base = 0
     _close(tx, trees, name, old, tree)
     tree.freed.update(tree.nodes)
     trees.restless.add(name)
@@ -98,7 +100,6 @@ def remove(trees: Trees, tx: Transaction, name: str) -> None:
     for uid in sorted(tree.seats):
         trees.leave(tx, tree, tree.seats[uid])
     tx.put(NAME, SPEC, name, None)
-    tx.put(NAME, CLOCK, name, None)
     for node in tree.nodes.values():
         tx.close_account(node.account)
 
@@ -178,7 +179,6 @@ def _bring_in(trees: Trees, tx: Transaction, tree: Tree, one: _Carried, same_pat
     if not one.place:
         return
     claim = one.seat.claim
-    ask = trees.ask(one.entry)
     node = tree.nodes[one.place]
     changed = one.changed
     if changed and one.stays:
@@ -186,7 +186,7 @@ def _bring_in(trees: Trees, tx: Transaction, tree: Tree, one: _Carried, same_pat
     elif changed:
         trees.arrive(tx, tree, claim.uid, node)
     if changed or not same_paths:
-        tx.charge(claim, node.accounts, node.costs(ask.cost))
+        tx.charge(claim, node.accounts, node.costs(tree.seats[claim.uid].ask.cost))
 
 
 def _set_entry(trees: Trees, tx: Transaction, claim: Claim, new: Entry) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, cast, final
+from typing import cast
 
-from bursar.ledger.ordered import Ordered
 from bursar.ledger.transactions import Transaction
 from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Seat, Tree
@@ -113,45 +112,27 @@ def _choose(tx: Transaction, tree: Tree, node: Node, children: list[Node], arriv
 
 
 def _pull(tx: Transaction, tree: Tree, node: Node, child: Node, movers: list[Mover]) -> None:
-    """Let the claims that wait for a child into it, in order. A shape that does not fit once never fits again here."""
-    queues: list[Queue] = []
-    for cost, waiting in node.down[child.name].items():
-        if child.fits(cost):
-            queues.append(Queue(cost, waiting))
-    heads = [(queues[at].head, at) for at in range(len(queues))]
-    heapify(heads)
-    while heads:
-        mover, at = heappop(heads)
-        queue = queues[at]
-        if not child.fits(queue.cost):
-            heads = [head for head in heads if child.fits(queues[head[1]].cost)]
-            heapify(heads)
-            continue
-        tx.charge(tree.seats[mover[2]].claim, (child.account,), (queue.cost,))
-        movers.append(mover)
-        if queue.advance():
-            heappush(heads, (queue.head, at))
+    """Let the claims that wait for a child into it, in order.
 
-
-@final
-class Queue:
-    """Claims that ask for the same and wait for the same child, the first one at the head."""
-
-    __slots__ = ("cost", "head", "rest", "waiting")
-
-    def __init__(self, cost: Vector, waiting: Ordered) -> None:
-        self.cost: Final = cost
-        self.waiting: Final = waiting
-        self.head: Mover = cast("Mover", waiting.chunks[0][0])
-        self.rest: Iterator[tuple[object, ...]] | None = None  # most are never moved past their head
-
-    def advance(self) -> bool:
-        """Go on to the next one; False if there is none."""
-        if self.rest is None:
-            self.rest = iter(self.waiting)
-            next(self.rest)
-        following = next(self.rest, None)
-        if following is None:
-            return False
-        self.head = cast("Mover", following)
-        return True
+    Each round takes the first one that fits. Who was passed over did not fit and will not: room only shrinks here.
+    """
+    waiting = node.down[child.name]
+    taken: dict[Vector, Iterator[tuple[object, ...]]] = {}
+    heads: dict[Vector, Mover | None] = {}  # of the shapes somebody was taken from: who is next
+    while not waiting.hopeless(child.account):
+        best: Mover | None = None
+        shape: Vector | None = None
+        for cost, queue in waiting.shapes.items():
+            head = heads[cost] if cost in heads else cast("Mover", queue.chunks[0][0])
+            if head is not None and (best is None or head < best) and child.fits(cost):
+                best = head
+                shape = cost
+        if best is None or shape is None:
+            return
+        tx.charge(tree.seats[best[2]].claim, (child.account,), (shape,))
+        movers.append(best)
+        if shape not in taken:
+            taken[shape] = iter(waiting.shapes[shape])
+            next(taken[shape])
+        following = next(taken[shape], None)
+        heads[shape] = None if following is None else cast("Mover", following)

@@ -9,6 +9,7 @@ References go up only (a node knows its ancestors, never its children or seats),
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import Final, cast, final
 
 from bursar.ledger.accounts import Account
@@ -20,6 +21,57 @@ from bursar.vectors import Vector
 
 AT: Final = "trees.at/"
 _SHAPES_KEPT: Final = 65_536
+
+
+@final
+class Waiting:
+    """Claims that sit on a node and belong below one child of it: by what they ask for, (-priority, stamp, uid)."""
+
+    __slots__ = ("dims", "least", "shapes")
+
+    def __init__(self) -> None:
+        self.shapes: Final[dict[Vector, Ordered]] = {}
+        # Of the resources that all of them ask for, an amount that none goes below. It may be out of date when
+        # somebody has left, and then is only less sharp.
+        self.dims: list[int] = []
+        self.least: list[int] = []
+
+    def add(self, cost: Vector, key: tuple[int, int, str]) -> None:
+        queue = self.shapes.get(cost)
+        if queue is None:
+            self._lower(cost)
+            queue = Ordered()
+            self.shapes[cost] = queue
+        queue.add(key)
+
+    def remove(self, cost: Vector, key: tuple[int, int, str]) -> None:
+        queue = self.shapes[cost]
+        queue.remove(key)
+        if not queue.size:
+            del self.shapes[cost]
+
+    def _lower(self, cost: Vector) -> None:
+        if not self.shapes:
+            self.dims = cost.indices()
+            self.least = [cost.get(dim) for dim in self.dims]
+            return
+        kept: list[int] = []
+        least: list[int] = []
+        for i in range(len(self.dims)):
+            amount = cost.get(self.dims[i])
+            if amount > 0:
+                kept.append(self.dims[i])
+                least.append(min(amount, self.least[i]))
+        self.dims = kept
+        self.least = least
+
+    def hopeless(self, account: Account) -> bool:
+        """Whether the account has too little for any of them, seen without looking at them."""
+        for i in range(len(self.dims)):
+            dim = self.dims[i]
+            if account.used.get(dim) + self.least[i] > account.limits.get(dim):
+                return True
+        return False
 
 
 @final
@@ -38,8 +90,8 @@ class Node:
         self.accounts: Final[tuple[Account, ...]] = (account, *[node.account for node in self.above])
         self.leaf: bool = True
         self.order: Final = Ordered()  # who sits here: (priority, stamp, uid)
-        # Who sits here and belongs below: by child, by what it asks for, (-priority, stamp, uid).
-        self.down: Final[dict[str, dict[Vector, Ordered]]] = {}
+        # Who sits here and belongs below, by child.
+        self.down: Final[dict[str, Waiting]] = {}
 
     def toward(self, group: Node) -> Node:
         """The child of this node on the way down to a group below it."""
@@ -79,7 +131,21 @@ class Seat:
 class Tree:
     """One tree and who sits where."""
 
-    __slots__ = ("body", "dangling", "freed", "moved", "name", "nodes", "root", "seats", "shapes", "table")
+    __slots__ = (
+        "base",
+        "body",
+        "dangling",
+        "freed",
+        "moved",
+        "name",
+        "nodes",
+        "root",
+        "seats",
+        "shapes",
+        "stamps",
+        "table",
+        "tops",
+    )
 
     def __init__(self, name: str, body: TreeBody, found: Layout, accounts: dict[str, Account]) -> None:
         self.name: Final = name
@@ -95,6 +161,9 @@ class Tree:
         self.root: Final[Node | None] = self.nodes[found.root] if found.root else None
         self.seats: Final[dict[str, Seat]] = {}
         self.shapes: Final[dict[Vector, Pairs]] = {}
+        self.stamps: Final[set[int]] = set()
+        self.tops: Final[list[int]] = []  # a heap of negative stamps; those that are no longer given are passed over
+        self.base: int = 0  # while an operation takes seats away and may put them back: new stamps are above this
         # Hints for the next slide-down. One too many costs time and changes nothing, so they need no undo.
         self.freed: set[str] = set()  # nodes that got room, with all above them
         self.moved: set[str] = set()  # uids that came to another node
@@ -119,29 +188,40 @@ class Tree:
         node = seat.node
         ask = seat.ask
         self.seats[uid] = seat
+        self.stamps.add(seat.stamp)
+        heappush(self.tops, -seat.stamp)
         node.order.add((ask.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
-            shapes = node.down.setdefault(node.toward(seat.group).name, {})
-            queue = shapes.get(ask.cost)
-            if queue is None:
-                queue = Ordered()
-                shapes[ask.cost] = queue
-            queue.add((-ask.priority, seat.stamp, uid))
+            child = node.toward(seat.group).name
+            waiting = node.down.get(child)
+            if waiting is None:
+                waiting = Waiting()
+                node.down[child] = waiting
+            waiting.add(ask.cost, (-ask.priority, seat.stamp, uid))
 
     def rise(self, uid: str) -> None:
         seat = self.seats.pop(uid)
+        self.stamps.discard(seat.stamp)
         node = seat.node
         ask = seat.ask
         node.order.remove((ask.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
-            shapes = node.down[child]
-            queue = shapes[ask.cost]
-            queue.remove((-ask.priority, seat.stamp, uid))
-            if not queue.size:
-                del shapes[ask.cost]
-                if not shapes:
-                    del node.down[child]
+            waiting = node.down[child]
+            waiting.remove(ask.cost, (-ask.priority, seat.stamp, uid))
+            if not waiting.shapes:
+                del node.down[child]
+
+    def top_stamp(self) -> int:
+        """The latest stamp of any seat, 0 if there is none."""
+        tops = self.tops
+        while tops and -tops[0] not in self.stamps:
+            heappop(tops)
+        return -tops[0] if tops else 0
+
+    def next_stamp(self) -> int:
+        """For an arrival now: later than every seat's, so it follows from the seats and needs no cell of its own."""
+        return max(self.top_stamp(), self.base) + 1
 
     def seated(self, node: Node) -> list[Seat]:
         """Who sits on a node: lower priority first, then longest there."""
