@@ -78,12 +78,17 @@ class Ordered:
             self.tops.append(key)
             self._edited(1)
             return
-        at = min(bisect_left(self.tops, key), len(self.tops) - 1)
-        chunk = self.chunks[at]
-        inside = bisect_left(chunk, key)
-        if inside < len(chunk) and chunk[inside] == key:
-            raise ValueError(f"{key!r} is there already")
-        chunk.insert(inside, key)
+        at = len(self.tops) - 1
+        if key > self.tops[at]:  # the newest of the most common kind: often the last one
+            chunk = self.chunks[at]
+            chunk.append(key)
+        else:
+            at = bisect_left(self.tops, key)
+            chunk = self.chunks[at]
+            inside = bisect_left(chunk, key)
+            if chunk[inside] == key:
+                raise ValueError(f"{key!r} is there already")
+            chunk.insert(inside, key)
         self._edited(1)
         if len(chunk) > _CHUNK:
             half = len(chunk) // 2
