@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.policies.pools.names import ROOT
-from tests.policies.pools.grove import G, Amounts, Grove, cg, cm, shown
+from tests.policies.pools.grove import Amounts, G, Grove, cg, cm, shown
 
 
 def total(cores: float, gibibytes: int) -> Grove:
@@ -16,7 +16,9 @@ def flat(*requests: Amounts, minimum: Amounts | None = None, max2: Amounts | Non
     """G13 to G17: total [50,50], two quotas of max 40."""
     grove = Grove(cm(50, 50))
     for name, request in zip(("q1", "q2"), requests, strict=True):
-        grove.quota(name, max2 or cm(40, 40), minimum if minimum is not None else (cm(10, 10) if name == "q1" else cm(0, 0)))
+        grove.quota(
+            name, max2 or cm(40, 40), minimum if minimum is not None else (cm(10, 10) if name == "q1" else cm(0, 0))
+        )
         grove.ask(name, request)
     return grove
 

@@ -38,9 +38,7 @@ def chosen(rows: list[Row], runtime: list[int]) -> list[str]:
         ),
         pytest.param([("old", 0, [4]), ("new", 0, [4])], [5], ["new"], id="newest among equals"),
         pytest.param([("low", 0, [8]), ("high", 1, [1])], [8], ["low"], id="priority before size: it may overshoot"),
-        pytest.param(
-            [("a", 0, [3]), ("b", 0, [3]), ("c", 0, [3])], [4], ["b", "c"], id="several, no more than needed"
-        ),
+        pytest.param([("a", 0, [3]), ("b", 0, [3]), ("c", 0, [3])], [4], ["b", "c"], id="several, no more than needed"),
         pytest.param([("low", 0, [1]), ("high", 1, [5])], [2], ["high"], id="who became needless is spared"),
     ],
 )
@@ -49,7 +47,7 @@ def test_choice(rows: list[Row], runtime: list[int], expected: list[str]) -> Non
 
 
 def lent(delay: int = 120 * SECONDS) -> World:
-    """b has borrowed a's idle min."""
+    """Quota b has borrowed a's idle min."""
     world = World({"memory": 20})
     world.options(delay=delay)
     world.quota("a", {"memory": 20}, {"memory": 10})

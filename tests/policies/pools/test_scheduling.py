@@ -243,9 +243,7 @@ class TestStatus:
         status = world.written(world.outputs(), QUOTA_OBJECT, "quotas/q", "status")
         assert status is not None
         message = "uses more than its runtime of cpu"
-        assert status["conditions"] == [
-            {"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}
-        ]
+        assert status["conditions"] == [{"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}]
 
 
 class TestExplaining:

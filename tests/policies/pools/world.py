@@ -59,7 +59,7 @@ class World:
         if self.placing:
             self.set(NODES_NODE, name, None)
 
-    def quota(
+    def quota(  # noqa: PLR0913 - the fields of a quota
         self,
         name: str,
         maximum: Amounts,
