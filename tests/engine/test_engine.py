@@ -304,6 +304,7 @@ class TestAdjustAndRelease:
         moved = ClaimSpec(from_amounts({"cpu": 3}), labels=TEAM, needs=NodeNeeds({"zone": "b"}))
         assert engine.adjust("x", moved).reason == "engine.fixed-needs"
         assert not engine.adjust("y", moved).refusals
+        assert engine.adjust("x", spec({"cpu": 3}, TEAM, 7)).reason == "engine.fixed-priority"
 
     def test_release_gives_everything_back(self) -> None:
         engine = small_cluster()

@@ -20,9 +20,30 @@ def open_nodes(core: Core, claim: Claim) -> bytearray:
 
 def possible_nodes(core: Core, claim: Claim) -> list[str]:
     """Nodes on which the claim could run if they were empty, by name."""
+    return _named(core, _possible(core, claim))
+
+
+def contestable_nodes(core: Core, claim: Claim) -> list[str]:
+    """Of those, by name, the ones on which somebody may have to give way; all of them, if a quota policy and not
+    priority says who that is.
+    """
+    mask = _possible(core, claim)
+    for quota in core.contesting:
+        if isinstance(quota.bind(claim, ""), Binding):
+            return _named(core, mask)
+    for policy in core.placing:
+        policy.contestable(claim, mask)
+    return _named(core, mask)
+
+
+def _possible(core: Core, claim: Claim) -> bytearray:
     mask = bytearray(b"\x01" * len(core.nodes))
     for policy in core.placing:
         policy.could(claim, mask)
+    return mask
+
+
+def _named(core: Core, mask: bytearray) -> list[str]:
     return sorted([core.nodes.names[slot] for slot in _slots(mask)])
 
 

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from bursar.engine.core import Core
 from bursar.engine.leaving import leave
-from bursar.engine.placing import best_node, open_nodes, possible_nodes
+from bursar.engine.placing import best_node, contestable_nodes, open_nodes
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.lineage import barred
 from bursar.policies.base import Policy
@@ -81,7 +81,7 @@ def _best_plan(core: Core, claim: Claim) -> Plan | None:
         # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
         return plan_at(core, claim, open_now)
     best: Plan | None = None
-    for name in possible_nodes(core, claim):
+    for name in contestable_nodes(core, claim):
         plan = plan_at(core, claim, name)
         if plan is not None and (best is None or plan.harm() < best.harm()):
             best = plan

@@ -15,9 +15,10 @@ from bursar.policies.checks import Refusal
 
 def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
     """The claim asks for something else where it is. One that waits may ask for anything: it is judged later."""
-    if claim.state != PENDING and claim.spec.needs.record() != spec.needs.record():
-        note = "what it requires of its node cannot change while it holds a place there"
-        return (Refusal("engine", "engine.fixed-needs", note, permanent=True),)
+    if claim.state != PENDING:
+        fixed = _fixed(claim.spec, spec)
+        if fixed is not None:
+            return (fixed,)
     healthy = is_healthy(claim)
     relabelled = claim.spec.labels != spec.labels
     if relabelled:
@@ -26,6 +27,17 @@ def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
     if relabelled:
         _count_in_budgets(core, claim, healthy, True)
     return rebind(core, claim, claim.place, claim.state == PENDING)
+
+
+def _fixed(old: ClaimSpec, new: ClaimSpec) -> Refusal | None:
+    """What a claim that holds a place may not change: it was chosen by these, and victims are ordered by them."""
+    if old.needs.record() != new.needs.record():
+        note = "what it requires of its node cannot change while it holds a place there"
+        return Refusal("engine", "engine.fixed-needs", note, permanent=True)
+    if old.priority != new.priority:
+        note = f"its priority cannot change from {old.priority} to {new.priority} while it holds a place"
+        return Refusal("engine", "engine.fixed-priority", note, permanent=True)
+    return None
 
 
 def _count_in_budgets(core: Core, claim: Claim, healthy: bool, present: bool) -> None:

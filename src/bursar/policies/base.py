@@ -219,6 +219,11 @@ class Policy(Watcher):
     def could(self, claim: Claim, mask: bytearray) -> None:
         """Clear ``mask[slot]`` for nodes on which the claim can never run, however empty they are."""
 
+    def contestable(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes on which nobody stands whom the claim's priority lets it displace. It saves
+        the search for victims there; a policy that cannot tell leaves the mask alone.
+        """
+
     def filter(self, claim: Claim, mask: bytearray) -> None:
         """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
 

@@ -244,6 +244,13 @@ class NodesPolicy(Policy):
     def could(self, claim: Claim, mask: bytearray) -> None:
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), True)
 
+    def contestable(self, claim: Claim, mask: bytearray) -> None:
+        residents = self.index.residents
+        priority = claim.spec.priority
+        for slot in range(min(len(mask), len(residents))):
+            if mask[slot] and residents[slot].lowest_priority() >= priority:
+                mask[slot] = 0
+
     def filter(self, claim: Claim, mask: bytearray) -> None:
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), False)
         ports = claim.spec.needs.host_ports

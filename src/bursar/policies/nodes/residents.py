@@ -12,20 +12,25 @@ from bursar.ledger.claims import Claim
 from bursar.ledger.ordered import Ordered
 from bursar.policies.nodes.rules import Port, clash
 
+NOBODY: Final = 2**40  # above every priority
+
 
 @final
 class Residents:
     """The counted claims of one node."""
 
-    __slots__ = ("claims", "order", "ports")
+    __slots__ = ("claims", "lowest", "lowest_known", "order", "ports")
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
         self.ports: Final[dict[str, tuple[Port, ...]]] = {}  # by uid, of those that hold some
         self.order: Ordered | None = None
+        self.lowest: int = NOBODY
+        self.lowest_known: bool = True
 
     def add(self, claim: Claim) -> None:
         self.claims[claim.uid] = claim
+        self.lowest = min(self.lowest, claim.spec.priority)
         ports = claim.spec.needs.host_ports
         if ports:
             self.ports[claim.uid] = ports
@@ -34,6 +39,8 @@ class Residents:
 
     def remove(self, claim: Claim) -> None:
         del self.claims[claim.uid]
+        if claim.spec.priority == self.lowest:
+            self.lowest_known = False
         if self.ports:
             self.ports.pop(claim.uid, None)
         if self.order is not None:
@@ -41,6 +48,13 @@ class Residents:
                 self.order.remove(importance(claim))
             except KeyError:
                 self.order = None  # its priority changed while it stood here: sort anew when asked
+
+    def lowest_priority(self) -> int:
+        """The lowest priority of all who stand here; ``NOBODY`` on an empty node."""
+        if not self.lowest_known:
+            self.lowest = min([claim.spec.priority for claim in self.claims.values()], default=NOBODY)
+            self.lowest_known = True
+        return self.lowest
 
     def least_important_first(self) -> list[Claim]:
         if self.order is None:

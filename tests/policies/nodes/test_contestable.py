@@ -1,0 +1,31 @@
+"""Where a search for victims is worth while: nodes on which somebody of lower priority stands."""
+
+from __future__ import annotations
+
+from random import Random
+
+from bursar.engine.engine import Engine
+from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.nodes.policy import NodesPolicy
+from bursar.policies.settings import Setting
+from bursar.vectors import Limits, from_amounts
+
+
+def test_says_the_same_as_looking_at_everybody() -> None:
+    policy = NodesPolicy()
+    engine = Engine([policy])
+    body = NodeBody(Limits({"cpu": 4}, stock=True), {}, (), False)
+    engine.configure([Setting("nodes.Node", f"n{i}", body) for i in range(4)])
+    rng = Random(5)
+    for step in range(400):
+        claims = sorted(engine.state.claims)
+        if claims and rng.random() < 0.5:
+            engine.release(rng.choice(claims))
+        else:
+            engine.decide(Claim(f"c{step}", ClaimSpec(from_amounts({"cpu": 1}), priority=rng.randrange(-2, 4)), step))
+        asker = Claim("asker", ClaimSpec(priority=rng.randrange(-2, 5)))
+        mask = bytearray(b"\x01" * 4)
+        policy.contestable(asker, mask)
+        lower = {c.place for c in engine.state.claims.values() if c.counts() and c.spec.priority < asker.spec.priority}
+        assert [name for name, kept in zip(policy.nodes.names, mask, strict=True) if kept] == sorted(lower)
