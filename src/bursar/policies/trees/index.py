@@ -53,6 +53,7 @@ class Trees:
         self.by_name.pop(name, None)
         self.by_table.pop(AT + name, None)
         self.restless.discard(name)
+        self.bindings.clear()  # a claim that is bound anew must get another binding, or nobody looks at its seats
         if cell is None:
             return
         body = body_of(cell)
@@ -105,6 +106,13 @@ class Trees:
     def enter(self, tx: Transaction, tree: Tree, claim: Claim, cost: Vector, node: Node) -> None:
         """The claim takes a seat, and counts from there up."""
         self.arrive(tx, tree, claim.uid, node)
+        tx.charge(claim, node.accounts, node.costs(cost))
+
+    def resume(self, tx: Transaction, tree: Tree, claim: Claim, cost: Vector, node: Node, stamp: int) -> None:
+        """The claim takes a seat that it had, with the stamp that it had."""
+        tree.moved.add(claim.uid)
+        self.restless.add(tree.name)
+        tx.put(NAME, tree.table, claim.uid, (node.name, stamp))
         tx.charge(claim, node.accounts, node.costs(cost))
 
     def leave(self, tx: Transaction, tree: Tree, seat: Seat) -> None:

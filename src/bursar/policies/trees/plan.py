@@ -22,7 +22,7 @@ from mypy_extensions import mypyc_attr
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Ask, held_trees, is_pinned
+from bursar.policies.trees.asks import Ask, held_trees, is_pinned
 from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Seat, Tree
 from bursar.vectors import Vector
@@ -240,8 +240,7 @@ def reseat(trees: Trees, tx: Transaction, tree: Tree, seat: Seat) -> bool:
     """Seat a claim again: on its old node with its old stamp, or else as low as it fits; False if nowhere."""
     cost = seat.ask.cost
     if seat.node.fits_up(cost):
-        tx.put(NAME, tree.table, seat.claim.uid, (seat.node.name, seat.stamp))
-        tx.charge(seat.claim, seat.node.accounts, seat.node.costs(cost))
+        trees.resume(tx, tree, seat.claim, cost, seat.node, seat.stamp)
         return True
     node = lowest_fit(seat.group, cost)
     if node is None:

@@ -184,8 +184,7 @@ class TreesPolicy(Policy):
         replace_binding(tx, claim, new)
         for tree, ask, node, stamp in resized:
             if forced or self._fits_grown(node, ask, old):
-                tx.put(NAME, tree.table, claim.uid, (node.name, stamp))
-                tx.charge(claim, node.accounts, node.costs(ask.cost))
+                self.trees.resume(tx, tree, claim, ask.cost, node, stamp)
             else:
                 fresh.append(ask)
         if forced:
