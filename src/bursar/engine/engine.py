@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import RLock
-from typing import Final, cast, final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -22,22 +22,20 @@ from bursar.engine.decisions import (
     WAITING,
     Decision,
     DecisionList,
-    decision_from_record,
 )
 from bursar.engine.explaining import explain_claim, explain_departed
 from bursar.engine.preempting import may_take
 from bursar.engine.rebinding import respec
+from bursar.engine.recalling import Recall
 from bursar.engine.what_if import Change, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Journal, Record, Recordable
-from bursar.ledger.replay import Line
+from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import Policy
 from bursar.policies.checks import Check
 from bursar.policies.settings import Output, Revocation, Setting
-
-_DEPARTED_KEPT: Final = 10_000
 
 
 class EngineError(ValueError):
@@ -59,7 +57,7 @@ class Engine:
     def __init__(self, policies: Iterable[Policy]) -> None:
         self._core: Final = Core(list(policies))
         self._lock: Final = RLock()
-        self._departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why)
+        self._recall: Final = Recall(self._core.ledger.state)
         self.listener: CommitListener | None = None
 
     # Reading
@@ -159,7 +157,7 @@ class Engine:
             if worth:
                 self._commit(at, ("group", *[claim.uid for claim in claims]), DecisionList(decisions))
             for i in range(len(claims)):
-                self._note(claims[i], decisions[i])
+                self._recall.note(claims[i], decisions[i])
             return decisions
         finally:
             self._end()
@@ -292,7 +290,7 @@ class Engine:
             if claim is not None:
                 self._begin()
                 return explain_claim(self._core, claim)
-            past = self._departed.get(uid)
+            past = self._recall.departed.get(uid)
             if past is None:
                 raise EngineError(f"no claim {uid}")
             return explain_departed(past[0], past[1])
@@ -306,8 +304,18 @@ class Engine:
             count = 0
             for line in self._core.ledger.replay(lines):
                 count += 1
-                self._recall(line)
+                if line.cause[0] != "release":  # nothing of the claim is left
+                    self._recall.replayed(line.seq, line.cause, line.decision)
             return count
+        finally:
+            self._lock.release()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin where a snapshot was taken; only in a new engine, which is of no use any more if this fails."""
+        self._lock.acquire()
+        try:
+            self._core.ledger.restore(snapshot)
+            self._recall.restore(snapshot.decisions)
         finally:
             self._lock.release()
 
@@ -329,7 +337,7 @@ class Engine:
             core.ledger.begin()
         known = core.ledger.state.claims.get(claim.uid)
         if known is None:
-            if claim.uid in self._departed:
+            if claim.uid in self._recall.departed:
                 raise EngineError(f"uid {claim.uid} was used before; a new claim needs a new one")
             core.enter(claim)
             return True
@@ -352,16 +360,8 @@ class Engine:
         """Commit a decision that changed something or says something new."""
         if self._core.tx.log or not decision.same_as(claim.decision):
             decision.seq = self._commit(at, (cause, claim.uid), decision)
-        self._note(claim, decision)
+        self._recall.note(claim, decision)
         return decision
-
-    def _note(self, claim: Claim, decision: Decision) -> None:
-        """The decision is the last one about the claim, and about its victims."""
-        claim.decision = decision
-        for uid in decision.victims:
-            victim = self.state.claims.get(uid)
-            if victim is not None and (victim.leaving or victim.state == PENDING):
-                victim.decision = deciding.displaced(victim, claim, decision)
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
         self._begin().put("engine", "revoked", claim.uid, wanted.reason)
@@ -374,27 +374,5 @@ class Engine:
         last = claim.decision
         decision = last if isinstance(last, Decision) else Decision(claim.uid, EVICTED, at, claim.place)
         self._commit(at, ("evicted", claim.uid, claim.key), decision)
-        self._remember(claim.uid, claim.key, decision)
+        self._recall.remember(claim.uid, claim.key, decision)
         return decision
-
-    def _remember(self, uid: str, key: str, decision: Decision) -> None:
-        """Keep why an evicted claim had to go, for those who ask later."""
-        self._departed[uid] = (key, decision)
-        if len(self._departed) > _DEPARTED_KEPT:
-            del self._departed[next(iter(self._departed))]
-
-    def _recall(self, line: Line) -> None:
-        """Restore what the decision of a replayed line left on the claims."""
-        if line.cause[0] == "release":
-            return  # nothing of the claim is left
-        decided = line.decision
-        if decided is None:
-            return
-        rows = decided if line.cause[0] == "group" else [decided]
-        for row in rows:
-            decision = decision_from_record(cast("list[object]", row), line.seq)
-            claim = self.state.claims.get(decision.uid)
-            if claim is not None:
-                self._note(claim, decision)
-            elif line.cause[0] == "evicted":
-                self._remember(decision.uid, str(line.cause[2]), decision)

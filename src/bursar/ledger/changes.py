@@ -394,12 +394,17 @@ class PutCell(Change):
         _put(state, self, self.new, self.old)
 
     def digest(self, state: State) -> None:
-        # ascii, not repr: which characters repr escapes changes with the version of Python.
-        key = fingerprint(ascii((self.table, self.key)))
         if self.old is not None:
-            state.digest_pair(key, _CELL_KIND, fingerprint(ascii(self.old)), -1)
+            state.digest_pair(self._mark(self.old), _CELL_KIND, 1, -1)
         if self.new is not None:
-            state.digest_pair(key, _CELL_KIND, fingerprint(ascii(self.new)), 1)
+            state.digest_pair(self._mark(self.new), _CELL_KIND, 1, 1)
+
+    def _mark(self, value: object) -> int:
+        """One hash over place and value: hashing is most of what a cell costs.
+
+        ascii, not repr: which characters repr escapes changes with the version of Python.
+        """
+        return fingerprint(ascii((self.table, self.key, value)))
 
     def record(self) -> list[object]:
         return ["cell", self.policy, self.table, self.key, self.new]

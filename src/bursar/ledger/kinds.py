@@ -107,4 +107,5 @@ class Wire(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
 
 
 LINES: Decoder[Wire] = Decoder(Wire)
+EFFECT_LISTS: Decoder[list[Effect]] = Decoder(list[Effect])
 AMOUNTS: Decoder[dict[str, int]] = Decoder(dict[str, int])

@@ -8,7 +8,9 @@ from typing import Final, final
 from bursar._version import __version__
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.journal import Journal, Record
+from bursar.ledger.provenance import Provenance
 from bursar.ledger.replay import Line, Replay, read_chain
+from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 
@@ -62,14 +64,26 @@ class Ledger:
         self.tx.rollback_to(0)
         self.opened = False
 
-    def replay(self, lines: Iterable[bytes]) -> Iterable[Line]:
+    def replay(self, lines: Iterable[bytes], provenance: Provenance | None = None) -> Iterable[Line]:
         """Repeat sealed journal lines on top of this ledger; yields each line once it is proven."""
         if self.opened or self.journal.records:
             raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
-        replay = Replay(self.state)
+        replay = Replay(self.state, provenance)
         for line in read_chain(lines, self.journal.head, self.version):
             replay.apply(line)
             self.version = line.seq
             self.journal.head = line.hash
             self.journal.sealed_to = line.seq
             yield line
+
+    def restore(self, snapshot: Snapshot, provenance: Provenance | None = None) -> None:
+        """Build the state of a snapshot; only in a new ledger, which is of no use any more if this fails."""
+        if self.opened or self.version or self.journal.records:
+            raise RuntimeError("a snapshot can only be restored in a new ledger")
+        replay = Replay(self.state, provenance)
+        last = len(snapshot.lines) - 1
+        for i in range(len(snapshot.lines)):
+            replay.build(snapshot.lines[i], snapshot.digest if i == last else -1)
+        self.version = snapshot.seq
+        self.journal.head = snapshot.head
+        self.journal.sealed_to = snapshot.seq

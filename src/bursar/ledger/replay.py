@@ -39,6 +39,7 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec, spec_from_record
 from bursar.ledger.journal import FORMAT, GENESIS, chain
 from bursar.ledger.kinds import (
     AMOUNTS,
+    EFFECT_LISTS,
     EFFECTS,
     LINES,
     Bindings,
@@ -47,6 +48,7 @@ from bursar.ledger.kinds import (
     Charged,
     Closed,
     Dropped,
+    Effect,
     Entered,
     Field,
     Limited,
@@ -54,6 +56,7 @@ from bursar.ledger.kinds import (
     Stated,
     Wire,
 )
+from bursar.ledger.provenance import Provenance
 from bursar.ledger.state import State
 from bursar.vectors import Limits, Vector, from_amounts
 
@@ -161,10 +164,11 @@ def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Ite
 class Replay:
     """Repeats lines on a state, and remembers what came before to share it."""
 
-    __slots__ = ("bindings", "costs", "kinds", "last", "names", "specs", "state")
+    __slots__ = ("bindings", "costs", "kinds", "last", "names", "provenance", "specs", "state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, provenance: Provenance | None = None) -> None:
         self.state: Final = state
+        self.provenance: Final = provenance
         self.last: Claim | None = None  # whom the effect before was about
         self.specs: Final[dict[bytes, ClaimSpec]] = {}
         self.bindings: Final[dict[bytes, Binding]] = {}
@@ -181,25 +185,39 @@ class Replay:
 
     def apply(self, line: Line) -> None:
         """Repeat the effects of a line and prove the digest, or change nothing."""
+        self._repeat(line.wire.effects, line.digest, f"journal line {line.seq}")
+
+    def build(self, text: bytes, digest: int) -> None:
+        """Repeat a line of a snapshot; -1: what the digest is then is not known."""
+        try:
+            effects = EFFECT_LISTS.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ReplayError(f"snapshot: {error}") from error
+        self._repeat(effects, digest, "snapshot")
+
+    def _repeat(self, effects: list[Effect], digest: int, subject: str) -> None:
         state = self.state
         lane_a = state.lane_a
         lane_b = state.lane_b
         done: list[Change] = []
         self.last = None
         try:
-            for effect in line.wire.effects:
+            for effect in effects:
                 change = self._change(effect)
                 change.apply(state)
                 done.append(change)
                 change.digest(state)
-            if state.digest != line.digest:
+            if digest not in (-1, state.digest):
                 raise ValueError("the state after it is not the recorded one")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             while done:
                 done.pop().revert(state)
             state.lane_a = lane_a
             state.lane_b = lane_b
-            raise ReplayError(f"journal line {line.seq}: {error}") from error
+            raise ReplayError(f"{subject}: {error}") from error
+        if self.provenance is not None:
+            for change in done:
+                self.provenance.note(change)
 
     def _change(self, effect: object) -> Change:
         # By type, not by isinstance: a decision has a handful of effects, and this is asked for each of them.

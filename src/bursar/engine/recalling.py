@@ -1,0 +1,74 @@
+"""What was decided last, about the claims that are there and about those that were evicted.
+
+Decisions stand on the claims, beside the ledger's state. A replay brings them back from the records; a snapshot carries
+them along (``rows``), exactly as they stood.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.engine.deciding import displaced
+from bursar.engine.decisions import Decision, decision_from_record
+from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.state import State
+
+_DEPARTED_KEPT: Final = 10_000
+
+
+@final
+class Recall:
+    """The last decisions over one state."""
+
+    __slots__ = ("departed", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why), the newest only
+
+    def note(self, claim: Claim, decision: Decision) -> None:
+        """The decision is the last one about the claim, and about its victims."""
+        claim.decision = decision
+        for uid in decision.victims:
+            victim = self.state.claims.get(uid)
+            if victim is not None and (victim.leaving or victim.state == PENDING):
+                victim.decision = displaced(victim, claim, decision)
+
+    def remember(self, uid: str, key: str, decision: Decision) -> None:
+        """Keep why an evicted claim had to go, for those who ask later."""
+        self.departed[uid] = (key, decision)
+        if len(self.departed) > _DEPARTED_KEPT:
+            del self.departed[next(iter(self.departed))]
+
+    def replayed(self, seq: int, cause: list[object], decided: list[object] | None) -> None:
+        """A record was replayed: its decision stands again."""
+        if decided is None:
+            return
+        rows = decided if cause[0] == "group" else [decided]
+        for row in rows:
+            decision = decision_from_record(cast("list[object]", row), seq)
+            claim = self.state.claims.get(decision.uid)
+            if claim is not None:
+                self.note(claim, decision)
+            elif cause[0] == "evicted":
+                self.remember(decision.uid, str(cause[2]), decision)
+
+    def rows(self) -> list[list[object]]:
+        """All of them as plain data: [key ("" while the claim is there), seq, decision]."""
+        found: list[list[object]] = []
+        for claim in self.state.claims.values():
+            decision = claim.decision
+            if isinstance(decision, Decision):
+                found.append(["", decision.seq, decision.record()])
+        for key, decision in self.departed.values():
+            found.append([key, decision.seq, decision.record()])
+        return found
+
+    def restore(self, rows: list[list[object]]) -> None:
+        """The inverse of ``rows``, on the same state."""
+        for key, seq, record in rows:
+            decision = decision_from_record(cast("list[object]", record), cast("int", seq))
+            if key:
+                self.remember(decision.uid, cast("str", key), decision)
+            else:
+                self.state.claims[decision.uid].decision = decision

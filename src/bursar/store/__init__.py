@@ -1,0 +1,1 @@
+"""The durable store: journal, objects and snapshots in one SQLite file."""

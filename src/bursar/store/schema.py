@@ -1,0 +1,145 @@
+"""The shape of a store file, and how it is opened: what is not a store, or not whole, is refused untouched.
+
+A store is told from other SQLite files by its application id, and its version by ``user_version``. Writers use WAL
+with full synchronisation: a commit that returned is on the disk. Readers open the same file read-only, also while
+somebody writes it, and also where nothing can be written at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from bursar.store.errors import ForeignFileError, StoreError, damaged
+
+APPLICATION_ID = 0x42757273  # "Burs"
+VERSION = 1
+_CHECKPOINT_PAGES = 4000
+
+_TABLES = {
+    "journal": "seq INTEGER PRIMARY KEY, line BLOB NOT NULL",
+    "objects": "kind TEXT, key TEXT, version INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, key)",
+    # Every change of an object, with the journal record and the time it belongs to; no body: it was deleted.
+    "object_history": "id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,"
+    " key TEXT NOT NULL, version INTEGER NOT NULL, body BLOB",
+    "snapshots": "seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, head TEXT NOT NULL, digest TEXT NOT NULL,"
+    " state BLOB NOT NULL",
+    "meta": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
+}
+_INDEX = "CREATE INDEX object_history_by_key ON object_history (kind, key, seq, id)"
+
+
+def create_file(path: Path) -> None:
+    """A new, empty store; the file appears whole or not at all, and never in place of another one."""
+    if path.exists():
+        raise StoreError(path, "exists already", "nothing was overwritten; choose another name")
+    scratch = path.with_name(f"{path.name}.new-{os.getpid()}")
+    try:
+        connection = sqlite3.connect(scratch, isolation_level=None)
+        try:
+            _write_schema(connection)
+        finally:
+            connection.close()
+        os.link(scratch, path)
+    except FileExistsError:
+        raise StoreError(path, "exists already", "nothing was overwritten; choose another name") from None
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(path, f"cannot be created: {error}") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+    sync_folder(path)
+
+
+def _write_schema(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN")
+    for name, columns in _TABLES.items():
+        connection.execute(f"CREATE TABLE {name} ({columns}) STRICT")
+    connection.execute(_INDEX)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, to a file that is a store."""
+    if not path.is_file():
+        raise StoreError(path, "there is no such file")
+    try:
+        connection = _connect(path, "mode=ro")
+        _identify(connection, path)
+    except sqlite3.OperationalError as error:
+        connection = _connect_unwritable(path, error)
+        _identify(connection, path)
+    return connection
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes. Only for a file that ``connect_reader`` has accepted."""
+    connection = _connect(path, "mode=rw")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    return connection
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.absolute()))}?{mode}"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
+
+
+def _connect_unwritable(path: Path, error: sqlite3.Error) -> sqlite3.Connection:
+    """On a read-only medium SQLite cannot share a WAL; without one there is nothing to share."""
+    log = path.with_name(path.name + "-wal")
+    if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size > 0):
+        advice = "to read it elsewhere, copy it together with its -wal file to a folder that can be written"
+        raise StoreError(path, f"cannot be opened: {error}", advice) from error
+    return _connect(path, "immutable=1")
+
+
+def _identify(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise damaged(path, error) from error
+        raise ForeignFileError(path, f"is no store of Bursar's: {error}", "it was left as it is") from error
+    if application != APPLICATION_ID:
+        connection.close()
+        raise ForeignFileError(path, "is a database, but no store of Bursar's", "it was left as it is")
+    if version != VERSION:
+        connection.close()
+        advice = "use the version of Bursar that wrote it, or a newer one"
+        raise ForeignFileError(path, f"has store format {version}; this Bursar knows format {VERSION}", advice)
+
+
+def probe(connection: sqlite3.Connection, path: Path) -> None:
+    """A quick look at what a store stands on. The journal's content is proven line by line when it is replayed."""
+    try:
+        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        missing = sorted(set(_TABLES) - found)
+        if missing:
+            raise damaged(path, f"no table {', '.join(missing)}")
+        for table in ("meta", "objects", "snapshots"):
+            (verdict,) = connection.execute(f"PRAGMA quick_check('{table}')").fetchone()
+            if verdict != "ok":
+                raise damaged(path, verdict)
+    except sqlite3.DatabaseError as error:
+        raise damaged(path, error) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Make the name of a new file as durable as its content."""
+    folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

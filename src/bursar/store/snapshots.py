@@ -1,0 +1,80 @@
+"""Snapshots in a store, and starting an engine from them.
+
+A restart needs the newest snapshot and the records after it; any state of the past needs the newest snapshot before it
+and the records up to it. Without snapshots both need the whole journal and give the same. Writing one replays records
+beside the engine and never stops it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bursar.engine.engine import Engine
+from bursar.engine.recalling import Recall
+from bursar.ledger.replay import ReplayError
+from bursar.ledger.snapshot import Snapshot, read_snapshot
+from bursar.ledger.summary import Summary
+from bursar.store.errors import damaged
+from bursar.store.store import Store
+
+
+def restore(store: Store, engine: Engine, seq: int | None = None) -> int:
+    """Bring a new engine to the state after a record, by default the last one; returns how many records it replayed."""
+    wanted = store.last_seq if seq is None else seq
+    with _collector_off(), _proving(store):
+        snapshot = newest(store, wanted)
+        if snapshot is not None:
+            engine.restore(snapshot)
+        first = 1 if snapshot is None else snapshot.seq + 1
+        return engine.replay(store.load_journal(first, wanted)) if first <= wanted else 0
+
+
+def newest(store: Store, seq: int) -> Snapshot | None:
+    """The newest snapshot of a record or one before it."""
+    found = store.rows("SELECT state FROM snapshots WHERE seq <= ? ORDER BY seq DESC LIMIT 1", seq)
+    return read_snapshot(bytes(found[0][0])) if found else None
+
+
+def take(store: Store) -> Snapshot:
+    """Sum the journal up to its present end and keep that as a snapshot. For a thread or process of its own."""
+    summary = Summary()
+    recall = Recall(summary.ledger.state)
+    with _proving(store):
+        known = newest(store, store.last_seq)
+        if known is not None:
+            summary.start_from(known)
+            recall.restore(known.decisions)
+        for line in summary.follow(store.load_journal(1 if known is None else known.seq + 1)):
+            recall.replayed(line.seq, line.cause, line.decision)
+        snapshot = summary.snapshot(recall.rows())
+    row = (snapshot.seq, snapshot.at, snapshot.head, f"{snapshot.digest:016x}", snapshot.text())
+
+    def write(db: sqlite3.Connection) -> None:
+        db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
+
+    store.transact(write)
+    return snapshot
+
+
+@contextmanager
+def _proving(store: Store) -> Iterator[None]:
+    """What replay refuses is damage of the store."""
+    try:
+        yield
+    except ReplayError as error:
+        raise damaged(store.path, error) from error
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """A replay makes millions of objects and no cycles: looking for those would take longer than the replay."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

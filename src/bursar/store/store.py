@@ -1,0 +1,249 @@
+"""A store: the journal, the objects and the snapshots of one Bursar, in one SQLite file.
+
+``commit`` returns when everything in its batch is on the disk, or raises and has written nothing. Sequence numbers of
+the journal have no gaps. One process writes, any number reads at the same time. What was written is never removed,
+except by ``upkeep.prune``.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from bursar.store import schema
+from bursar.store.batches import Batch, ObjectChange, StoredObject, line_position
+from bursar.store.errors import StoreError, damaged
+from bursar.store.locking import WriterLock
+
+_ROWS = 512  # fetched at a time from the journal
+
+
+class Store:
+    """An open store file. Its methods may be called from any thread."""
+
+    def __init__(self, path: Path, reader: sqlite3.Connection, writer: sqlite3.Connection | None) -> None:
+        self.path = path
+        self._reader = reader
+        self._writer = writer
+        self._lock: WriterLock | None = None
+        self._reading = Lock()
+        self._writing = Lock()
+        self.last_seq, self.pruned_to = 0, 0
+
+    # Opening and closing
+
+    @classmethod
+    def create(cls, path: Path | str) -> Store:
+        """A new store; refuses to touch a file that exists."""
+        schema.create_file(Path(path))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path | str, read_only: bool = False) -> Store:
+        """An existing store. What is foreign, damaged or written by another process is refused and left as it is."""
+        path = Path(os.path.realpath(path))
+        reader = schema.connect_reader(path)
+        try:
+            schema.probe(reader, path)
+            store = cls(path, reader, None)
+            if not read_only:
+                store._begin_writing()
+            store._find_ends()
+        except BaseException:
+            reader.close()
+            raise
+        return store
+
+    def _begin_writing(self) -> None:
+        self._lock = WriterLock(self.path)
+        try:
+            self._writer = schema.connect_writer(self.path)
+            self.transact(
+                lambda db: db.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (str(os.getpid()),))
+            )
+            schema.sync_folder(self.path)  # the write-ahead log may be a new file
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _find_ends(self) -> None:
+        """The journal must end in a record with the number of its row."""
+        with self.read() as db:
+            first, last = db.execute("SELECT min(seq), max(seq) FROM journal").fetchone()
+            pruned = db.execute("SELECT value FROM meta WHERE name = 'pruned_to'").fetchone()
+        self.pruned_to = 0 if pruned is None else int(pruned[0])
+        self.last_seq = self.pruned_to if last is None else last
+        if last is not None and first != self.pruned_to + 1:
+            raise damaged(self.path, f"the journal begins with record {first} instead of {self.pruned_to + 1}")
+        try:
+            if last is not None and line_position(self.line(last))[0] != last:
+                raise ValueError("another record in its place")
+        except ValueError as error:
+            raise damaged(self.path, f"journal record {last}: {error}") from error
+
+    def close(self) -> None:
+        """Nothing that was committed is lost by not calling it."""
+        with self._writing, self._reading:
+            self._reader.close()
+            if self._writer is not None:
+                self._writer.close()  # as the last one, it folds the write-ahead log into the file
+                self._writer = None
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Writing
+
+    def commit(self, batch: Batch) -> int:
+        """Write a batch; returns the number of the last journal record once everything is on the disk."""
+        return self.commit_all([batch])
+
+    def commit_all(self, batches: Sequence[Batch]) -> int:
+        """Several batches in one transaction: one wait for the disk for all of them."""
+        last = self.last_seq
+
+        def write(db: sqlite3.Connection) -> None:
+            nonlocal last
+            for batch in batches:
+                last = self._write_batch(db, batch, last)
+
+        self.transact(write)
+        self.last_seq = last
+        return last
+
+    def _write_batch(self, db: sqlite3.Connection, batch: Batch, last: int) -> int:
+        rows: list[tuple[int, bytes]] = []
+        for line in batch.lines:
+            seq, _ = line_position(line)
+            if seq != last + 1:
+                raise StoreError(self.path, f"journal record {seq} does not follow record {last}")
+            rows.append((seq, line))
+            last = seq
+        if rows:
+            db.executemany("INSERT INTO journal VALUES (?, ?)", rows)
+        for write in batch.objects:
+            if write.body is None:
+                db.execute("DELETE FROM objects WHERE kind = ? AND key = ?", (write.kind, write.key))
+            else:
+                row = (write.kind, write.key, write.version, write.body)
+                db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", row)
+            entry = (last, batch.at, write.kind, write.key, write.version, write.body)
+            db.execute(
+                "INSERT INTO object_history (seq, at, kind, key, version, body) VALUES (?, ?, ?, ?, ?, ?)", entry
+            )
+        if batch.meta:
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(batch.meta.items()))
+        return last
+
+    def transact(self, write: Callable[[sqlite3.Connection], object]) -> None:
+        """Run it in one transaction: all of it is on the disk afterwards, or none of it is in the file."""
+        with self._writing:
+            db = self._writer
+            if db is None:
+                raise StoreError(self.path, "is not open for writing")
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                write(db)
+                db.execute("COMMIT")
+            except BaseException as error:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                if isinstance(error, (sqlite3.Error, ValueError)):
+                    raise StoreError(self.path, f"cannot be written: {error}") from error
+                raise
+
+    # Reading
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """The reading connection, for one short query."""
+        with self._reading:
+            try:
+                yield self._reader
+            except sqlite3.DatabaseError as error:
+                raise damaged(self.path, error) from error
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with self.read() as db:
+            return db.execute(query, values).fetchall()
+
+    def line(self, seq: int) -> bytes:
+        """One journal line."""
+        found = self.rows("SELECT line FROM journal WHERE seq = ?", seq)
+        if not found:
+            pruned = f"; records up to {self.pruned_to} were pruned" if seq <= self.pruned_to else ""
+            raise StoreError(self.path, f"there is no journal record {seq}{pruned}")
+        return bytes(found[0][0])
+
+    def load_journal(self, from_seq: int = 1, to_seq: int | None = None) -> Iterator[bytes]:
+        """The lines in order, from one number to another, both included; as of the call that starts it."""
+        if from_seq <= self.pruned_to:
+            raise StoreError(self.path, f"journal records up to {self.pruned_to} were pruned", "start from a snapshot")
+        return self._lines(from_seq, 2**62 if to_seq is None else to_seq)
+
+    def _lines(self, first: int, last: int) -> Iterator[bytes]:
+        # A connection of its own: a long scan sees one state of the file and keeps nobody from reading.
+        with closing(schema.connect_reader(self.path)) as db:
+            try:
+                found = db.execute("SELECT line FROM journal WHERE seq BETWEEN ? AND ? ORDER BY seq", (first, last))
+                while rows := found.fetchmany(_ROWS):
+                    for (line,) in rows:
+                        yield line
+            except sqlite3.DatabaseError as error:
+                raise damaged(self.path, error) from error
+
+    def line_at(self, time: int) -> int:
+        """The number of the last record at or before a time (ms), 0 if there is none. Record times never go back."""
+        low, high = self.pruned_to, self.last_seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            if line_position(self.line(middle))[1] <= time:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def meta(self, name: str) -> str | None:
+        found = self.rows("SELECT value FROM meta WHERE name = ?", name)
+        return str(found[0][0]) if found else None
+
+    def object(self, kind: str, key: str) -> StoredObject | None:
+        found = self.rows("SELECT kind, key, version, body FROM objects WHERE kind = ? AND key = ?", kind, key)
+        return StoredObject(*found[0]) if found else None
+
+    def load_objects(self, kind: str | None = None) -> list[StoredObject]:
+        """The objects that are there now, by kind and key."""
+        query = "SELECT kind, key, version, body FROM objects"
+        ordered = " ORDER BY kind, key"
+        found = self.rows(query + ordered) if kind is None else self.rows(f"{query} WHERE kind = ?{ordered}", kind)
+        return [StoredObject(*row) for row in found]
+
+    def objects_at(self, seq: int) -> list[StoredObject]:
+        """The objects as they were after a journal record, by kind and key."""
+        if seq < self.pruned_to:
+            raise StoreError(self.path, f"what was before record {self.pruned_to} was pruned")
+        found = self.rows(
+            "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
+            " (SELECT max(id) FROM object_history WHERE seq <= ? GROUP BY kind, key) ORDER BY kind, key",
+            seq,
+        )
+        return [StoredObject(*row) for row in found]
+
+    def object_changes(self, kind: str, key: str) -> list[ObjectChange]:
+        """All that happened to one object, oldest first."""
+        query = "SELECT seq, at, kind, key, version, body FROM object_history WHERE kind = ? AND key = ? ORDER BY id"
+        return [ObjectChange(*row) for row in self.rows(query, kind, key)]
