@@ -35,6 +35,17 @@ class Ask:
 
 
 @final
+class Counted:
+    """A cost, and the same as entries have it."""
+
+    __slots__ = ("cost", "pairs")
+
+    def __init__(self, cost: Vector) -> None:
+        self.cost: Final = cost
+        self.pairs: Final[Pairs] = tuple(cost.pairs())
+
+
+@final
 class Row:
     """What a claim names for one tree, before the tree has a say: all requests, counted there or not."""
 
@@ -93,9 +104,13 @@ def _row(plain: object) -> Row:
     return Row(str(tree), str(group), amounts, cast("int", priority), cast("int", kind), bool(pinned))
 
 
-def entry_of(row: Row, counted: Pairs, via: str) -> Entry:
+def entry_of(row: Row, counted: Counted, via: str) -> Entry:
     """The entry in a binding; ``via`` names the forest through which it is held, if it is one of the library's."""
-    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted, via)
+    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted.pairs, via)
+
+
+def ask_from(row: Row, counted: Counted) -> Ask:
+    return Ask(row.tree, row.group, counted.cost, row.priority, row.kind, row.pinned)
 
 
 def ask_of(entry: Entry) -> Ask:

@@ -17,7 +17,7 @@ from bursar.ledger.journal import Record
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Ask, Entry, Row, entries, entry_of, rows_of, tree_binding
+from bursar.policies.trees.asks import NAME, Ask, Entry, Row, ask_from, entries, entry_of, rows_of, tree_binding
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.plan import Bar, Plan
 from bursar.policies.trees.responses import Move, QuotaError
@@ -97,23 +97,23 @@ class Book:
             self.parsed[claim.uid] = known
         return known[1]
 
-    def entry(self, row: Row, via: str) -> Entry:
-        """What a row counts in its tree."""
-        return entry_of(row, self.trees.by_name[row.tree].counted(row.request), via)
-
-    def hold(self, claim: Claim, more: list[Entry]) -> list[Ask]:
-        """Add entries to the claim's binding, with whose help seats are read; returns what is asked by them."""
-        held = list(entries(tree_binding(claim)))
-        held.extend(more)
-        if len(held) > 1:
-            held.sort(key=_tree_of)
-        binding = self.trees.binding(tuple(held))
+    def hold(self, claim: Claim, rows: list[Row], via: str) -> list[Ask]:
+        """Bind the claim to the trees of these rows too; seats are read with the binding's help."""
+        held = tree_binding(claim)
+        asks: list[Ask] = []
+        data: list[Entry] = []
+        for row in rows:
+            counted = self.trees.by_name[row.tree].counted(row.request)
+            asks.append(ask_from(row, counted))
+            data.append(entry_of(row, counted, via))
+        if held is None:
+            binding = self.trees.binding(tuple(data), tuple(asks))
+        else:
+            data.extend(entries(held))
+            data.sort(key=_tree_of)
+            binding = self.trees.binding(tuple(data))
         self.tx.set_bindings(claim, (binding,))
-        asks = list(self.trees.asks(binding))
-        if len(asks) == len(more):
-            return asks
-        wanted = [cast("str", entry[0]) for entry in more]
-        return [ask for ask in asks if ask.tree in wanted]
+        return asks
 
     def allocate(self, claim: Claim, asks: list[Ask]) -> Plan:
         """Allocate by the rules; the plan has the victims, or what failed."""

@@ -68,7 +68,7 @@ class Desk:
         plan: Plan | None = None
         try:
             book.ledger.begin()
-            asks = book.hold(claim, [book.entry(row, via) for row in rows])
+            asks = book.hold(claim, rows, via)
             if self.mode() == MAINTENANCE:
                 book.force(claim, asks)
             else:

@@ -84,14 +84,16 @@ class Trees:
             self.known_asks[binding] = found
         return found
 
-    def binding(self, data: tuple[Entry, ...]) -> Binding:
-        """The binding with this data, one for all claims that have the same."""
+    def binding(self, data: tuple[Entry, ...], asks: tuple[Ask, ...] = ()) -> Binding:
+        """The binding with this data, one for all claims that have the same; ``asks``: what it asks, if known."""
         found = self.bindings.get(data)
         if found is None:
             if len(self.bindings) >= _KEPT:
                 self.bindings.clear()
             found = Binding(NAME, (), (), data)
             self.bindings[data] = found
+            if asks and len(self.known_asks) < _KEPT:
+                self.known_asks[found] = asks
         return found
 
     # Writing

@@ -18,8 +18,8 @@ from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Seat, Tree
 from bursar.vectors import Vector
 
-Mover = tuple[int, int, str]
-"""(-priority, stamp, uid): the order in which claims of one node move."""
+Mover = tuple[object, ...]
+"""(-priority, stamp, uid): claims of one node move in this order. Kept boxed: it is compared, never computed with."""
 
 
 def slide_down(trees: Trees, tx: Transaction) -> None:
@@ -64,13 +64,13 @@ def _settle(trees: Trees, tx: Transaction, tree: Tree) -> None:
         movers = _choose(tx, tree, node, children, arrived.pop(name, []))
         movers.sort()
         for mover in movers:
-            seat = tree.seats[mover[2]]
+            seat = tree.seats[cast("str", mover[2])]
             child = node.toward(cast("Node", seat.group))
             trees.remember(tree, seat)
             trees.arrive(tx, tree, seat.claim.uid, child)
             if child.name not in arrived and child.name not in freed:
                 heappush(todo, (depth + 1, child.name))
-            arrived.setdefault(child.name, []).append(tree.seats[mover[2]])
+            arrived.setdefault(child.name, []).append(tree.seats[seat.claim.uid])
 
 
 def _freed_children(tree: Tree) -> dict[str, list[Node]]:
@@ -103,7 +103,7 @@ def _choose(tx: Transaction, tree: Tree, node: Node, children: list[Node], arriv
             newcomers.append((-seat.ask.priority, seat.stamp, seat.claim.uid))
     newcomers.sort()
     for mover in newcomers:
-        seat = tree.seats[mover[2]]
+        seat = tree.seats[cast("str", mover[2])]
         child = node.toward(cast("Node", seat.group))
         if child.fits(seat.ask.cost):
             tx.charge(seat.claim, (child.account,), (seat.ask.cost,))
@@ -117,22 +117,31 @@ def _pull(tx: Transaction, tree: Tree, node: Node, child: Node, movers: list[Mov
     Each round takes the first one that fits. Who was passed over did not fit and will not: room only shrinks here.
     """
     waiting = node.down[child.name]
-    taken: dict[Vector, Iterator[tuple[object, ...]]] = {}
-    heads: dict[Vector, Mover | None] = {}  # of the shapes somebody was taken from: who is next
+    if waiting.hopeless(child.account):
+        return
+    costs = list(waiting.shapes.keys())
+    heads: list[Mover | None] = [queue.chunks[0][0] for queue in waiting.shapes.values()]
+    taken: dict[int, Iterator[Mover]] = {}
     while not waiting.hopeless(child.account):
-        best: Mover | None = None
-        shape: Vector | None = None
-        for cost, queue in waiting.shapes.items():
-            head = heads[cost] if cost in heads else cast("Mover", queue.chunks[0][0])
-            if head is not None and (best is None or head < best) and child.fits(cost):
-                best = head
-                shape = cost
-        if best is None or shape is None:
+        at = _first(child, costs, heads)
+        if at < 0:
             return
-        tx.charge(tree.seats[best[2]].claim, (child.account,), (shape,))
-        movers.append(best)
-        if shape not in taken:
-            taken[shape] = iter(waiting.shapes[shape])
-            next(taken[shape])
-        following = next(taken[shape], None)
-        heads[shape] = None if following is None else cast("Mover", following)
+        mover = cast("Mover", heads[at])
+        tx.charge(tree.seats[cast("str", mover[2])].claim, (child.account,), (costs[at],))
+        movers.append(mover)
+        if at not in taken:
+            taken[at] = iter(waiting.shapes[costs[at]])
+            next(taken[at])
+        heads[at] = next(taken[at], None)
+
+
+def _first(child: Node, costs: list[Vector], heads: list[Mover | None]) -> int:
+    """Which of the heads comes first among those that fit the child; -1 if none does."""
+    found = -1
+    best: Mover = ()
+    for i in range(len(heads)):
+        head = heads[i]
+        if head is not None and (found < 0 or head < best) and child.fits(costs[i]):
+            found = i
+            best = head
+    return found

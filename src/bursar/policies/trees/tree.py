@@ -15,7 +15,7 @@ from typing import Final, cast, final
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.ordered import Ordered
-from bursar.policies.trees.asks import NAME, Ask, Pairs
+from bursar.policies.trees.asks import NAME, Ask, Counted
 from bursar.policies.trees.bodies import Layout, TreeBody
 from bursar.vectors import Vector
 
@@ -36,7 +36,7 @@ class Waiting:
         self.dims: list[int] = []
         self.least: list[int] = []
 
-    def add(self, cost: Vector, key: tuple[int, int, str]) -> None:
+    def add(self, cost: Vector, key: tuple[object, ...]) -> None:
         queue = self.shapes.get(cost)
         if queue is None:
             self._lower(cost)
@@ -44,7 +44,7 @@ class Waiting:
             self.shapes[cost] = queue
         queue.add(key)
 
-    def remove(self, cost: Vector, key: tuple[int, int, str]) -> None:
+    def remove(self, cost: Vector, key: tuple[object, ...]) -> None:
         queue = self.shapes[cost]
         queue.remove(key)
         if not queue.size:
@@ -160,7 +160,7 @@ class Tree:
             self.nodes[spec.name] = Node(spec.name, parent, spec.hard, accounts[account_name(name, spec.name)])
         self.root: Final[Node | None] = self.nodes[found.root] if found.root else None
         self.seats: Final[dict[str, Seat]] = {}
-        self.shapes: Final[dict[Vector, Pairs]] = {}
+        self.shapes: Final[dict[Vector, Counted]] = {}
         self.stamps: Final[set[int]] = set()
         self.tops: Final[list[int]] = []  # a heap of negative stamps; those that are no longer given are passed over
         self.base: int = 0  # while an operation takes seats away and may put them back: new stamps are above this
@@ -168,13 +168,13 @@ class Tree:
         self.freed: set[str] = set()  # nodes that got room, with all above them
         self.moved: set[str] = set()  # uids that came to another node
 
-    def counted(self, request: Vector) -> Pairs:
-        """What a request counts in this tree, as entries have it: the resources that the tree names."""
+    def counted(self, request: Vector) -> Counted:
+        """What a request counts in this tree: the resources that the tree names."""
         found = self.shapes.get(request)
         if found is None:
             if len(self.shapes) >= _SHAPES_KEPT:
                 self.shapes.clear()
-            found = tuple(request.only(self.body.resources).pairs())
+            found = Counted(request.only(self.body.resources))
             self.shapes[request] = found
         return found
 
