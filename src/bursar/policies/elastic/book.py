@@ -1,4 +1,4 @@
-"""All quotas, and the sums over them: what is lent to the pool, the sum of all minimums, who is over its min.
+"""All quotas, and the sums over them: what is lent to the pool, the sum of all minimums, who borrows.
 
 Changed only by cells and charges, done, undone or replayed. A quota takes part in a dimension only if its min lists it;
 a removed one takes part in nothing, but is known as long as claims stand on its accounts.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.ledger.claims import Claim
-from bursar.policies.elastic.classes import guaranteed
+from bursar.ledger.ordered import Ordered
+from bursar.policies.elastic.classes import first_victim, guaranteed
 from bursar.policies.elastic.gpu_memory import GpuMemory
 from bursar.policies.elastic.quota import Quota
 from bursar.policies.elastic.settings import BY_PRIORITY, DEFAULT_OPTIONS, IN_FORCE, OptionsBody, body_of, state_of
@@ -23,13 +24,15 @@ class Book:
     __slots__ = (
         "by_account",
         "by_namespace",
+        "heads",
+        "heads_of",
         "listing",
         "memory",
         "options",
-        "over",
         "pool",
         "quotas",
         "removed",
+        "stale",
         "total_min",
     )
 
@@ -43,7 +46,9 @@ class Book:
         self.pool: Final[dict[int, int]] = {}  # by dimension: what quotas leave unused of their min
         self.total_min: Final[dict[int, int]] = {}
         self.listing: Final[dict[int, int]] = {}  # how many quotas list the dimension; it has sums only while some do
-        self.over: Final[dict[str, Quota]] = {}  # those that use more than their min
+        self.heads: Final = Ordered()  # of the quotas with over-quota claims; see refresh_heads
+        self.heads_of: Final[dict[str, tuple[object, ...]]] = {}  # by id
+        self.stale: Final[set[str]] = set()  # ids whose head may be another one now
 
     # Settings
 
@@ -77,7 +82,7 @@ class Book:
     def _take_out(self, quota: Quota) -> None:
         del self.quotas[quota.id]
         del self.by_account[quota.account]
-        self.over.pop(quota.id, None)
+        self.stale.add(quota.id)
         self.removed.discard(quota.id)
         if quota.state != IN_FORCE:
             return
@@ -110,21 +115,41 @@ class Book:
 
     def shift(self, quota: Quota, claim: Claim, cost: Vector, sign: int) -> None:
         """The claim starts (+1) or stops (-1) to count in the quota."""
-        if sign > 0:
-            quota.add(claim, cost)
-        else:
-            quota.remove(claim)
+        amounts = quota.add(claim, cost) if sign > 0 else quota.remove(claim)
+        used = quota.used
         if quota.state != IN_FORCE:
+            for k in range(len(amounts)):
+                used[k] += sign * amounts[k]
             return
-        for k in range(len(quota.dims)):
-            left = max(0, quota.floor[k] - quota.used[k])
-            if left != quota.idle[k]:
-                self.pool[quota.dims[k]] += left - quota.idle[k]
-                quota.idle[k] = left
-        if quota.is_over():
-            self.over[quota.id] = quota
-        elif quota.id in self.over:
-            del self.over[quota.id]
+        idle = quota.idle
+        over = False
+        for k in range(len(amounts)):
+            now = used[k] + sign * amounts[k]
+            used[k] = now
+            left = quota.floor[k] - now
+            if left < 0:
+                over = True
+                left = 0
+            if left != idle[k]:
+                self.pool[quota.dims[k]] += left - idle[k]
+                idle[k] = left
+        if over or quota.id in self.heads_of:
+            self.stale.add(quota.id)
+
+    def refresh_heads(self) -> Ordered:
+        """The quotas that have over-quota claims, by the claim that would have to go first."""
+        for id in sorted(self.stale):  # noqa: A001 as the ledger calls it
+            old = self.heads_of.pop(id, None)
+            if old is not None:
+                self.heads.remove(old)
+            quota = self.quotas.get(id)
+            first = None if quota is None or quota.state != IN_FORCE else first_victim(quota.walk())
+            if first is not None:
+                head: tuple[object, ...] = (*first, id)
+                self.heads_of[id] = head
+                self.heads.add(head)
+        self.stale.clear()
+        return self.heads
 
     # Answers
 

@@ -22,11 +22,11 @@ class Member:
 
     __slots__ = ("amounts", "claim", "cost", "key")
 
-    def __init__(self, claim: Claim, cost: Vector, amounts: list[int], key: tuple[object, ...]) -> None:
+    def __init__(self, claim: Claim, cost: Vector, amounts: list[int]) -> None:
         self.claim: Final = claim
         self.cost: Final = cost
         self.amounts: Final = amounts
-        self.key: Final = key
+        self.key: tuple[object, ...] = ()  # worked out when the line is first asked for, and kept from then on
 
 
 @final
@@ -109,6 +109,17 @@ def in_victim_order(members: list[Member]) -> list[Member]:
 def victim_key(member: Member) -> tuple[int, int]:
     claim = member.claim
     return (claim.spec.priority, -claim.created)
+
+
+def first_victim(walk: Walk) -> tuple[int, int] | None:
+    """The victim key of the over-quota member that would have to go first, whatever the share is."""
+    found: tuple[int, int] | None = None
+    for i in range(len(walk.tail)):
+        if not walk.fits[i]:
+            key = victim_key(walk.tail[i])
+            if found is None or key < found:
+                found = key
+    return found
 
 
 def guaranteed(pool: int, floor: int, total: int) -> int:

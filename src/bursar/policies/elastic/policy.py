@@ -111,12 +111,15 @@ class ElasticPolicy(Policy):
         quota = self.book.governing(claim.namespace)
         if quota is None:
             return None
+        known = quota.known_binding(claim.spec)
+        if known is not None:
+            return known
         accounts = self.state.accounts
         try:
             cost = self.book.memory.cost(claim.spec.requests)
         except OverflowError as error:
             return Refusal(NAME, f"{NAME}.unreadable", str(error), quota.account, permanent=True)
-        return quota.binding(claim, cost, accounts, accounts[TOTAL])
+        return quota.new_binding(claim.spec, cost, accounts, accounts[TOTAL])
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:

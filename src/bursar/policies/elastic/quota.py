@@ -10,7 +10,7 @@ from math import lcm
 from typing import Final, cast, final
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ordered import Ordered
 from bursar.policies.elastic.classes import Member, Standing, Walk, standing_of, walk_against_min
 from bursar.policies.elastic.names import FIRM_SUFFIX, NAME, PREFIX, RUNNING_SUFFIX
@@ -47,6 +47,7 @@ class Quota:
         "floor",
         "id",
         "idle",
+        "last_measure",
         "measures",
         "members",
         "order",
@@ -74,6 +75,7 @@ class Quota:
         self.members: Final[dict[str, Member]] = {}
         self.measures: Final[dict[Vector, Measure]] = {}
         self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
+        self.last_measure: Measure | None = None  # most claims of a quota are alike
         self.order: Ordered | None = None
         self.walk_cache: Walk | None = None
         self.standing_cache: Standing | None = None
@@ -81,6 +83,9 @@ class Quota:
     # Costs
 
     def measure(self, cost: Vector) -> Measure:
+        last = self.last_measure
+        if last is not None and last.cost is cost:
+            return last
         known = self.measures.get(cost)
         if known is None:
             amounts = [cost.get(dim) for dim in self.dims]
@@ -89,6 +94,7 @@ class Quota:
             if len(self.measures) >= _BOUND:
                 self.measures.clear()
             self.measures[cost] = known
+        self.last_measure = known
         return known
 
     def _size(self, cost: Vector, amounts: list[int]) -> tuple[object, ...]:
@@ -106,50 +112,47 @@ class Quota:
             parts.append(amount)
         return tuple(parts)
 
-    def binding(self, claim: Claim, cost: Vector, accounts: dict[str, Account], total: Account) -> Binding:
-        """One for all claims that cost the same and stand alike; ``cost`` must follow from the claim's requests."""
-        spec = claim.spec
+    def known_binding(self, spec: ClaimSpec) -> Binding | None:
+        """The binding of claims that ask for the same and stand alike, if there was one."""
         alike = self.bindings.get(spec.requests)
-        if alike is None:
-            if len(self.bindings) >= _BOUND:
-                self.bindings.clear()
-            alike = {}
-            self.bindings[spec.requests] = alike
-        # A claim whose priority or mark changes must be counted anew, so it must not find its old binding.
-        mark = spec.priority * 2 + (1 if spec.preemptible else 0)
-        found = alike.get(mark)
-        if found is None:
-            known = self.measure(cost)
-            listed = known.listed
-            own = accounts[self.account]
-            if spec.preemptible:
-                found = Binding(NAME, (own, total), (known.cost, listed))
-            else:
-                found = Binding(NAME, (own, total, accounts[self.firm]), (known.cost, listed, listed))
-            alike[mark] = found
+        return None if alike is None else alike.get(_mark(spec))
+
+    def new_binding(self, spec: ClaimSpec, cost: Vector, accounts: dict[str, Account], total: Account) -> Binding:
+        """``cost`` must follow from the requests."""
+        if len(self.bindings) >= _BOUND:
+            self.bindings.clear()
+        known = self.measure(cost)
+        listed = known.listed
+        own = accounts[self.account]
+        if spec.preemptible:
+            found = Binding(NAME, (own, total), (known.cost, listed))
+        else:
+            found = Binding(NAME, (own, total, accounts[self.firm]), (known.cost, listed, listed))
+        self.bindings.setdefault(spec.requests, {})[_mark(spec)] = found
         return found
 
     # Members
 
-    def add(self, claim: Claim, cost: Vector) -> None:
+    def add(self, claim: Claim, cost: Vector) -> list[int]:
+        """The claim counts; returns what it takes of the quota's dimensions."""
         measure = self.measure(cost)
-        member = Member(claim, cost, measure.amounts, self.key(claim, measure))
+        member = Member(claim, cost, measure.amounts)
         self.members[claim.uid] = member
         if self.order is not None:
+            member.key = self.key(claim, measure)
             self.order.add(member.key)
-        self._shift(measure.amounts, 1)
+        self.walk_cache = None
+        self.standing_cache = None
+        return measure.amounts
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: Claim) -> list[int]:
+        """The claim no longer counts; returns what it took."""
         member = self.members.pop(claim.uid)
         if self.order is not None:
             self.order.remove(member.key)
-        self._shift(member.amounts, -1)
-
-    def _shift(self, amounts: list[int], sign: int) -> None:
         self.walk_cache = None
         self.standing_cache = None
-        for k in range(len(amounts)):
-            self.used[k] += sign * amounts[k]
+        return member.amounts
 
     def key(self, claim: Claim, measure: Measure) -> tuple[object, ...]:
         """The line: non-preemptible first, higher priority, older, smaller, then by name."""
@@ -168,6 +171,7 @@ class Quota:
         if self.order is None:
             self.order = Ordered()
             for member in self.members.values():
+                member.key = self.key(member.claim, self.measure(member.cost))
                 self.order.add(member.key)
         return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
 
@@ -197,6 +201,11 @@ class Quota:
             if self.dims[k] == dim:
                 return k
         return -1
+
+
+def _mark(spec: ClaimSpec) -> int:
+    """A claim whose priority or mark changes must be counted anew, so it must not find its old binding."""
+    return spec.priority * 2 + (1 if spec.preemptible else 0)
 
 
 def _descending(name: str) -> tuple[int, ...]:

@@ -18,10 +18,11 @@ as beyond-share there, the claimant's own use too. GPUs count as listed where gp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heapreplace
-from typing import Final, final
+from heapq import heappop, heappush
+from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim
+from bursar.ledger.ordered import Ordered
 from bursar.policies.elastic.book import Book
 from bursar.policies.elastic.classes import (
     Member,
@@ -58,9 +59,9 @@ class Search:
         "claim",
         "claims_min",
         "claims_share",
+        "heads",
         "kept",
         "line",
-        "over",
         "own",
         "pool",
         "quota",
@@ -78,14 +79,16 @@ class Search:
         self.pool: Final = dict(book.pool)
         for k in range(len(amounts)):
             self.pool[quota.dims[k]] += max(0, quota.floor[k] - used[k]) - quota.idle[k]
-        self.line: Final = _insert(quota.in_line(), Member(claim, cost, amounts, quota.key(claim, measure)))
+        newcomer = Member(claim, cost, amounts)
+        newcomer.key = quota.key(claim, measure)
+        self.line: Final = _insert(quota.in_line(), newcomer)
         share = self.share(quota)
         self.own: Final = standing_of(walk_against_min(self.line, quota.floor), used, share)
         self.rank: Final = self.own.rank(claim.uid)
         self.claims_min: Final = self.rank == IN_MIN and _within(used, amounts, quota.floor)
         self.claims_share: Final = self.rank >= WITHIN_SHARE and _within(used, amounts, share)
         self.kept: Final[dict[str, Standing]] = {}
-        self.over: Final = dict(book.over) if self.claims_share else {}
+        self.heads: Final = book.refresh_heads() if self.claims_share else Ordered()
 
     def share(self, quota: Quota) -> list[int]:
         """Min + guaranteed, with the claimant admitted."""
@@ -113,15 +116,34 @@ class Search:
 
     def candidates(self, own_only: bool) -> Iterator[Candidate]:
         """Whoever might have to leave for the claimant, the worst class first; ``may_take`` has the last word."""
-        for rank in (BEYOND_SHARE, WITHIN_SHARE):
-            lists: list[tuple[Quota, list[Member]]] = [(self.quota, self._own_of(rank))]
-            if not own_only and (self.claims_min or (self.claims_share and rank == BEYOND_SHARE)):
-                for quota in self.over.values():
-                    if quota.id != self.quota.id:
-                        standing = self.standing(quota)
-                        lists.append((quota, standing.beyond if rank == BEYOND_SHARE else standing.within))
-            yield from _merged(lists)
-        yield from _merged([(self.quota, self._own_of(IN_MIN))])
+        for rank in (BEYOND_SHARE, WITHIN_SHARE, IN_MIN):
+            others = rank < IN_MIN and (self.claims_min or (self.claims_share and rank == BEYOND_SHARE))
+            yield from self._of_rank(rank, others and not own_only)
+
+    def _of_rank(self, rank: int, others: bool) -> Iterator[Candidate]:
+        """Lower priority first, then newest, then by quota.
+
+        Quotas come by the best that any of their over-quota claims could be, so that only those are looked at whose
+        turn may have come: a heap holds the next candidate of each of them.
+        """
+        lists: list[tuple[Quota, list[Member]]] = [(self.quota, self._own_of(rank))]
+        heap: list[tuple[int, int, str, int, int]] = []
+        _push(heap, lists, 0, 0)
+        heads = iter(self.heads) if others else iter(())
+        head = next(heads, None)
+        while head is not None or heap:
+            if head is not None and (not heap or head < heap[0][:3]):
+                quota = self.book.quotas[cast("str", head[2])]
+                if quota is not self.quota:
+                    standing = self.standing(quota)
+                    lists.append((quota, standing.beyond if rank == BEYOND_SHARE else standing.within))
+                    _push(heap, lists, len(lists) - 1, 0)
+                head = next(heads, None)
+                continue
+            at, number = heappop(heap)[3:]
+            quota, members = lists[number]
+            yield Candidate(quota, members[at])
+            _push(heap, lists, number, at + 1)
 
     def _own_of(self, rank: int) -> list[Member]:
         """The claims of its own quota that it outranks, of one class."""
@@ -263,22 +285,11 @@ def _insert(line: list[Member], newcomer: Member) -> list[Member]:
     return [*line[:at], newcomer, *line[at:]]
 
 
-def _merged(lists: list[tuple[Quota, list[Member]]]) -> Iterator[Candidate]:
-    """Candidates of several quotas, each list in order, as one order: lower priority, newest, quota."""
-    heap = [
-        (members[0].claim.spec.priority, -members[0].claim.created, quota.id, 0, number)
-        for number, (quota, members) in enumerate(lists)
-        if members
-    ]
-    heapify(heap)
-    while heap:
-        number = heap[0][4]
-        at = heap[0][3]
-        quota, members = lists[number]
-        yield Candidate(quota, members[at])
-        at += 1
-        if at < len(members):
-            claim = members[at].claim
-            heapreplace(heap, (claim.spec.priority, -claim.created, quota.id, at, number))
-        else:
-            heappop(heap)
+def _push(
+    heap: list[tuple[int, int, str, int, int]], lists: list[tuple[Quota, list[Member]]], number: int, at: int
+) -> None:
+    """The candidate at a place of one of the lists, if there is one, waits for its turn."""
+    quota, members = lists[number]
+    if at < len(members):
+        priority, newest = victim_key(members[at])
+        heappush(heap, (priority, newest, quota.id, at, number))
