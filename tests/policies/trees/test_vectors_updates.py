@@ -131,6 +131,14 @@ def test_6_6_a_request_for_what_the_tree_does_not_count() -> None:
     assert refused.refusals[0].reason == "trees.quota.cpu"
 
 
+def test_what_a_tree_does_not_count_is_ignored_with_a_warning() -> None:
+    world = World(T="R4")
+    world.manager.add_consumer(forest_consumer("c", wish("T", "R", {"count": 1, "gpu": 3})))
+    response = world.manager.allocate("T", "c")
+    assert response.allocated
+    assert response.warnings == ("the tree T does not count gpu",)
+
+
 def test_x29_a_lowered_quota_evicts_nobody() -> None:
     world = World(T="R6(A3,B3)")
     world.allocate("a1", "A", 2)

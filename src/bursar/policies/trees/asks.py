@@ -36,13 +36,14 @@ class Ask:
 
 @final
 class Counted:
-    """A cost, and the same as entries have it."""
+    """What a request counts in a tree, the same as entries have it, and what the tree does not count."""
 
-    __slots__ = ("cost", "pairs")
+    __slots__ = ("cost", "ignored", "pairs")
 
-    def __init__(self, cost: Vector) -> None:
-        self.cost: Final = cost
-        self.pairs: Final[Pairs] = tuple(cost.pairs())
+    def __init__(self, request: Vector, resources: tuple[str, ...]) -> None:
+        self.cost: Final = request.only(resources)
+        self.pairs: Final[Pairs] = tuple(self.cost.pairs())
+        self.ignored: Final = tuple([name for name in request.names() if name not in resources])
 
 
 @final

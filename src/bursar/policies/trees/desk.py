@@ -81,7 +81,14 @@ class Desk:
         if trying:
             watched = {*self._watched(asks, via), *touched_trees(record.changes)}
             token = self._token(claim, record, watched, before)
-        return self._allocated(claim, asks, plan, skipped, token)
+        return self._allocated(claim, asks, plan, skipped, token, self._ignored(rows))
+
+    def _ignored(self, rows: list[Row]) -> tuple[str, ...]:
+        found: list[str] = []
+        for row in rows:
+            names = self.book.trees.by_name[row.tree].counted(row.request).ignored
+            found.extend([f"the tree {row.tree} does not count {name}" for name in names])
+        return tuple(found)
 
     def _check(self, claim: Claim, rows: list[Row]) -> None:
         held = held_trees(claim)
@@ -93,7 +100,13 @@ class Desk:
                 raise QuotaError(f"the consumer {claim.uid}: {wrong.sentence()}")
 
     def _allocated(
-        self, claim: Claim, asks: list[Ask], plan: Plan | None, skipped: tuple[str, ...], token: Token | None
+        self,
+        claim: Claim,
+        asks: list[Ask],
+        plan: Plan | None,
+        skipped: tuple[str, ...],
+        token: Token | None,
+        warnings: tuple[str, ...],
     ) -> AllocationResponse:
         places: list[tuple[str, str]] = []
         for ask in asks:
@@ -101,7 +114,7 @@ class Desk:
             places.append((ask.tree, "" if seat is None else seat.node.name))
         gone = () if plan is None else tuple([departure.claim.uid for departure in plan.departed])
         moves = self.book.moves(claim.uid)
-        return AllocationResponse(claim.uid, True, tuple(places), gone, moves, (), (), skipped, token)
+        return AllocationResponse(claim.uid, True, tuple(places), gone, moves, (), (), skipped, token, warnings)
 
     def _refused(
         self, claim: Claim, asks: list[Ask], plan: Plan, failed: Ask, skipped: tuple[str, ...], token: Token | None

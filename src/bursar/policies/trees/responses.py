@@ -58,7 +58,18 @@ class Token:
 class AllocationResponse:
     """The answer to an allocation. Refusal by quota is an answer, never an exception."""
 
-    __slots__ = ("allocated", "checks", "consumer_id", "moves", "places", "preempted", "refusals", "skipped", "token")
+    __slots__ = (
+        "allocated",
+        "checks",
+        "consumer_id",
+        "moves",
+        "places",
+        "preempted",
+        "refusals",
+        "skipped",
+        "token",
+        "warnings",
+    )
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class AllocationResponse:
         checks: tuple[Check, ...] = (),
         skipped: tuple[str, ...] = (),
         token: Token | None = None,
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.consumer_id: Final = consumer_id
         self.allocated: Final = allocated
@@ -81,6 +93,7 @@ class AllocationResponse:
         self.checks: Final = checks
         self.skipped: Final = skipped  # trees that the consumer names and the forest does not have
         self.token: Final = token  # of a try
+        self.warnings: Final = warnings  # requested resources that a tree does not count
 
     def __repr__(self) -> str:
         outcome = "allocated" if self.allocated else f"refused: {self.message}"

@@ -174,7 +174,7 @@ class Tree:
         if found is None:
             if len(self.shapes) >= _SHAPES_KEPT:
                 self.shapes.clear()
-            found = Counted(request.only(self.body.resources))
+            found = Counted(request, self.body.resources)
             self.shapes[request] = found
         return found
 
