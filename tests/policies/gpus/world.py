@@ -94,8 +94,9 @@ class World:
         """None takes the quota away."""
         self.set(QUOTA, key, None if totals is None else QuotaBody(totals, singles, threshold, problem))
 
-    def node(self, name: str, labels: dict[str, str] | None = None, **allocatable: object) -> None:
-        self.set(NODE, name, NodeBody(parse_limits(allocatable), labels))
+    def node(self, name: str, labels: dict[str, str] | None = None, gpus: int = 0) -> None:
+        """``gpus``: what the device plugin offers."""
+        self.set(NODE, name, NodeBody(parse_limits({"nvidia.com/gpu": gpus}), labels))
 
     def gpu(self, name: str, node: str, tflops: Amount, vram: Amount, **facts: object) -> None:
         if node and f"nodes/{node}" not in self.engine.state.accounts:

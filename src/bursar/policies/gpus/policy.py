@@ -118,7 +118,7 @@ class GpusPolicy(Policy):
         if not positions:
             return self._too_few(worker, place)
         accounts = tuple([fleet.accounts[at] for at in positions])
-        return Binding(NAME, accounts, tuple([_cost(worker, fleet.gpus[at]) for at in positions]))
+        return Binding(NAME, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
 
     def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
         """A pod of the device plugin, on a node that also hands out fractions."""
@@ -131,16 +131,15 @@ class GpusPolicy(Policy):
         if len(names) != worker.count:
             note = f"it has {len(names)} GPUs and keeps them while it runs: {worker.count} are asked for now"
             return Refusal(NAME, "gpus.fixed", note, PREFIX + names[0], topics=(TOPIC,), place=place)
-        accounts: list[Account] = []
-        costs: list[Vector] = []
+        gpus: list[Gpu] = []
         for name in names:
             gpu = gpu_of(name, self.state.cell(GPUS, name))
             if gpu is None:
                 note = f"GPU {name} is gone"
                 return Refusal(NAME, "gpus.gone", note, PREFIX + name, topics=(TOPIC,), place=place)
-            accounts.append(self.state.accounts[PREFIX + name])
-            costs.append(_cost(worker, gpu))
-        return Binding(NAME, tuple(accounts), tuple(costs))
+            gpus.append(gpu)
+        accounts = tuple([self.state.accounts[PREFIX + name] for name in names])
+        return Binding(NAME, accounts, _costs(worker, gpus))
 
     def _too_few(self, worker: Worker, place: str) -> Refusal:
         found = len(suiting(self.index.sync(), worker, place))
@@ -242,12 +241,18 @@ class GpusPolicy(Policy):
         return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
 
 
-def _cost(worker: Worker, gpu: Gpu) -> Vector:
-    """What the worker takes of one GPU."""
-    if worker.share is not None:
-        return worker.share
-    tflops, vram, _, _ = worker.footprint(gpu.tflops, gpu.vram)
-    return gpu_share(tflops, vram)
+def _costs(worker: Worker, gpus: list[Gpu]) -> tuple[Vector, ...]:
+    """What the worker takes of each GPU; equal costs are one object, as they are after a replay."""
+    share = worker.share
+    if share is not None:
+        return tuple([share for _ in gpus])
+    known: dict[Vector, Vector] = {}
+    found: list[Vector] = []
+    for gpu in gpus:
+        tflops, vram, _, _ = worker.footprint(gpu.tflops, gpu.vram)
+        cost = gpu_share(tflops, vram)
+        found.append(known.setdefault(cost, cost))
+    return tuple(found)
 
 
 def _importance(claim: Claim) -> tuple[int, int, str, str]:

@@ -105,7 +105,7 @@ class Gpu:
 
     def suits(self, worker: Worker, default_pool: str) -> bool:
         """Whether it is a GPU for that worker at all, however busy it is."""
-        if not self.usable or self.plugin:
+        if not self.usable or self.plugin or not self._known(worker):
             return False
         if (worker.pool or default_pool) not in ("", self.pool):
             return False
@@ -114,6 +114,12 @@ class Gpu:
         if worker.indices and self.index not in worker.indices:
             return False
         return self._isolates(worker.isolation)
+
+    def _known(self, worker: Worker) -> bool:
+        """Whether enough is known of its capacity to say what the worker takes of it."""
+        if worker.varies():
+            return self.tflops > 0 and (self.vram > 0 or not worker.whole)
+        return self.tflops > 0 or self.vram > 0
 
     def _isolates(self, isolation: str) -> bool:
         if isolation == "shared":
@@ -314,13 +320,10 @@ def _order(gpu: Gpu) -> tuple[str, int, str]:
 
 
 def peak(worker: Worker, gpus: list[Gpu]) -> tuple[int, int, int, int] | None:
-    """Per dimension the most that the worker takes of any of the GPUs; None if none has a known capacity."""
-    found = False
+    """Per dimension the most that the worker takes of any of the GPUs, all of which suit it; None if there are none."""
     most = [0, 0, 0, 0]
     for gpu in gpus:
-        if gpu.tflops > 0 or gpu.vram > 0:
-            found = True
-            footprint = worker.footprint(gpu.tflops, gpu.vram)
-            for i in range(4):
-                most[i] = max(most[i], footprint[i])
-    return (most[0], most[1], most[2], most[3]) if found else None
+        footprint = worker.footprint(gpu.tflops, gpu.vram)
+        for i in range(4):
+            most[i] = max(most[i], footprint[i])
+    return (most[0], most[1], most[2], most[3]) if gpus else None

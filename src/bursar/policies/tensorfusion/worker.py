@@ -129,9 +129,9 @@ class Worker:
         self.whole: Final = self.isolation == "shared" or marks.get(DEDICATED, "") == "true"
         self.containers: Final = _container_counts(marks)
         # What decides which GPUs suit at all: workers with equal needs share what is derived from it.
-        self.needs: Final = (self.pool, self.model, self.vendor, self.isolation, indices)
+        self.needs: Final = (self.pool, self.model, self.vendor, self.isolation, indices, self.varies(), self.whole)
         # What decides where it has room: workers of one shape fit on the same GPUs.
-        self.shape: Final = (*self.needs, self.whole, count, request.tflops, request.percent, request.vram)
+        self.shape: Final = (*self.needs, count, request.tflops, request.percent, request.vram)
         # Known without knowing the GPU; None where it depends on the GPU's capacity.
         self.share: Final = None if self.varies() else _share(request)
         self.cost: Final = None if self.varies() else total_cost([self.footprint(0, 0)] * count)
