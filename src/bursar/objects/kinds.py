@@ -31,6 +31,7 @@ class Kind:
     name_path: tuple[str, ...] = ("metadata", "name")  # what identifies an object
     any_name: bool = False  # the name may be any text, not only a DNS name
     check: Callable[[Any], None] | None = None  # of the struct; raises errors.ManifestError with the field's path
+    columns: tuple[tuple[str, str], ...] = ()  # what a listing prints beside the name: (title, JSON path)
 
     @property
     def name(self) -> str:
