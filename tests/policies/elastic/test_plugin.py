@@ -74,6 +74,12 @@ def test_both_kinds_are_read() -> None:
     assert book.quotas["ElasticQuota/a/quota"].body.max.show() == {"cpu": "10"}
 
 
+def test_listings_show_used_and_bounds() -> None:
+    for kind in PLUGIN.kinds:
+        assert [title for title, _ in kind.columns] == ["Used", "Reserved", "Min", "Max", "Age"]
+        assert kind.short_names in {("eq", "eqs"), ("ceq", "ceqs")}
+
+
 def test_sections_are_read() -> None:
     target = cluster()
     spec = "nvidiaGPUResourceMemoryGB: 32, slices: {amd.com/gpu: 64}, borrowing: capacity, order: creation"

@@ -18,14 +18,13 @@ from bursar.vectors import dimension
 VERSION = "v1alpha1"
 LARGEST_GPU_GB = 1_000_000
 
-COLUMNS = (
+_COLUMNS = (
     ("Used", ".status.used"),
     ("Reserved", ".status.reserved"),
     ("Min", ".spec.min"),
     ("Max", ".spec.max"),
     ("Age", ".metadata.creationTimestamp"),
 )
-"""What ``kubectl get`` prints beside the name: (title, path)."""
 
 
 class ElasticQuotaSpec(Part, frozen=True):
@@ -106,6 +105,7 @@ ELASTIC_QUOTA_KIND = Kind(
     strict=True,
     short_names=("eq", "eqs"),
     check=check_elastic_quota,
+    columns=_COLUMNS,
 )
 COMPOSITE_KIND = Kind(
     GROUP,
@@ -117,4 +117,5 @@ COMPOSITE_KIND = Kind(
     strict=True,
     short_names=("ceq", "ceqs"),
     check=check_composite,
+    columns=_COLUMNS,
 )
