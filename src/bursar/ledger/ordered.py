@@ -103,11 +103,15 @@ class Ordered:
         self.edits += 1
 
     def remove(self, key: tuple[object, ...]) -> None:
-        at = bisect_left(self.tops, key)
-        chunk = self.chunks[at] if at < len(self.chunks) else []
-        inside = bisect_left(chunk, key)
-        if inside >= len(chunk) or chunk[inside] != key:
-            raise KeyError(key)
+        at = 0
+        inside = 0
+        chunk = self.chunks[0] if self.chunks else []
+        if not chunk or chunk[0] != key:  # who is next is asked for most often, and then taken out
+            at = bisect_left(self.tops, key)
+            chunk = self.chunks[at] if at < len(self.chunks) else []
+            inside = bisect_left(chunk, key)
+            if inside >= len(chunk) or chunk[inside] != key:
+                raise KeyError(key)
         del chunk[inside]
         self._edited(-1)
         if chunk:
