@@ -239,6 +239,8 @@ class Plan:
 def reseat(trees: Trees, tx: Transaction, tree: Tree, seat: Seat) -> bool:
     """Seat a claim again: on its old node with its old stamp, or else as low as it fits; False if nowhere."""
     cost = seat.ask.cost
+    if tree.root is None or not tree.root.fits(cost):
+        return False  # wherever it sits, it counts there
     if seat.node.fits_up(cost):
         trees.resume(tx, tree, seat.claim, cost, seat.node, seat.stamp)
         return True

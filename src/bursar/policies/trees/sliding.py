@@ -34,9 +34,13 @@ def slide_down(trees: Trees, tx: Transaction) -> None:
 
 
 def _rests(tree: Tree) -> bool:
-    """Whether nobody can move, seen quickly: no node got room, and no newcomer fits further down."""
-    if tree.freed:
-        return False
+    """Whether nobody can move, seen quickly: nobody waits for a node that got room, no newcomer fits further down."""
+    for name in tree.freed:
+        node = tree.nodes.get(name)
+        while node is not None and node.parent is not None:
+            if node.name in node.parent.down:
+                return False
+            node = node.parent
     for uid in tree.moved:
         seat = tree.seats.get(uid)
         if seat is None or seat.group is None or seat.group is seat.node:
