@@ -1,0 +1,1 @@
+"""Bursar as a service on one machine: a durable cluster behind an HTTP API."""

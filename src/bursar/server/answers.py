@@ -1,0 +1,364 @@
+"""What the API answers: plain typed values, of which the JSON, the OpenAPI document and the client's view are made.
+
+Field names are camelCase in JSON. Amounts are canonical quantities as text ("40Gi", "500m"), times are RFC 3339 in UTC.
+Every answer about state says of which moment it is: ``seq`` (the last journal record in it), ``digest`` (of the ledger
+after it) and ``resourceVersion`` (the last write to an object in it).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+Amounts = dict[str, str]
+
+
+class Answer(Struct, rename="camel", kw_only=True, frozen=True):
+    """Base of all answers."""
+
+
+class Moment(Answer, frozen=True):
+    """A state: where in the journal and in the history of the objects it stands."""
+
+    seq: int
+    resource_version: str
+    time: str
+    digest: str
+
+
+class Info(Answer, frozen=True):
+    """The server and the state it is in."""
+
+    version: str
+    api: str
+    moment: Moment
+    started: str
+    claims: int
+    waiting: int
+    objects: int
+    read_only: bool  # it no longer takes changes; the health check says why
+    demo: bool
+
+
+class KindInfo(Answer, frozen=True):
+    name: str
+    api_version: str
+    kind: str
+    plural: str
+    short_names: tuple[str, ...]
+    namespaced: bool
+
+
+class KindList(Answer, frozen=True):
+    items: list[KindInfo]
+
+
+class ObjectOutcome(Answer, frozen=True):
+    """What became of one object of a change."""
+
+    kind: str
+    key: str
+    result: Literal["created", "changed", "unchanged", "deleted"]
+    resource_version: str
+
+
+class PodNews(Answer, frozen=True):
+    """Something that happened to a pod: started, held, waits, evicted, left, finished."""
+
+    time: str
+    pod: str
+    what: str
+    node: str = ""
+    reason: str = ""
+
+
+class Change(Answer, frozen=True):
+    """A change as it was taken: durable when this is read. ``id`` names it for an undo; 0: nothing changed."""
+
+    id: int
+    moment: Moment
+    verb: str
+    objects: list[ObjectOutcome]
+    pods: list[PodNews]
+    dry_run: bool = False
+    undoes: int = 0  # the change that this one takes back
+    lost: list[str] = []  # what an undo cannot bring back, a sentence each
+
+
+class ChangeList(Answer, frozen=True):
+    items: list[Change]
+    moment: Moment
+
+
+class ObjectList(Answer, frozen=True):
+    """Manifests, by kind and key. ``continue`` asks for the next page of the same moment."""
+
+    items: list[dict[str, Any]]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class ClaimRow(Answer, frozen=True):
+    """A claim as the ledger has it, and the pod that made it."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str  # of the pod: Pending, Running, Terminating, Succeeded, Evicted
+    state: str  # of the claim: pending, held, reserved, bound, running, terminating, gone
+    node: str
+    priority: int
+    preemptible: bool
+    created: str
+    requests: Amounts
+    labels: dict[str, str]
+    quotas: list[str]  # accounts that govern it
+    group: str = ""
+    leaving: bool = False
+    waits_for: list[str] = []
+    borrowing: bool = False  # it sits on quota that its own does not guarantee
+    reason: str = ""  # stable code: why it waits or was evicted
+    message: str = ""
+    decided_at: str = ""
+    decided_by: int = 0  # the journal record that proves the last decision
+
+
+class ClaimList(Answer, frozen=True):
+    items: list[ClaimRow]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class QuotaAmounts(Answer, frozen=True):
+    """One resource of a quota. What is empty does not apply to its dialect."""
+
+    used: str
+    min: str = ""
+    max: str = ""
+    runtime: str = ""
+    borrowed: str = ""
+    idle: str = ""  # of min, not used by its owner
+    lent: str = ""  # of idle, used by others
+
+
+class QuotaRow(Answer, frozen=True):
+    """A quota of any dialect."""
+
+    policy: str
+    kind: str
+    namespace: str
+    name: str
+    node: str = ""  # trees: the node of the tree
+    parent: str = ""
+    tree: str = ""
+    resources: dict[str, QuotaAmounts] = {}
+    claims: int = 0  # that count in it
+    exceeded: bool = False
+    message: str = ""
+
+
+class QuotaList(Answer, frozen=True):
+    items: list[QuotaRow]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class NodeRow(Answer, frozen=True):
+    name: str
+    ready: bool
+    labels: dict[str, str]
+    allocatable: Amounts
+    used: Amounts
+    leaving: Amounts  # physically taken by claims that were told to leave
+    pods: int
+    gpus: int
+
+
+class NodeList(Answer, frozen=True):
+    items: list[NodeRow]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class GpuRow(Answer, frozen=True):
+    name: str
+    node: str
+    model: str
+    capacity: Amounts
+    used: Amounts
+    claims: list[str]
+
+
+class GpuList(Answer, frozen=True):
+    items: list[GpuRow]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class QueueRow(Answer, frozen=True):
+    position: int
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    created: str
+    state: str  # pending or held
+    requests: Amounts
+    never: bool  # only a change of the claim or of the settings can help
+    group: str
+    reason: str
+    message: str
+    decided_by: int
+
+
+class QueueList(Answer, frozen=True):
+    items: list[QueueRow]
+    moment: Moment
+    remaining: int = 0
+    next: str = field(name="continue", default="")
+
+
+class CheckNode(Answer, frozen=True):
+    """A node of the explain tree."""
+
+    title: str
+    passed: bool
+    note: str = ""
+    reason: str = ""
+    binding: bool = False  # the first that fails: the one to fix
+    checks: list[CheckNode] = []
+
+
+class Explanation(Answer, frozen=True):
+    claim: ClaimRow
+    tree: CheckNode
+    text: str
+    moment: Moment
+
+
+class DecisionRow(Answer, frozen=True):
+    """A journal record, in short."""
+
+    seq: int
+    time: str
+    cause: str
+    subjects: list[str]  # claims or settings it is about
+    claim: str = ""
+    outcome: str = ""
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    victims: list[str] = []
+    by: str = ""
+    digest: str = ""
+
+
+class DecisionList(Answer, frozen=True):
+    items: list[DecisionRow]
+    moment: Moment
+    next: int = 0  # ask for what is before this record; 0: there is no more
+
+
+class FieldChange(Answer, frozen=True):
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ObjectVersion(Answer, frozen=True):
+    """One entry of an object's history: what changed against the entry before."""
+
+    seq: int
+    time: str
+    resource_version: str
+    result: Literal["created", "changed", "deleted"]
+    fields: list[FieldChange] = []
+
+
+class ObjectHistory(Answer, frozen=True):
+    kind: str
+    key: str
+    items: list[ObjectVersion]
+    decisions: list[DecisionRow]
+    moment: Moment
+
+
+class ObjectDifference(Answer, frozen=True):
+    kind: str
+    key: str
+    result: Literal["created", "changed", "deleted"]
+    fields: list[FieldChange] = []
+
+
+class Difference(Answer, frozen=True):
+    """What differs between two moments."""
+
+    start: Moment
+    end: Moment
+    objects: list[ObjectDifference]
+    pods: dict[str, int]  # how many of the pods came, went, started, were evicted, finished
+
+
+class TrialRow(Answer, frozen=True):
+    """What would become of one pod."""
+
+    pod: str
+    verdict: Literal["now", "after-evictions", "queued", "never"]
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    victims: list[str] = []
+    ahead: int = 0  # claims that wait and come before it
+
+
+class WhatIf(Answer, frozen=True):
+    pods: list[TrialRow]
+    evicted: list[str]
+    moment: Moment
+
+
+class BorrowingChange(Answer, frozen=True):
+    quota: str
+    resource: str
+    before: str
+    after: str
+
+
+class Plan(Answer, frozen=True):
+    """What a set of changes would do. Nothing was changed."""
+
+    objects: list[ObjectOutcome]
+    starts: list[str]
+    evicted: list[PodNews]
+    waits: list[PodNews]
+    gone: list[str]
+    borrowing: list[BorrowingChange]
+    horizon: str
+    moment: Moment
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nobody is evicted."""
+        return not self.evicted
+
+
+class Problem(Answer, frozen=True):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    source: str = ""  # the file of the manifest
+    document: int = 0
+    line: int = 0
+    object: str = ""
+    field: str = ""
+    seq: int = 0
+    digest: str = ""

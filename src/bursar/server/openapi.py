@@ -1,0 +1,130 @@
+"""The OpenAPI document, made of the table of operations and the types of the answers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from bursar._version import __version__
+from bursar.server import answers
+from bursar.server.catalog import ADMIN, API, OPERATIONS, Operation, Parameter
+
+_REF = "#/components/schemas/{name}"
+_PROBLEM = "application/problem+json"
+_ALWAYS = {400: "not understood", 401: "no token", 403: "the token may not do this", 413: "too large",
+           422: "understood and refused", 503: "takes no changes any more, or was too slow"}  # fmt: skip
+_SOME = {404: "no such thing", 409: "another version, or a state that does not allow it", 410: "no longer kept"}
+
+EXAMPLES = {"objects": '{"objects": ["Pod/team-a/train-1"]}', "pods": '{"pods": ["team-a/train-1"]}'}
+_MANIFEST: dict[str, Any] = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata"],
+    "properties": {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+        "spec": {"type": "object"},
+    },
+}
+
+
+@cache
+def components() -> dict[str, dict[str, Any]]:
+    """The schemas of all answers, by name."""
+    types = [operation.answer for operation in OPERATIONS if operation.answer is not None]
+    _, found = msgspec.json.schema_components([*dict.fromkeys(types), answers.Problem], ref_template=_REF)
+    return {name: found[name] for name in sorted(found)}
+
+
+def document() -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        described = _operation(operation)
+        paths.setdefault(f"{API}{operation.path}", {})[operation.method.lower()] = described
+    for path, about in (("/healthz", "Whether the process lives."), ("/readyz", "Whether it takes changes.")):
+        paths[path] = {"get": _plain(path.strip("/"), about, "text/plain", [200, 503])}
+    paths["/metrics"] = {"get": _plain("metrics", "Metrics for Prometheus.", "text/plain", [200, 401, 403])}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Bursar", "version": __version__, "description": "Quotas for shared GPU clusters."},
+        "paths": paths,
+        "components": {
+            "schemas": components(),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _plain(name: str, about: str, content_type: str, statuses: list[int]) -> dict[str, Any]:
+    good = {"description": about, "content": {content_type: {"schema": {"type": "string"}}}}
+    responses = {str(status): good if status in {200, 503} else _refused("") for status in statuses}
+    return {"operationId": name, "summary": about, "responses": responses}
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.about.partition(". ")[0].rstrip(".") + ".",
+        "description": operation.about,
+        "parameters": [_parameter(parameter) for parameter in operation.parameters],
+        "responses": _responses(operation),
+    }
+    if operation.accepts:
+        described["requestBody"] = {"required": True, "content": _body(operation.accepts)}
+    if operation.role == ADMIN:
+        described["security"] = [{"token": []}, {}]
+    return described
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": parameter.format}
+    if parameter.format == "integer":
+        schema["minimum"] = parameter.least
+        schema["maximum"] = parameter.most or 2**53
+    if parameter.where == "path":
+        schema |= {"minLength": 1} if parameter.format == "string" else {}
+    if parameter.repeated:
+        schema = {"type": "array", "items": schema}
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "required": parameter.required or parameter.where == "path",
+        "description": parameter.about,
+        "schema": schema,
+    }
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    if operation.answer is not None:
+        schema: dict[str, Any] = {"$ref": _REF.format(name=operation.answer.__name__)}
+    else:
+        schema = {"type": "string"} if operation.produces == "text/event-stream" else _MANIFEST
+    done = {"description": "done", "content": {operation.produces: {"schema": schema}}}
+    refused = {str(status): _refused(about) for status, about in _ALWAYS.items()}
+    refused |= {str(status): _refused(_SOME[status]) for status in operation.problems}
+    return {"200": done, **refused}
+
+
+def _refused(about: str) -> dict[str, Any]:
+    schema = {"$ref": _REF.format(name="Problem")}
+    return {"description": about or "refused", "content": {_PROBLEM: {"schema": schema}}}
+
+
+def _body(accepts: str) -> dict[str, Any]:
+    if accepts == "manifests":
+        several = {"type": "object", "required": ["kind", "items"], "properties": {
+            "kind": {"const": "List"}, "items": {"type": "array", "items": _MANIFEST}}}  # fmt: skip
+        return {
+            "application/json": {"schema": {"anyOf": [_MANIFEST, several]}},
+            "application/yaml": {"schema": {"type": "string"}},
+        }
+    schema = {
+        "type": "object",
+        "required": [accepts],
+        "additionalProperties": False,
+        "properties": {accepts: {"type": "array", "minItems": 1, "items": {"type": "string"}}},
+    }
+    return {"application/json": {"schema": schema}}
