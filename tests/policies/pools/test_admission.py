@@ -59,7 +59,7 @@ class View:
     def keeps(self, kind: str, key: str) -> str:
         with pytest.raises(ManifestError) as caught:
             self.delete(kind, key)
-        return caught.value.problem
+        return str(caught.value.problem)
 
 
 def _kind(manifest: Manifest) -> str:
@@ -79,7 +79,7 @@ def quota(
     *,
     namespace: str = "quotas",
     annotations: dict[str, str] | None = None,
-    **labels: Any,  # noqa: ANN401 - text, but mypy takes a dict for any of the parameters
+    **labels: str,
 ) -> Manifest:
     marks = {P + key.replace("_", "-"): value for key, value in labels.items()}
     if parent:
@@ -224,8 +224,8 @@ class TestPlace:
     @pytest.mark.parametrize(("before", "after"), [("", "tree-1"), ("tree-2", "tree-1"), ("tree-2", "")])
     def test_the_tree_of_a_quota_never_changes(self, before: str, after: str) -> None:
         view = View()
-        view.apply(quota("q", BIG, **({"tree_id": before} if before else {})))
-        assert view.refuses(quota("q", BIG, **({"tree_id": after} if after else {})))[0].endswith("tree-id")
+        view.apply(quota("q", BIG, tree_id=before))
+        assert view.refuses(quota("q", BIG, tree_id=after))[0].endswith("tree-id")
 
     def test_sums_of_min(self) -> None:
         view = family()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bursar.policies.pools.rounds import Sharing
 from bursar.policies.pools.sharing import Trace, distribute, split
 
 Child = tuple[int, int, int, int]  # weight, request, min, guarantee
@@ -63,6 +64,16 @@ def test_the_worked_example_step_by_step() -> None:
     assert [(step.pool, step.handed) for step in trace.rounds] == [(45, {1: 14, 2: 12, 3: 19}), (9, {2: 3, 3: 6})]
 
 
+def narrow(total: int, lims: list[int], needs: list[int], weights: list[int]) -> list[int] | None:
+    """In 64-bit arithmetic; None where it refuses."""
+    sharing = Sharing()
+    for lim, need, weight in zip(lims, needs, weights, strict=True):
+        sharing.add(lim, need, weight)
+    if not sharing.fits(total) or not sharing.run(total):
+        return None
+    return [int(grant) for grant in sharing.grants]
+
+
 def naive_split(total: int, weights: list[int]) -> list[int]:
     whole = sum(weights)
     if whole == 0:
@@ -80,6 +91,28 @@ sizes = st.one_of(
 )
 
 
+bytes_or_cores = st.one_of(st.integers(0, 10**6), st.integers(0, 300).map(lambda gi: gi << 30))
+
+
+@given(bytes_or_cores, st.lists(st.tuples(bytes_or_cores, bytes_or_cores, bytes_or_cores), max_size=40))
+@settings(max_examples=300)
+def test_everyday_numbers_are_shared_in_64_bits(total: int, rows: list[tuple[int, int, int]]) -> None:
+    lims, bases, weights = ([row[i] for row in rows] for i in range(3))
+    needs = [min(lim, base) for lim, base in zip(lims, bases, strict=True)]
+    expected = distribute(total, lims, bases, weights, [True] * len(rows))
+    found = narrow(total, lims, needs, weights)
+    assert found in (None, expected)
+    if all(weight < 10**6 for weight in weights) and sum(needs) <= total:
+        assert found == expected
+
+
+def test_numbers_that_are_too_large_are_refused() -> None:
+    assert narrow(10, [2**61, 2**61], [0, 0], [1, 1]) is None
+    assert narrow(2**62, [1], [0], [1]) is None
+    assert narrow(10, [20, 20], [0, 0], [2**40 + 1, 1]) is None
+    assert narrow(1, [2**40, 3], [2**40 + 1, 3], [1, 1]) is None
+
+
 @given(sizes, st.lists(sizes, max_size=30))
 @settings(max_examples=300)
 def test_a_split_is_exact_and_goes_by_largest_remainder(total: int, weights: list[int]) -> None:
@@ -95,6 +128,7 @@ def test_laws_of_a_distribution(total: int, rows: list[tuple[int, int, int, int,
     weights = [row[0] for row in rows]
     found = distribute(total, lims, bases, weights, lends)
     needs = [min(lim, base) if lend else base for lim, base, lend in zip(lims, bases, lends, strict=True)]
+    assert narrow(total, lims, needs, weights) in (None, found)
     assert sum(found) <= total
     if sum(needs) > total:
         assert found == naive_split(total, needs)

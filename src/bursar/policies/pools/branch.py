@@ -15,13 +15,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.ordered import Ordered
 from bursar.policies.pools.quotas import Quota
-from bursar.policies.pools.sharing import distribute
+from bursar.policies.pools.rounds import Sharing
+from bursar.policies.pools.sharing import Trace, distribute
 
 NO_MAX: Final = -1
+_HUGE: Final = 2**62
 
 
 @final
@@ -253,30 +257,48 @@ class Branch:
         return found
 
     def _share_slot(self, slot: int, changed: list[Branch]) -> None:
-        lims: list[int] = []
-        bases: list[int] = []
-        weights: list[int] = []
-        lends: list[bool] = []
-        needed = 0
-        for child in self.children:
-            lim = child.lim[slot]
-            base = child.base(slot)
-            child.seen_lim[slot] = lim
-            child.seen_base[slot] = base
-            lims.append(lim)
-            bases.append(base)
-            weights.append(child.weights[slot])
-            lends.append(child.lends)
-            needed += lim if child.lends and lim < base else base
+        sharing = Sharing()
         total = self.runtime[slot]
         self.shared[slot] = total
-        self.scaled[slot] = needed > total
-        found = distribute(total, lims, bases, weights, lends)
-        for i in range(len(found)):
-            child = self.children[i]
-            if child.runtime[slot] != found[i]:
-                child.runtime[slot] = found[i]
-                changed.append(child)
+        huge = total >= _HUGE
+        for child in self.children:
+            lim = child.lim[slot]
+            base = max(child.minima[slot], child.guaranteed[slot])
+            weight = child.weights[slot]
+            child.seen_lim[slot] = lim
+            child.seen_base[slot] = base
+            if huge or lim >= _HUGE or base >= _HUGE or weight >= _HUGE:
+                huge = True
+            else:
+                sharing.add(i64(lim), i64(lim if child.lends and lim < base else base), i64(weight))
+        if huge or not sharing.fits(i64(total)) or not sharing.run(i64(total)):
+            self._share_huge(slot, changed)
+            return
+        self.scaled[slot] = total < int(sharing.needed)
+        grants = sharing.grants
+        for i in range(len(self.children)):
+            self._grant(self.children[i], slot, int(grants[i]), changed)
+
+    def _share_huge(self, slot: int, changed: list[Branch]) -> None:
+        """The same in integers of any size."""
+        trace = Trace()
+        children = self.children
+        found = distribute(
+            self.runtime[slot],
+            [child.lim[slot] for child in children],
+            [child.base(slot) for child in children],
+            [child.weights[slot] for child in children],
+            [child.lends for child in children],
+            trace,
+        )
+        self.scaled[slot] = trace.scaled
+        for i in range(len(children)):
+            self._grant(children[i], slot, found[i], changed)
+
+    def _grant(self, child: Branch, slot: int, amount: int, changed: list[Branch]) -> None:
+        if child.runtime[slot] != amount:
+            child.runtime[slot] = amount
+            changed.append(child)
 
     def floor(self, slot: int) -> int:
         """The min in effect: scaled down where the siblings' needs did not fit."""

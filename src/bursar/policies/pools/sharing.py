@@ -9,17 +9,13 @@ lend needs its whole base, asked for or not. Two cases:
 
 Every proportional split hands out each unit: floors first, then one unit each by largest remainder, ties in the order
 of the siblings, which callers keep sorted by name. So runtimes never add up to more than there is.
+
+This is the rule, in integers of any size; ``rounds`` computes the same for everyday numbers, faster.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
-
-from librt.vecs import append, vec
-from mypy_extensions import i64
-
-# Remainders are below the sum of the weights; below this bound their products and keys stay inside 62 bits.
-_NARROW: Final = 2**31
 
 
 @final
@@ -94,89 +90,11 @@ def distribute(
 
 def split(total: int, weights: list[int]) -> list[int]:
     """The total in proportion to the weights, to the last unit; nothing at all when no weight is positive."""
-    bits = 0
-    for weight in weights:
-        bits |= weight
-    if bits == 0 or total <= 0:
-        return [0] * len(weights)
-    common = bits & -bits  # the largest power of two that divides every weight: amounts of bytes become small
-    if bits // common < _NARROW:
-        narrow = vec[i64]()
-        whole: i64 = 0
-        for weight in weights:
-            part = i64(weight // common)
-            narrow = append(narrow, part)
-            whole += part
-        if whole < _NARROW:
-            return _split_narrow(total, narrow, whole)
-    return _split_wide(total, weights)
-
-
-def _split_narrow(total: int, weights: vec[i64], whole: i64) -> list[int]:
-    """In 64-bit arithmetic. ``total = each * whole + rest`` keeps the products small, however large the total is."""
-    each = total // int(whole)
-    rest: i64 = total % int(whole)
-    shares: list[int] = []
-    keys = vec[i64]()
-    count: i64 = len(weights)
-    left: i64 = 0
-    for i in range(count):
-        product: i64 = weights[i] * rest
-        remainder = product % whole
-        left += remainder
-        shares.append(each * int(weights[i]) + int(product // whole))
-        # Larger remainder first, then the earlier sibling; no two keys are equal.
-        keys = append(keys, remainder * count + (count - 1 - i))
-    left = left // whole  # the remainders add up to whole units
-    if left > 0:
-        last = _nth_largest(_copy(keys), left)
-        for i in range(count):
-            if keys[i] >= last:
-                shares[i] += 1
-    return shares
-
-
-def _copy(keys: vec[i64]) -> vec[i64]:
-    found = vec[i64]()
-    for key in keys:
-        found = append(found, key)
-    return found
-
-
-def _nth_largest(keys: vec[i64], nth: i64) -> i64:
-    """The nth largest of distinct keys, by quickselect: sorting them would cost more than everything around it."""
-    low: i64 = 0
-    high: i64 = len(keys) - 1
-    at = nth - 1  # position in descending order
-    while low < high:
-        pivot = keys[(low + high) // 2]
-        i = low
-        j = high
-        while i <= j:
-            while keys[i] > pivot:
-                i += 1
-            while keys[j] < pivot:
-                j -= 1
-            if i <= j:
-                swap = keys[i]
-                keys[i] = keys[j]
-                keys[j] = swap
-                i += 1
-                j -= 1
-        if at <= j:
-            high = j
-        elif at >= i:
-            low = i
-        else:
-            break
-    return keys[at]
-
-
-def _split_wide(total: int, weights: list[int]) -> list[int]:
-    """The same in integers of any size."""
     whole = 0
     for weight in weights:
         whole += weight
+    if whole == 0 or total <= 0:
+        return [0] * len(weights)
     shares: list[int] = []
     order: list[tuple[int, int]] = []
     left = total
@@ -185,7 +103,7 @@ def _split_wide(total: int, weights: list[int]) -> list[int]:
         share = product // whole
         shares.append(share)
         left -= share
-        order.append((share * whole - product, i))
+        order.append((share * whole - product, i))  # larger remainder first, then the earlier sibling
     order.sort()
     for k in range(left):
         shares[order[k][1]] += 1
