@@ -90,13 +90,14 @@ def _open(tx: Transaction, id: str, body: QuotaBody) -> None:  # noqa: A002 as t
         tx.open_account(NAME, TOTAL)
     names = Quota(id, body, True)
     tx.set_limits(_account(tx, names.account), body.max)
-    tx.set_limits(_account(tx, names.firm), body.min)
+    # Another min changes the rights of everybody, so it must wake all who wait: the topic of the total.
+    tx.set_limits(_account(tx, names.firm, TOTAL), body.min)
     _account(tx, names.running)
 
 
-def _account(tx: Transaction, name: str) -> Account:
+def _account(tx: Transaction, name: str, topic: str = "") -> Account:
     found = tx.state.accounts.get(name)
-    return tx.open_account(NAME, name) if found is None else found
+    return tx.open_account(NAME, name, topic) if found is None else found
 
 
 def _bound_borrowing(tx: Transaction, book: Book) -> None:

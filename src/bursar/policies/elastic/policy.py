@@ -30,6 +30,7 @@ from bursar.policies.elastic.names import (
     OPTIONS,
     OPTIONS_SETTING,
     QUOTA_SETTING,
+    QUOTAS,
     TOTAL,
     TOTAL_RULE,
 )
@@ -75,7 +76,7 @@ class ElasticPolicy(Policy):
         for account in accounts:
             if account.used.vector():
                 return
-        tx.put(NAME, "elastic.quotas", quota.id, None)
+        tx.put(NAME, QUOTAS, quota.id, None)
         for account in accounts:
             tx.close_account(account)
 
