@@ -1,0 +1,82 @@
+"""Fractions of GPUs under namespace quotas: decisions over many GPUs, and the quota check alone."""
+
+import time
+from statistics import median
+
+from benchmarks.timing import collector, rate
+from bursar.engine.engine import Engine
+from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.policies.gpus.bodies import GPU, GpuBody
+from bursar.policies.gpus.policy import GpusPolicy
+from bursar.policies.limits.judging import judge
+from bursar.policies.limits.policy import QUOTA, LimitsPolicy
+from bursar.policies.limits.quotas import Quota, QuotaBody, Space
+from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.nodes.policy import KIND as NODE
+from bursar.policies.nodes.policy import NodesPolicy
+from bursar.policies.settings import Setting
+from bursar.policies.tensorfusion.fleet import Gpu
+from bursar.vectors import Limits, from_amounts
+
+_WIDE = {"requests.tflops": 10**15, "requests.vram": 10**18, "limits.tflops": 10**15, "workers": 10**9}
+_RUNS = 5
+
+
+def engine_of(nodes: int, per_node: int, namespaces: int) -> Engine:
+    """Nodes of equal GPUs, and a quota for each namespace that is wide enough for everything."""
+    engine = Engine([LimitsPolicy(), NodesPolicy(), GpusPolicy()])
+    settings: list[Setting] = []
+    for number in range(nodes):
+        node = f"node-{number:05}"
+        settings.append(Setting(NODE, node, NodeBody(Limits({"cpu": 64_000, "memory": 2**40}))))
+        for index in range(per_node):
+            gpu = Gpu(f"{node}-gpu-{index}", node, 312_000, 80 * 2**30, "pool", "A100", "NVIDIA", index)
+            settings.append(Setting(GPU, gpu.name, GpuBody(gpu)))
+    settings.extend(Setting(QUOTA, f"ns-{n}/quota", QuotaBody(_WIDE)) for n in range(namespaces))
+    engine.configure(settings)
+    return engine
+
+
+def worker(gpus: int) -> ClaimSpec:
+    amounts = {"tflops-request": "30", "vram-request": "4Gi", "gpu-count": str(gpus), "gpupool": "pool"}
+    annotations = {f"tensor-fusion.ai/{name}": value for name, value in amounts.items()}
+    return ClaimSpec(from_amounts({"cpu": 100}), annotations=annotations)
+
+
+def decisions(
+    nodes: int, per_node: int, namespaces: int, workers: int, gpus: int, standing: int = 0
+) -> dict[str, float]:
+    """Decide and commit so many workers of so many GPUs each; they are released after each run."""
+    with collector(enabled=False):
+        engine = engine_of(nodes, per_node, namespaces)
+        spec = worker(gpus)
+        rates = [_run(engine, spec, workers, namespaces, run) for run in range(_RUNS + 1)]
+        return {"decisions": median(rates[1:])}
+
+
+def _run(engine: Engine, spec: ClaimSpec, workers: int, namespaces: int, run: int) -> float:
+    claims = [Claim(f"{run}-{number}", spec, number, f"ns-{number % namespaces}") for number in range(workers)]
+    started = time.process_time()
+    decided = engine.decide_many(claims)
+    took = time.process_time() - started
+    if not all(decision.admitted for decision in decided):
+        raise RuntimeError("the GPUs of the benchmark are too few")
+    engine.release_many([claim.uid for claim in claims])
+    engine.journal.records.clear()
+    return workers / took
+
+
+def checks(rounds: int) -> dict[str, float]:
+    """The quota check alone, called from Python: single limits, GPU count and totals of two quotas."""
+    engine = engine_of(1, 1, 1)
+    cells = {f"ns-0/{name}": QuotaBody(_WIDE, {"limits.tflops": 10**12, "gpus": 8}).cell() for name in ("a", "b")}
+    space = Space({key: Quota(key, cell) for key, cell in cells.items()})
+    account = engine.state.accounts["limits/ns-0"]
+    cost = from_amounts({"requests.tflops": 30_000, "requests.vram": 2**32, "limits.tflops": 30_000, "workers": 1})
+
+    def work() -> int:
+        for _ in range(rounds):
+            judge(space, "ns-0", account, cost, 1)
+        return rounds
+
+    return {"checks": rate(work)}
