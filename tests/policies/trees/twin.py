@@ -79,16 +79,17 @@ class Twin:
         request = self.now.wishes[consumer][tree].request
         return {name: amount for name, amount in request.items() if name in self.now.resources[tree] and amount > 0}
 
-    def used(self, tree: str, node: str, resource: str) -> int:
+    def used(self, tree: str, node: str, resource: str, but: str = "") -> int:
         return sum(
             self.cost(tree, consumer).get(resource, 0)
             for (place, consumer), seat in self.now.seats.items()
-            if place == tree and node in self.path(tree, seat.node)
+            if place == tree and consumer != but and node in self.path(tree, seat.node)
         )
 
-    def fits(self, tree: str, node: str, cost: Cost) -> bool:
+    def fits(self, tree: str, node: str, cost: Cost, but: str = "") -> bool:
+        """Whether there is room for the cost; ``but``: one who is not counted."""
         quota = self.now.trees[tree][node].quota
-        return all(self.used(tree, node, n) + amount <= quota[n] for n, amount in cost.items() if n in quota)
+        return all(self.used(tree, node, n, but) + amount <= quota[n] for n, amount in cost.items() if n in quota)
 
     def fits_up(self, tree: str, node: str, cost: Cost) -> bool:
         return all(self.fits(tree, one, cost) for one in self.path(tree, node))
@@ -156,10 +157,7 @@ class Twin:
         for node in self.path(tree, self.now.wishes[consumer][tree].group):
             hard = hard or self.now.trees[tree][node].hard
             # The consumer is seated as soon as it settles, so it is left out of what the nodes above use.
-            seat = self.now.seats.pop((tree, consumer), None)
-            room = self.fits(tree, node, cost) or self.clear(tree, node, consumer, lower_only=not settled)
-            if seat is not None:
-                self.now.seats[tree, consumer] = seat
+            room = self.fits(tree, node, cost, consumer) or self.clear(tree, node, consumer, lower_only=not settled)
             if room and not settled:
                 self.sit(tree, consumer, node, via)
                 settled = node
@@ -204,7 +202,7 @@ class Twin:
         before = dict(self.now.seats)
         for one in without:
             del self.now.seats[tree, one]
-        result = self.fits(tree, node, self.cost(tree, consumer))
+        result = self.fits(tree, node, self.cost(tree, consumer), consumer)
         self.now.seats = before
         return result
 
