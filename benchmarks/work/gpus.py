@@ -43,9 +43,7 @@ def worker(gpus: int) -> ClaimSpec:
     return ClaimSpec(from_amounts({"cpu": 100}), annotations=annotations)
 
 
-def decisions(
-    nodes: int, per_node: int, namespaces: int, workers: int, gpus: int, standing: int = 0
-) -> dict[str, float]:
+def decisions(nodes: int, per_node: int, namespaces: int, workers: int, gpus: int) -> dict[str, float]:
     """Decide and commit so many workers of so many GPUs each; they are released after each run."""
     with collector(enabled=False):
         engine = engine_of(nodes, per_node, namespaces)
