@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 
 from bursar.policies.trees import QuotaError
@@ -129,6 +134,48 @@ def test_6_10_release() -> None:
     for name in groups:
         assert world.manager.deallocate_forest("F", name)
         world.manager.remove_consumer(name)
+    assert world.state() == ""
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result()
+
+
+def test_6_10_release_with_four_threads() -> None:
+    world = release_forest()
+
+    def work(name: str, group: str) -> None:
+        world.manager.add_consumer(forest_consumer(name, wish("T", group, {"cpu": 1, "memory": 4, "gpu": 0})))
+        assert world.manager.allocate_forest("F", name).allocated
+        assert world.manager.deallocate_forest("F", name)
+        world.manager.remove_consumer(name)
+
+    in_threads(*[partial(work, str(n), group) for n, group in enumerate(("gold", "gold", "bronze", "silver"))])
+    assert world.state() == ""
+
+
+def test_6_10_the_loser_of_a_race_is_served_later() -> None:
+    world = World()
+    world.add("T", "root[10,256]!(gold[10,256]!)", ("cpu", "memory"))
+    world.forest("F", "T")
+
+    def work(name: str) -> None:
+        for wait in (0.01 * 2**n for n in range(10)):
+            row = wish("T", "gold", [10, 4], resources=("cpu", "memory"))
+            world.manager.add_consumer(forest_consumer(name, row))
+            response = world.manager.allocate_forest("F", name)
+            if response.allocated:
+                time.sleep(0.01)
+                assert world.manager.deallocate_forest("F", name)
+            world.manager.remove_consumer(name)
+            if response.allocated:
+                return
+            time.sleep(wait)
+        raise AssertionError(f"{name} was never served")
+
+    in_threads(partial(work, "a"), partial(work, "b"))
     assert world.state() == ""
 
 
