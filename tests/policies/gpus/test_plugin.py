@@ -113,10 +113,10 @@ def test_a_bad_section_names_the_field(section: dict[str, Any], problem: str) ->
 def test_pools_templates_and_options() -> None:
     manifest: Manifest = {"apiVersion": API, "kind": "GPUPool", "metadata": {"name": "p"}}
     manifest["metadata"]["annotations"] = {"tensor-fusion.ai/is-default-pool": "true"}
-    manifest["spec"] = {"schedulingConfigTemplate": "t", "capacityConfig": {"oversubscription": {}}}
+    manifest["spec"] = {"schedulingConfigTemplate": "t", "capacityConfig": {"oversubscription": {}}, "qosConfig": 1}
     pool = translated(manifest)
     assert isinstance(pool, PoolBody)
-    assert (pool.template, pool.default, pool.tflops_percent) == ("t", True, 500)
+    assert (pool.template, pool.default) == ("t", True)
     (template,) = PLUGIN.translate["SchedulingConfigTemplate.tensor-fusion.ai"]("t", None)
     assert template.body is None
     mode = translated({"apiVersion": API, "kind": "SchedulingConfigTemplate", "metadata": {"name": "t"}})
@@ -129,8 +129,8 @@ def test_pools_templates_and_options() -> None:
 def test_what_a_node_says_of_its_gpus() -> None:
     labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "bursar.dev/gpu-fractions": "all"}
     body = translated_node(node("n1", {"nvidia.com/gpu": 2, "memory": "64Gi"}, labels=labels))
-    assert body.cell() == (2, "Tesla-T4", 15 * GI, 2, 64 * GI, 0)
-    assert translated_node(node("n1")).cell() == (0, "", 0, -1, 0, 0)
+    assert body.cell() == (2, "Tesla-T4", 15 * GI, 2)
+    assert translated_node(node("n1")).cell() == (0, "", 0, -1)
 
 
 def translated_node(manifest: Manifest) -> HostBody:

@@ -36,43 +36,29 @@ class GpuBody(Body):
 
 @final
 class HostBody(Body):
-    """What a node says of its GPUs, and the host memory and disk that an oversubscribed pool expands to."""
+    """What a node says of its GPUs."""
 
-    __slots__ = ("count", "disk", "fractions", "memory", "model", "vram")
+    __slots__ = ("count", "fractions", "model", "vram")
 
-    def __init__(
-        self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1, memory: int = 0, disk: int = 0
-    ) -> None:
+    def __init__(self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1) -> None:
         self.count: Final = count
         self.model: Final = model
         self.vram: Final = vram  # of one GPU
         self.fractions: Final = fractions  # how many are for fractions; -1: as configured
-        self.memory: Final = memory
-        self.disk: Final = disk
 
     def cell(self) -> tuple[object, ...]:
-        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk)
+        return (self.count, self.model, self.vram, self.fractions)
 
 
 @final
 class PoolBody(Body):
-    """A pool: the template with its placement mode, whether it is the default one, and its oversubscription."""
+    """A pool: the template with its placement mode, and whether workers that name no pool belong to it."""
 
-    __slots__ = ("default", "disk_percent", "memory_percent", "template", "tflops_percent")
+    __slots__ = ("default", "template")
 
-    def __init__(
-        self,
-        template: str = "",
-        default: bool = False,
-        tflops_percent: int = 100,
-        memory_percent: int = 0,
-        disk_percent: int = 0,
-    ) -> None:
+    def __init__(self, template: str = "", default: bool = False) -> None:
         self.template: Final = template
         self.default: Final = default
-        self.tflops_percent: Final = tflops_percent
-        self.memory_percent: Final = memory_percent
-        self.disk_percent: Final = disk_percent
 
 
 @final

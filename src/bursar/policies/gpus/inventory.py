@@ -167,7 +167,7 @@ class Inventory:
         host = self.state.cell(HOSTS, node)
         if host is None:
             return {}
-        count, model, vram, fractions = cast("tuple[object, ...]", host)[:4]
+        count, model, vram, fractions = cast("tuple[object, ...]", host)
         every, models = self._derivation()
         total = cast("int", count)
         shared = cast("int", fractions)
@@ -206,14 +206,13 @@ class Inventory:
             tx.put(NAME, POOLS, name, None)
             return
         mode = self.state.cell(TEMPLATES, pool.template)
-        percents = (pool.tflops_percent, pool.memory_percent, pool.disk_percent)
-        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template, percents))
+        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template))
 
     def _templates(self, tx: Transaction) -> None:
         for name, cell in sorted(self.state.cells(POOLS).items()):
-            _, default, template, percents = cast("tuple[object, ...]", cell)
+            _, default, template = cast("tuple[object, ...]", cell)
             mode = self.state.cell(TEMPLATES, cast("str", template))
-            tx.put(NAME, POOLS, name, (mode or "", default, template, percents))
+            tx.put(NAME, POOLS, name, (mode or "", default, template))
 
     # The plugin's set
 

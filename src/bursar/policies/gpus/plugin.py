@@ -108,12 +108,7 @@ def pool_settings(key: str, pool: GpuPool | None) -> list[Setting]:
     if pool is None:
         return [Setting(POOL, key, None)]
     default = pool.metadata.annotations.get(_DEFAULT_POOL) == "true"
-    template = pool.spec.scheduling_config_template or ""
-    over = pool.spec.capacity_config.oversubscription
-    if over is None:
-        return [Setting(POOL, key, PoolBody(template, default))]
-    percents = (over.tflops_oversell_ratio, over.vram_expand_to_host_mem, over.vram_expand_to_host_disk)
-    return [Setting(POOL, key, PoolBody(template, default, *percents))]
+    return [Setting(POOL, key, PoolBody(pool.spec.scheduling_config_template or "", default))]
 
 
 def template_settings(key: str, template: SchedulingConfigTemplate | None) -> list[Setting]:
@@ -134,8 +129,6 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
         labels.get(PRODUCT_LABEL, ""),
         int(memory) * _MEBI if memory.isascii() and memory.isdigit() and len(memory) < 12 else 0,
         _fractions(labels.get(FRACTIONS_LABEL), count),
-        amounts.get("memory", 0),
-        amounts.get("ephemeral-storage", 0),
     )
     return [Setting(HOST, key, body)]
 
