@@ -7,6 +7,7 @@ import pytest
 from tests.policies.trees.machine import Machine
 from tests.policies.trees.thrash import instance
 from tests.policies.trees.threads import contend
+from tests.policies.trees.world import World
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -34,3 +35,16 @@ def test_eight_threads_lose_no_update() -> None:
     counts = contend(8, 1.5)
     assert counts["undone"] > 0
     assert counts["allocated"] > 0
+
+
+def test_what_is_kept_does_not_grow_with_what_has_been() -> None:
+    world = World(T="R9(A9)")
+    for number in range(600):
+        world.allocate(f"c{number}", "A", 1)
+        if number >= 3:
+            world.manager.deallocate("T", f"c{number - 3}")
+            world.manager.remove_consumer(f"c{number - 3}")
+    tree = world.manager._book.trees.by_name["T"]
+    assert sorted(tree.seats) == ["c597", "c598", "c599"]
+    assert len(tree.tops) < 100
+    assert len(world.manager._book.parsed) == 3

@@ -9,7 +9,7 @@ References go up only (a node knows its ancestors, never its children or seats),
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, cast, final
 
 from bursar.ledger.accounts import Account
@@ -189,7 +189,7 @@ class Tree:
         ask = seat.ask
         self.seats[uid] = seat
         self.stamps.add(seat.stamp)
-        heappush(self.tops, -seat.stamp)
+        self._list_stamp(seat.stamp)
         node.order.add((ask.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
@@ -211,6 +211,14 @@ class Tree:
             waiting.remove(ask.cost, (-ask.priority, seat.stamp, uid))
             if not waiting.shapes:
                 del node.down[child]
+
+    def _list_stamp(self, stamp: int) -> None:
+        tops = self.tops
+        heappush(tops, -stamp)
+        if len(tops) > 2 * len(self.stamps) + 64:  # mostly of seats that are gone
+            tops.clear()
+            tops.extend([-given for given in self.stamps])
+            heapify(tops)
 
     def top_stamp(self) -> int:
         """The latest stamp of any seat, 0 if there is none."""
