@@ -10,19 +10,19 @@ ready to be decided and no policy wants anything written or taken back; it never
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bursar.control import ports as outside
 from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
-from bursar.control.queue import Queue
+from bursar.control.queue import Queue, urgency
 from bursar.control.translation import ObjectChange, control_section, settings_of
 from bursar.control.watching import Watch
 from bursar.engine.decisions import HOLDING, NEVER, Decision
 from bursar.engine.engine import Engine
-from bursar.engine.what_if import Adjust, Configure
-from bursar.ledger.claims import PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim
+from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
+from bursar.ledger.claims import PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.policies.checks import Check
@@ -106,7 +106,7 @@ class Controller:
         """The claim that a pod would make now, if it holds a place and asks for something else than before."""
         claim, key = self._pods.read(change)
         known = self._pods.claim(key)
-        if claim is None or known is None or claim.uid != known.uid or known.spec is claim.spec:
+        if claim is None or known is None or claim.uid != known.uid or _same(known.spec, claim.spec):
             return None
         return None if known.state == PENDING else claim
 
@@ -120,7 +120,7 @@ class Controller:
             return
         if known is None:
             self._enter(claim, key, now)
-        elif known.spec is not claim.spec:
+        elif not _same(known.spec, claim.spec):
             decision = self.engine.adjust(known.uid, claim.spec, now)
             if decision.refusals:
                 self._event(known, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
@@ -250,6 +250,38 @@ class Controller:
         flapping = f"; it moves: {named}" if named else ""
         raise SettlingError(f"no rest after {self._moves} rounds at {now} ms{flapping}")
 
+    # Trying, and going on after a restart
+
+    def trial(self, changes: Sequence[ObjectChange]) -> tuple[list[Claim], Outlook]:
+        """What would become of new pods if they came now, the most urgent first; changes nothing.
+
+        Members of a group are tried together; those of one that is not complete are not tried.
+        """
+        claims = sorted((claim for claim, _ in map(self._pods.read, changes) if claim is not None), key=urgency)
+        units: dict[str, list[Claim]] = {}
+        for claim in claims:
+            units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
+        tried = [Submit(*unit) for unit in units.values() if len(unit) >= unit[0].spec.group_size]
+        return claims, self.engine.what_if(list(tried), self._ports.now())
+
+    def resume(self, changes: Sequence[ObjectChange], pods: Iterable[tuple[str, str]]) -> None:
+        """The engine was brought to a state of the past, and these objects and pods (key, uid) were there.
+
+        Whoever waits is ready to be decided once more: what each of them waited for is not remembered.
+        """
+        section = control_section(changes)
+        if section is not None:
+            self.queue.strict = section.strict
+        for key, uid in pods:
+            claim = self.engine.state.claims.get(uid)
+            if claim is None:
+                continue
+            self._pods.add(key, claim)
+            if claim.state == PENDING or claim.spec.group:
+                self.queue.add(claim)
+            if claim.state != PENDING:
+                self.queue.admitted(claim)
+
     # Answers
 
     def claim(self, key: str) -> Claim | None:
@@ -282,6 +314,11 @@ class Controller:
         claim = self.engine.claim(uid)
         group = Check("group", False, _group_sentence(claim, missing), (), GROUP_INCOMPLETE, True)
         return Check(f"{claim.key} is {STATES[PENDING]}", False, _group_sentence(claim, missing), (group,))
+
+
+def _same(known: ClaimSpec, given: ClaimSpec) -> bool:
+    """Whether they ask for the same; after a restart equal specs are not the same object."""
+    return known is given or known.mark == given.mark
 
 
 def _refused(error: SettingError) -> ManifestError:

@@ -26,9 +26,16 @@ class Clock:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._set = 0
 
-    def after(self, delay: int, action: Callable[[], None]) -> None:
+    @property
+    def next_due(self) -> int | None:
+        """When the next timer is due."""
+        return self._timers[0][0] if self._timers else None
+
+    def at(self, moment: int, action: Callable[[], None]) -> int:
+        """Set a timer; returns its place among those of the same time."""
         self._set += 1
-        heappush(self._timers, (self.now + delay, self._set, action))
+        heappush(self._timers, (moment, self._set, action))
+        return self._set
 
     def pass_to(self, moment: int) -> bool:
         """Go to the next timer that is due by then and fire all of that time; False: there is none, and it is then."""

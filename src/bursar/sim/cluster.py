@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine, EngineError
+from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
 from bursar.objects.corekinds import NODE, POD
@@ -31,36 +32,24 @@ from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
 from bursar.objects.manifests import Document
-from bursar.objects.needs import node_needs
 from bursar.policies.checks import Check
 from bursar.policies.plugin import Registry, default_registry
 from bursar.policies.settings import Output
+from bursar.sim import updates
 from bursar.sim.clock import Clock
+from bursar.sim.news import Event, Happening
 from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, SUCCEEDED, TERMINATING, PodView, SimPod, pod_times
-from bursar.sim.store import Stage, Store, Stored
+from bursar.sim.records import decode, encode
+from bursar.sim.store import Stage, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something people were told about an object."""
+class Applied:
+    """What became of an object that was applied."""
 
-    at: int
-    kind: str
+    kind: Kind
     key: str
-    type: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line of what happened to pods."""
-
-    at: int
-    pod: str
-    what: str  # started, held, waits, evicted, left, finished
-    node: str
-    reason: str
+    result: Literal["created", "changed", "unchanged"]
 
 
 class Cluster:
@@ -82,10 +71,11 @@ class Cluster:
 
     # Steps
 
-    def apply(self, documents: Iterable[Document]) -> None:
+    def apply(self, documents: Iterable[Document]) -> list[Applied]:
         """Create or update all objects, or none: ``ManifestError`` says why."""
-        self._apply(self.kinds.read_all(documents))
+        applied = self._apply(self.kinds.read_all(documents))
         self.settle()
+        return applied
 
     def delete(self, references: Iterable[tuple[Kind, str]]) -> None:
         """Delete all of them, or none."""
@@ -118,9 +108,19 @@ class Cluster:
     def advance(self, duration: int) -> None:
         """Let time pass, settling whenever something is due."""
         moment = self._clock.now + duration
-        while self._clock.pass_to(moment):
-            self.settle()
+        while self.step_to(moment):
+            pass
+
+    def step_to(self, moment: int) -> bool:
+        """Let time pass until something is due, and settle; False: nothing was, and it is that moment now."""
+        fired = self._clock.pass_to(max(moment, self._clock.now))
         self.settle()
+        return fired
+
+    @property
+    def next_due(self) -> int | None:
+        """When a pod ends or has left by itself, if nothing happens before."""
+        return self._clock.next_due
 
     def settle(self) -> None:
         """Until nothing changes any more; no time passes."""
@@ -137,9 +137,11 @@ class Cluster:
 
     # Applying
 
-    def _apply(self, given: Iterable[TypedObject]) -> None:
+    def _apply(self, given: list[TypedObject]) -> list[Applied]:
         stage = self._store.stage()
-        changes = [self._stage(stage, one) for one in given]
+        staged = [self._stage(stage, one) for one in given]
+        changes = [change for change in staged if change is not None]
+        applied = [self._outcome(one, change) for one, change in zip(given, staged, strict=True)]
         for change in changes:
             if change.is_pod:
                 self._check_node(stage, cast("Pod", change.typed))
@@ -149,17 +151,42 @@ class Cluster:
         for change in changes:
             if change.is_pod:
                 self._note_pod(cast("Pod", change.typed), change.key)
+        return applied
 
-    def _stage(self, stage: Stage, given: TypedObject) -> ObjectChange:
+    def _outcome(self, given: TypedObject, change: ObjectChange | None) -> Applied:
+        if change is None:
+            return Applied(given.kind, given.key, "unchanged")
+        known = self._store.find(given.kind.name, given.key)
+        return Applied(given.kind, given.key, "created" if known is None else "changed")
+
+    def trial(self, documents: Iterable[Document]) -> tuple[list[Claim], Outlook]:
+        """What would become of these new pods if they came now; nothing changes."""
+        given = self.kinds.read_all(documents)
+        stage = self._store.stage()
+        for one in given:
+            pod = self._pods.get(one.key)
+            if one.kind.name != POD.name or (pod is not None and pod.phase not in ENDED):
+                problem = "exists already" if one.kind.name == POD.name else "is no pod"
+                raise ManifestError(f"{problem}: only new pods can be tried", subject=f"{one.kind.kind} {one.key}")
+        changes = [change for change in (self._stage(stage, one) for one in given) if change is not None]
+        return self.controller.trial(changes)
+
+    def _stage(self, stage: Stage, given: TypedObject) -> ObjectChange | None:
+        """The change that the object means; None when it is there already as it was given."""
         known = stage.find(given.kind.name, given.key)
         pod = self._pods.get(given.key) if given.kind.name == POD.name else None
         anew = pod is not None and pod.phase in ENDED
-        if pod is not None and known is not None and not anew:
-            given = self.kinds.read(Document("", 0, _unpinned(given.body, known)))
+        updates.check_version(given, known)
+        body = updates.wishes(given.body, None if anew else known)
+        if body != given.body:
+            given = self.kinds.read(Document("", 0, body))
         old = None if known is None or anew else known.manifest()
         admitted = self._admission.admit(stage, old, given)
-        if pod is not None and known is not None and not anew:
-            _check_update(known, admitted, pod)
+        if known is not None and not anew:
+            if admitted.body == known.applied.body:
+                return None
+            if pod is not None:
+                updates.check_pod_update(known, admitted, pod)
         stored = stage.apply(admitted, self._clock.now, anew=anew)
         if given.kind.name != POD.name:
             return ObjectChange(given.kind, given.key, admitted)
@@ -181,6 +208,8 @@ class Cluster:
         if known is not None and known.uid == pod.metadata.uid:
             known.leaves_after = leaves_after
             return
+        if known is not None:
+            del self._by_uid[known.uid]
         found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
         self._pods[key] = found
         self._by_uid[found.uid] = found
@@ -190,6 +219,7 @@ class Cluster:
 
     def _delete_pod(self, pod: SimPod) -> None:
         pod.deleted = True
+        self._store.touch(POD.name, pod.key)
         if pod.phase == RUNNING:
             self._leave(pod)
         elif pod.phase != TERMINATING:
@@ -202,7 +232,7 @@ class Cluster:
             return
         pod.phase = TERMINATING
         self._write_phase(pod)
-        self._clock.after(pod.leaves_after, lambda: self._has_left(pod))
+        self._set_timer(pod, pod.leaves_after)
         self._seen.append(lambda: self.controller.terminating(pod.uid))
 
     def _has_left(self, pod: SimPod) -> None:
@@ -220,13 +250,24 @@ class Cluster:
 
     def _succeed(self, pod: SimPod) -> None:
         pod.phase = SUCCEEDED
+        pod.due = None
         self._write_phase(pod)
         self._happened(pod, "finished")
         self._seen.append(lambda: self.controller.gone(pod.uid))
 
-    def _run_out(self, pod: SimPod) -> None:
+    def _set_timer(self, pod: SimPod, delay: int) -> None:
+        pod.due = self._clock.now + delay
+        pod.order = self._clock.at(pod.due, lambda: self._time_is_up(pod))
+
+    def _time_is_up(self, pod: SimPod) -> None:
+        """A pod that was told to leave while it ran has two timers; only the one it waits for now counts."""
+        if pod.due != self._clock.now:
+            return
+        pod.due = None
         if pod.phase == RUNNING:
             self._succeed(pod)
+        elif pod.phase == TERMINATING:
+            self._has_left(pod)
 
     def _running_pod(self, key: str) -> SimPod:
         pod = self._pods.get(key)
@@ -259,7 +300,7 @@ class Cluster:
         self._happened(pod, "started")
         self._seen.append(lambda: self.controller.running(pod.uid))
         if pod.runs_for is not None:
-            self._clock.after(pod.runs_for, lambda: self._run_out(pod))
+            self._set_timer(pod, pod.runs_for)
 
     def evict(self, claim: Claim, decision: Decision) -> None:
         pod = self._by_uid.get(claim.uid)
@@ -268,6 +309,7 @@ class Cluster:
         pod.evicted = True
         pod.reason = decision.reason
         pod.message = decision.sentence()
+        self._store.touch(POD.name, pod.key)
         by = f" by {decision.by}" if decision.by else ""
         self._happened(pod, "evicted", f"{decision.reason}{by}")
         if pod.phase != TERMINATING:
@@ -279,7 +321,9 @@ class Cluster:
             return
         stored = self._store.find(output.kind, output.key)
         if stored is not None:
-            self._store.write(stored.with_written(output.part, output.value or {}))
+            written = stored.with_written(output.part, output.value or {})
+            if written != stored:
+                self._store.write(written)
 
     def _write_object(self, output: Output) -> None:
         stored = self._store.find(output.kind, output.key)
@@ -305,12 +349,62 @@ class Cluster:
     def _happened(self, pod: SimPod, what: str, reason: str = "") -> None:
         self.happenings.append(Happening(self._clock.now, pod.key, what, pod.node, reason))
 
+    # Stopping and starting again
+
+    def take_changes(self) -> list[tuple[str, str, int, bytes | None]]:
+        """(kind, key, version, record) of each object that changed since the last call; no record: it is gone."""
+        found: list[tuple[str, str, int, bytes | None]] = []
+        for (kind, key), version in self._store.touched.items():
+            stored = self._store.find(kind, key)
+            pod = self._pods.get(key) if kind == POD.name else None
+            found.append((kind, key, version, None if stored is None else encode(stored, pod)))
+        self._store.touched.clear()
+        return found
+
+    def take_news(self) -> tuple[list[Happening], list[Event]]:
+        """What happened since the last call; the cluster forgets it."""
+        found = self.happenings, self.events
+        self.happenings, self.events = [], []
+        return found
+
+    def resume(self, now: int, uids: int, version: int, records: Iterable[tuple[str, str, int, bytes]]) -> None:
+        """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster.
+
+        Nothing is written anew: the cluster was at rest, so what the policies want written was written.
+        """
+        changes: list[ObjectChange] = []
+        timed: list[SimPod] = []
+        for kind, key, number, text in records:
+            stored, pod = decode(self.kinds, kind, key, number, text)
+            self._store.load(stored)
+            if pod is None:
+                changes.append(ObjectChange(stored.kind, key, stored.applied))
+            else:
+                self._pods[key] = pod
+                self._by_uid[pod.uid] = pod
+                timed.extend([pod] if pod.due is not None else [])
+        self._clock.now = now
+        self._store.version, self._store.uids = version, uids
+        for pod in sorted(timed, key=lambda pod: (pod.due, pod.order)):
+            self._set_timer(pod, (pod.due or 0) - now)
+        self.controller.resume(changes, [(pod.key, pod.uid) for pod in self._pods.values() if pod.phase not in ENDED])
+        self.engine.outputs(now)
+
     # Answers
+
+    @property
+    def objects(self) -> Store:
+        """The objects, to read."""
+        return self._store
 
     def find(self, kind: Kind, key: str) -> dict[str, Any] | None:
         """The whole manifest of an object; None if there is none."""
         stored = self._store.find(kind.name, key)
         return None if stored is None else stored.manifest()
+
+    def doing(self, key: str) -> SimPod | None:
+        """What the pod is doing, to read."""
+        return self._pods.get(key)
 
     def pod(self, key: str) -> PodView | None:
         pod = self._pods.get(key)
@@ -337,24 +431,3 @@ class Cluster:
             return self.controller.explain(pod.uid)
         except EngineError:
             return None
-
-
-def _unpinned(body: dict[str, Any], known: Stored) -> dict[str, Any]:
-    """A manifest that was read from the cluster repeats the node that the pod got; that is no wish of the user."""
-    spec = body.get("spec") or {}
-    asked = (known.applied.body.get("spec") or {}).get("nodeName")
-    if asked or spec.get("nodeName") != (known.node or None):
-        return body
-    return {**body, "spec": {name: value for name, value in spec.items() if name != "nodeName"}}
-
-
-def _check_update(known: Stored, given: TypedObject, pod: SimPod) -> None:
-    """A pod that has its place cannot ask for another one."""
-    before = node_needs(cast("Pod", known.applied.typed).spec)
-    after = node_needs(cast("Pod", given.typed).spec)
-    subject = f"Pod {given.key}"
-    if after.node_name != before.node_name:
-        raise ManifestError("a pod cannot be moved: delete it and create it anew", "spec.nodeName", subject=subject)
-    if pod.phase != PENDING and after.record() != before.record():
-        problem = f"the pod is {pod.phase}: what it requires of its node can no longer change"
-        raise ManifestError(problem, "spec", subject=subject)

@@ -35,6 +35,8 @@ class SimPod:
     message: str = ""
     evicted: bool = False
     deleted: bool = False
+    due: int | None = None  # when it ends (running) or has left (terminating) by itself
+    order: int = 0  # of its timer among those of the same time
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from bursar.control.loop import SettlingError
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import Registry
 from bursar.sim.clock import show_duration
-from bursar.sim.cluster import Cluster, Happening
+from bursar.sim.cluster import Cluster
 from bursar.sim.expectations import NOTHING, Difference, differences
+from bursar.sim.news import Happening
 from bursar.sim.pods import PodView
 from bursar.sim.scenarios import ABSENT, ObjectExpectation, PodExpectation, Scenario, Step
 

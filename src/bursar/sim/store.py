@@ -92,9 +92,14 @@ class Store:
         self._objects: dict[str, dict[str, Stored]] = {}
         self.version = 0
         self.uids = 0
+        self.touched: dict[tuple[str, str], int] = {}  # since somebody took it: the version of the last change
 
     def find(self, kind: str, key: str) -> Stored | None:
         return self._objects.get(kind, {}).get(key)
+
+    def kinds(self) -> list[str]:
+        """The names of the kinds that there are objects of."""
+        return sorted(kind for kind, objects in self._objects.items() if objects)
 
     def all(self, kind: str) -> list[Stored]:
         """All objects of a kind, by key."""
@@ -120,11 +125,23 @@ class Store:
         self.version += 1
         self._put(kind, key, None)
 
+    def load(self, stored: Stored) -> None:
+        """An object as it was before a restart: no change."""
+        self._objects.setdefault(stored.kind.name, {})[stored.key] = stored
+
+    def touch(self, kind: str, key: str) -> None:
+        """Something about the object changed that its manifest does not show."""
+        found = self.find(kind, key)
+        if found is not None:
+            self.touched.setdefault((kind, key), found.version)
+
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
         if stored is not None:
             self._objects.setdefault(kind, {})[key] = stored
+            self.touched[kind, key] = stored.version
         else:
             del self._objects[kind][key]
+            self.touched[kind, key] = self.version
 
     def stage(self) -> Stage:
         """Somewhere to try changes."""
@@ -132,10 +149,10 @@ class Store:
 
     def take(self, stage: Stage) -> None:
         """Make what was staged the present state."""
+        self.version, self.uids = stage.version, stage.uids
         for (kind, key), stored in stage.changed.items():
             if stored is not None or self.find(kind, key) is not None:
                 self._put(kind, key, stored)
-        self.version, self.uids = stage.version, stage.uids
 
 
 class Stage(Store):
