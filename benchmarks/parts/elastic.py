@@ -12,13 +12,9 @@ _MILLISECONDS = 2
 
 def rows() -> Iterator[Row]:
     for mode, count in ((COMPILED, 20_000), (INTERPRETED, 3_000)):
-        for in_line in (True, False):
-            found = measure(
-                "benchmarks.work.elastic:charges", mode, quotas=_QUOTAS, each=_EACH, count=count, in_line=in_line
-            )
-            kept = "order kept" if in_line else "order not yet asked for"
-            goal = _CHARGES if mode == COMPILED else None
-            yield Row(f"check+charge+release, {kept}, {mode}", found["cycles"], "cycles/s", goal)
+        found = measure("benchmarks.work.elastic:charges", mode, quotas=_QUOTAS, each=_EACH, count=count)
+        goal = _CHARGES if mode == COMPILED else None
+        yield Row(f"check+charge+release, no journal, {mode}", found["cycles"], "cycles/s", goal)
     for mode, count in ((COMPILED, 200), (INTERPRETED, 10)):
         found = measure("benchmarks.work.elastic:preemptions", mode, quotas=_QUOTAS, each=_EACH, count=count)
         goal = _MILLISECONDS if mode == COMPILED else None

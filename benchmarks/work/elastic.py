@@ -70,7 +70,7 @@ def preemptions(quotas: int, each: int, count: int) -> dict[str, float]:
     return {"milliseconds": median(took), "worst": max(took[1:]), "first": took[0], "over": over}
 
 
-def charges(quotas: int, each: int, count: int, in_line: bool) -> dict[str, float]:
+def charges(quotas: int, each: int, count: int) -> dict[str, float]:
     """Bind, check, charge and release a second, in a transaction of the ledger: no decision, no journal."""
     policy = ElasticPolicy()
     ledger = Ledger()
@@ -85,9 +85,8 @@ def charges(quotas: int, each: int, count: int, in_line: bool) -> dict[str, floa
             tx.add_claim(claim)
             _cycle(policy, ledger, claim, keep=True)
         tx.log.clear()
-    if in_line:
-        for quota_ in policy.book.live():
-            quota_.in_line()
+    for known in policy.book.live():
+        known.in_line()
     claims = [new_claim(f"n-{number}", f"team-{number * 7919 % quotas}", 10**6, number % 5) for number in range(count)]
 
     def run() -> int:

@@ -26,7 +26,7 @@ class Member:
         self.claim: Final = claim
         self.cost: Final = cost
         self.amounts: Final = amounts
-        self.key: tuple[object, ...] = ()  # worked out when the line is first asked for, and kept from then on
+        self.key: tuple[object, ...] = ()  # its place in line, worked out when somebody asks for the line
 
 
 @final

@@ -1,7 +1,7 @@
 """One quota as the policy sees it: its numbers, its counted claims in their order, and what claims cost in it.
 
-Derived: built from the quota's cell and kept by charges being done, undone and replayed. The order is built when it is
-first asked for and kept from then on; the walk is kept until a claim comes or goes.
+Derived: built from the quota's cell and kept by charges being done, undone and replayed. Claims that come and go are
+put in line when somebody asks for the line; the walk is kept until a claim comes or goes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class Quota:
         "dims",
         "firm",
         "floor",
+        "gone",
         "id",
         "idle",
         "last_measure",
+        "late",
         "measures",
         "members",
         "order",
@@ -76,7 +78,9 @@ class Quota:
         self.measures: Final[dict[Vector, Measure]] = {}
         self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
         self.last_measure: Measure | None = None  # most claims of a quota are alike
-        self.order: Ordered | None = None
+        self.order: Final = Ordered()  # the line, as of when it was last asked for
+        self.late: Final[dict[str, Member]] = {}  # by uid: came since
+        self.gone: Final[list[Member]] = []  # went since
         self.walk_cache: Walk | None = None
         self.standing_cache: Standing | None = None
 
@@ -138,9 +142,7 @@ class Quota:
         measure = self.measure(cost)
         member = Member(claim, cost, measure.amounts)
         self.members[claim.uid] = member
-        if self.order is not None:
-            member.key = self.key(claim, measure)
-            self.order.add(member.key)
+        self.late[claim.uid] = member
         self.walk_cache = None
         self.standing_cache = None
         return measure.amounts
@@ -148,8 +150,8 @@ class Quota:
     def remove(self, claim: Claim) -> list[int]:
         """The claim no longer counts; returns what it took."""
         member = self.members.pop(claim.uid)
-        if self.order is not None:
-            self.order.remove(member.key)
+        if self.late.pop(claim.uid, None) is None:
+            self.gone.append(member)
         self.walk_cache = None
         self.standing_cache = None
         return member.amounts
@@ -168,11 +170,13 @@ class Quota:
         )
 
     def in_line(self) -> list[Member]:
-        if self.order is None:
-            self.order = Ordered()
-            for member in self.members.values():
-                member.key = self.key(member.claim, self.measure(member.cost))
-                self.order.add(member.key)
+        for member in self.gone:
+            self.order.remove(member.key)
+        for member in self.late.values():
+            member.key = self.key(member.claim, self.measure(member.cost))
+            self.order.add(member.key)
+        self.gone.clear()
+        self.late.clear()
         return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
 
     def walk(self) -> Walk:
