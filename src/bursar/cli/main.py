@@ -9,6 +9,7 @@ from pathlib import Path
 from bursar.cli.lazy import LazyGroup
 
 COMMANDS = {
+    "audit": "bursar.cli.audit:audit",
     "completion": "bursar.cli.completion:completion",
     "test": "bursar.cli.test:test",
     "version": "bursar.cli.version:version",

@@ -1,0 +1,1 @@
+"""An independent checker of journals: no engine, no policies, plain dictionaries only."""

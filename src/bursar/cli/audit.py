@@ -1,0 +1,123 @@
+"""`bursar audit`: check a journal from its lines alone, and name the first record that cannot be true."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bursar.cli import exit_codes
+
+if TYPE_CHECKING:
+    from bursar.audit.auditor import Auditor
+
+_SQLITE = b"SQLite format 3\0"
+Lines = Iterator[bytes]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--head", metavar="SEQ:HASH", help="A hash printed by an earlier audit: the journal must still hold it.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print the result.")
+def audit(file: Path, head: str | None, output: str) -> None:
+    """Check the journal of a store file, or of a file with one line a record (- for stdin).
+
+    Exit code 0: every record is true to the others; 1: the first one that is not, with the numbers; 2: the file could
+    not be read.
+    """
+    from bursar.audit.auditor import AuditError, Auditor
+    from bursar.store.errors import StoreError
+
+    name = "stdin" if str(file) == "-" else str(file)
+    auditor = Auditor()
+    anchor = _anchor(head)
+    try:
+        with _lines(file, auditor) as lines:
+            first = auditor.seq + 1
+            for line in lines:
+                auditor.feed(line)
+                if anchor is not None and anchor[0] == auditor.seq and anchor[1] != auditor.head:
+                    problem = f"has hash {auditor.head}; --head says {anchor[1]}: another history stands here"
+                    raise AuditError(auditor.seq, problem)
+        if anchor is not None and not first <= anchor[0] <= auditor.seq:
+            raise AuditError(anchor[0], f"is not there: the journal goes from {first} to {auditor.seq}")
+    except AuditError as error:
+        click.echo(f"BAD  {name}: {error}")
+        sys.exit(exit_codes.FAILED)
+    except (OSError, StoreError) as error:
+        _unreadable(f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error))
+    _print(name, first, auditor, output)
+
+
+def _anchor(text: str | None) -> tuple[int, str] | None:
+    if text is None:
+        return None
+    seq, _, hashed = text.partition(":")
+    if not seq.isdecimal() or len(hashed) != 32:
+        raise click.BadParameter(f"{text!r} is not a record number and its hash, 17:<32 digits>", param_hint="--head")
+    return int(seq), hashed
+
+
+@contextmanager
+def _lines(file: Path, auditor: "Auditor") -> Iterator[Lines]:
+    """The lines to check; the auditor stands where they begin."""
+    if str(file) == "-":
+        yield _records(sys.stdin.buffer)
+        return
+    with file.open("rb") as stream:
+        start = stream.read(len(_SQLITE))
+        stream.seek(0)
+        if start[:1] == b"[":
+            yield _records(stream)
+            return
+    if start != _SQLITE:
+        _unreadable(f"{file}: is neither a store nor a journal")
+    with _stored(file, auditor) as lines:
+        yield lines
+
+
+def _records(stream: Iterator[bytes]) -> Lines:
+    return (line.rstrip(b"\r\n") for line in stream)
+
+
+@contextmanager
+def _stored(file: Path, auditor: "Auditor") -> Iterator[Lines]:
+    from bursar.store.errors import damaged
+    from bursar.store.snapshots import newest
+    from bursar.store.store import Store
+    from bursar.store.upkeep import check
+
+    with Store.open(file, read_only=True) as store:
+        problems = check(store)
+        if problems:
+            raise damaged(store.path, problems[0])
+        try:
+            snapshot = newest(store, store.pruned_to) if store.pruned_to else None
+            if snapshot is not None:
+                auditor.begin(snapshot.text())
+        except ValueError as error:
+            raise damaged(store.path, error) from error
+        count = store.last_seq - store.pruned_to
+        lines = store.load_journal(store.pruned_to + 1, store.last_seq)
+        with click.progressbar(lines, length=count, label="auditing", file=sys.stderr, update_min_steps=1000) as bar:
+            yield iter(bar)
+
+
+def _print(name: str, first: int, auditor: "Auditor", output: str) -> None:
+    if output == "json":
+        import json
+
+        summary = {"file": name, "first": first, "last": auditor.seq, "head": auditor.head, "checked": auditor.counts}
+        click.echo(json.dumps(summary))
+        return
+    click.echo(f"GOOD {name}: records {first} to {auditor.seq} are true to each other")
+    for what, count in auditor.counts.items():
+        click.echo(f"  {what:<10} {count:>12,}")
+    click.echo(f"  {'head':<10} {auditor.seq}:{auditor.head}")
+
+
+def _unreadable(problem: str) -> NoReturn:
+    click.echo(f"error: {problem}", err=True)
+    sys.exit(exit_codes.BAD_INPUT)
