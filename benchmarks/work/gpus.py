@@ -37,23 +37,31 @@ def engine_of(nodes: int, per_node: int, namespaces: int) -> Engine:
     return engine
 
 
-def worker(gpus: int) -> ClaimSpec:
-    amounts = {"tflops-request": "30", "vram-request": "4Gi", "gpu-count": str(gpus), "gpupool": "pool"}
+def worker(gpus: int, shape: int = 0) -> ClaimSpec:
+    """A worker; each shape asks for a little more than the one before."""
+    amounts = {"tflops-request": f"{30_000 + shape}m", "vram-request": "4Gi", "gpu-count": str(gpus), "gpupool": "pool"}
     annotations = {f"tensor-fusion.ai/{name}": value for name, value in amounts.items()}
     return ClaimSpec(from_amounts({"cpu": 100}), annotations=annotations)
 
 
-def decisions(nodes: int, per_node: int, namespaces: int, workers: int, gpus: int) -> dict[str, float]:
-    """Decide and commit so many workers of so many GPUs each; they are released after each run."""
+def decisions(nodes: int, per_node: int, namespaces: int, workers: int, gpus: int, shapes: int = 0) -> dict[str, float]:
+    """Decide and commit so many workers of so many GPUs each; they are released after each run.
+
+    ``shapes`` 0: all of one job, which share one spec. Otherwise every worker has a spec of its own, which has to be
+    read, and asks for one of so many different amounts.
+    """
     with collector(enabled=False):
         engine = engine_of(nodes, per_node, namespaces)
-        spec = worker(gpus)
-        rates = [_run(engine, spec, workers, namespaces, run) for run in range(_RUNS + 1)]
+        shared = worker(gpus)
+        rates: list[float] = []
+        for run in range(_RUNS + 1):
+            specs = [worker(gpus, n % shapes) if shapes else shared for n in range(workers)]
+            spaces = [f"ns-{n % namespaces}" for n in range(workers)]
+            rates.append(_run(engine, [Claim(f"{run}-{n}", specs[n], n, spaces[n]) for n in range(workers)]))
         return {"decisions": median(rates[1:])}
 
 
-def _run(engine: Engine, spec: ClaimSpec, workers: int, namespaces: int, run: int) -> float:
-    claims = [Claim(f"{run}-{number}", spec, number, f"ns-{number % namespaces}") for number in range(workers)]
+def _run(engine: Engine, claims: list[Claim]) -> float:
     started = time.process_time()
     decided = engine.decide_many(claims)
     took = time.process_time() - started
@@ -61,12 +69,16 @@ def _run(engine: Engine, spec: ClaimSpec, workers: int, namespaces: int, run: in
         raise RuntimeError("the GPUs of the benchmark are too few")
     engine.release_many([claim.uid for claim in claims])
     engine.journal.records.clear()
-    return workers / took
+    return len(claims) / took
 
 
 def checks(rounds: int) -> dict[str, float]:
-    """The quota check alone, called from Python: single limits, GPU count and totals of two quotas."""
+    """The quota check alone, called from Python: single limits, GPU count and totals of two quotas.
+
+    A worker is counted already: against an account that nobody used yet the check is done before it begins.
+    """
     engine = engine_of(1, 1, 1)
+    engine.decide(Claim("counted", worker(1), 0, "ns-0"))
     cells = {f"ns-0/{name}": QuotaBody(_WIDE, {"limits.tflops": 10**12, "gpus": 8}).cell() for name in ("a", "b")}
     space = Space({key: Quota(key, cell) for key, cell in cells.items()})
     account = engine.state.accounts["limits/ns-0"]
