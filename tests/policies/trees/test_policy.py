@@ -163,6 +163,20 @@ def test_a_pod_changes_its_group() -> None:
     assert cluster.state() == "B1{p} R1"
 
 
+def test_a_running_pod_is_labelled_later() -> None:
+    cluster = Cluster(T="R4(A2)")
+    cluster.pod("p", 1)
+    assert cluster.engine.adjust(
+        "p", ClaimSpec(from_amounts({"count": 1}), labels={"quota.bursar.dev/T": "A"})
+    ).admitted
+    assert cluster.state() == "A1{p} R1"
+    assert cluster.engine.adjust("p", ClaimSpec(from_amounts({"count": 1}))).admitted
+    assert cluster.state() == ""
+    copy = cluster.replayed()
+    assert copy.state.plain() == cluster.engine.state.plain()
+    assert copy.digest == cluster.engine.digest
+
+
 def test_a_tree_that_went_and_came_back_counts_whoever_runs() -> None:
     cluster = Cluster(T="R4(A2)")
     cluster.pod("p", 3, T="A")

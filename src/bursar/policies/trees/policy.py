@@ -108,15 +108,16 @@ class TreesPolicy(Policy):
         return list(self.trees.asks(binding))
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        mark = tx.savepoint()
+        replace_binding(tx, claim, binding)
+        asks = self._asks(binding)
         if forced:
-            for ask in self._asks(binding):
+            for ask in asks:
                 self._force(tx, claim, ask)
             return None
-        asks = self._asks(binding)
         gentle = Plan(self.trees, tx, claim, False, _NOBODY)
         if gentle.run(asks):
             return None
-        mark = tx.savepoint()
         whole = Plan(self.trees, tx, claim, True, _NOBODY)
         if whole.run(asks) and not whole.departed:
             return None

@@ -196,9 +196,27 @@ def _set_entry(trees: Trees, tx: Transaction, claim: Claim, new: Entry) -> None:
 
 
 def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
-    """Put another binding of this policy in the place of the claim's present one."""
-    mine = [binding is not None and binding.policy == NAME for binding in claim.bindings]
-    tx.set_bindings(claim, tuple([new if mine[i] else claim.bindings[i] for i in range(len(mine))]))
+    """Make sure that the claim has this binding of the policy: seats are read from it.
+
+    When a claim is bound anew, the engine writes all bindings after the last policy has counted it. A claim that had
+    no binding here keeps the new one in a free slot until then.
+    """
+    bindings = list(claim.bindings)
+    slot = -1
+    for i in range(len(bindings)):
+        binding = bindings[i]
+        if binding is not None and binding.policy == NAME:
+            slot = i
+            break
+        if binding is None and slot < 0:
+            slot = i
+    if slot < 0:
+        bindings.append(new)
+    elif bindings[slot] is new:
+        return
+    else:
+        bindings[slot] = new
+    tx.set_bindings(claim, tuple(bindings))
 
 
 def _paths(tree: Tree) -> dict[str, tuple[str, ...]]:
