@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bursar.objects.errors import ManifestError
-from bursar.objects.manifests import load_text
+from bursar.objects.manifests import Document, load_text
 from bursar.policies.elastic.plugin import PLUGIN
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.nodes.plugin import PLUGIN as NODES
@@ -215,3 +215,70 @@ def test_the_label_of_a_pod_is_repaired() -> None:
     view = target.pod("a/p")
     assert view is not None
     assert view.labels["n8s.nebuly.ai/capacity"] == "in-quota"
+
+
+def pod_of(name: str, containers: list[dict[str, object]], init: list[dict[str, object]] | None = None) -> Document:
+    """A pod of the namespace a with containers of these limits."""
+    spec = {
+        "containers": [{"name": f"c{i}", "resources": {"limits": limits}} for i, limits in enumerate(containers)],
+        "initContainers": [{"name": f"i{i}", "resources": {"limits": limits}} for i, limits in enumerate(init or [])],
+    }
+    metadata = {"name": name, "namespace": "a"}
+    return Document("", 0, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "used"),
+    [
+        pytest.param(
+            "min: {cpu: 4, n8s.nebuly.ai/gpu-memory: 64}, max: {cpu: 6, n8s.nebuly.ai/gpu-memory: 80}",
+            [
+                pod_of(
+                    "p",
+                    [
+                        {"cpu": "500m", "nvidia.com/gpu": 1},
+                        {"cpu": "500m", "nvidia.com/gpu": 2, "nvidia.com/mig-1g.1gb": 1},
+                    ],
+                )
+            ],
+            {"cpu": "1", "n8s.nebuly.ai/gpu-memory": "49"},
+            id="EQ1",
+        ),
+        pytest.param(
+            "min: {cpu: 50, memory: 15}",
+            [
+                pod_of("p1", [{"cpu": 1, "memory": 2}, {"cpu": 1, "memory": 2}]),
+                pod_of("p2", [{"cpu": 2, "memory": 1}, {"cpu": 1, "memory": 1}], [{"cpu": 2, "memory": 3}]),
+            ],
+            {"cpu": "5", "memory": "7"},
+            id="5C-controller-b",
+        ),
+        pytest.param(
+            "min: {cpu: 50, memory: 15Gi}",
+            [
+                pod_of(
+                    "p",
+                    [{"cpu": 2, "memory": "1Gi"}, {"cpu": 1, "memory": "1Gi"}],
+                    [{"cpu": 2, "memory": "1Gi"}, {"cpu": 2, "memory": "3Gi"}],
+                )
+            ],
+            {"cpu": "3", "memory": "3Gi"},
+            id="init-containers",
+        ),
+        pytest.param(
+            "min: {n8s.nebuly.ai/gpu-memory: 64}",
+            [pod_of("p", [{"nvidia.com/mig-1g.10gb": 1, "nvidia.com/gpu": 2}])],
+            {"n8s.nebuly.ai/gpu-memory": "42"},
+            id="seed-pod",
+        ),
+    ],
+)
+def test_used_counts_what_pods_request(spec: str, pods: list[Document], used: dict[str, str]) -> None:
+    target = cluster()
+    stock = "cpu: 99, memory: 99Gi, nvidia.com/gpu: 9, nvidia.com/mig-1g.1gb: 9, nvidia.com/mig-1g.10gb: 9"
+    node = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {%s}}}"
+    apply(target, quota("a", spec), node % stock)
+    target.apply(pods)
+    found = find(target, "ElasticQuota/a/quota")
+    assert found is not None
+    assert found["status"]["used"] == used
