@@ -30,14 +30,18 @@ def shapes(count: int) -> list[dict[str, int]]:
 
 
 def nodes(leaves: int) -> dict[str, tuple[str, int]]:
-    """(parent, GPUs) by node: ten children each; only the root has more than the leaves need."""
+    """(parent, GPUs) by node: ten below the root, at most ten below each of those, and the leaves.
+
+    ``leaves`` is a multiple of ten. Only the root has more than the leaves below it need.
+    """
     found = {"root": ("", leaves * (OWNERS + BORROWERS))}
-    for upper in range(-(-leaves // 100)):
-        found[f"u{upper}"] = ("root", min(100, leaves) * OWNERS)
-    for lower in range(leaves // 10):
-        found[f"l{lower}"] = (f"u{lower // 10}", 10 * OWNERS)
+    lowers = min(100, leaves)
+    for upper in range(10):
+        found[f"u{upper}"] = ("root", leaves // 10 * OWNERS)
+    for lower in range(lowers):
+        found[f"l{lower}"] = (f"u{lower * 10 // lowers}", leaves // lowers * OWNERS)
     for leaf in range(leaves):
-        found[f"leaf{leaf}"] = (f"l{leaf // 10}", OWNERS)
+        found[f"leaf{leaf}"] = (f"l{leaf * lowers // leaves}", OWNERS)
     return found
 
 
@@ -148,7 +152,7 @@ def _refresh(bench: Bench) -> float:
     times = []
     for number in range(5):
         cache = bench.manager.get_tree_cache("T")
-        cache.add_node_spec("u0", {"parent": "root", "quota": quota(400 + number)})
+        cache.add_node_spec("u0", {"parent": "root", "quota": quota(bench.leaves // 10 * OWNERS - 1 - number)})
         times.append(timed(bench.manager.update_tree, "T")[0])
     return median(times)
 
