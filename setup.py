@@ -28,9 +28,7 @@ def compiled_sources() -> list[str]:
 class BuildOutsideTheTree(build_ext):
     def run(self) -> None:
         if self.extensions and (self.inplace or self.editable_mode):
-            raise SystemExit(
-                "BURSAR_COMPILE=1 builds wheels only: an in-place build would leave .so files in src/"
-            )
+            raise SystemExit("BURSAR_COMPILE=1 builds wheels only: an in-place build would leave .so files in src/")
         super().run()
 
 

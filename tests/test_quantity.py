@@ -1,5 +1,4 @@
 import pickle
-from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -203,19 +202,20 @@ def test_overlong_text_is_refused(text: str) -> None:
         parse(text, UNIT)
 
 
-def test_hostile_text_costs_nothing() -> None:
-    hostile = [
-        "1e1000000000",
-        "1e-1000000000",
-        "1" * 1_000_000,
-        "9" * MAX_TEXT,
-        "1e" + "9" * 126,
-        "." * MAX_TEXT,
-    ]
-    started = perf_counter()
-    for text in hostile * 100:
-        outcome(text, MILLI, True)
-    assert perf_counter() - started < 1
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1e1000000000", None),
+        ("1e-1000000000", 1),
+        ("1" * 1_000_000, None),
+        ("9" * MAX_TEXT, None),
+        ("1e" + "9" * 126, None),
+        ("." * MAX_TEXT, None),
+    ],
+    ids=["huge", "tiny", "endless", "long", "long exponent", "dots"],
+)
+def test_hostile_text_is_answered_without_computing_huge_numbers(text: str, expected: int | None) -> None:
+    assert outcome(text, MILLI, True) == expected
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,7 @@ def test_text_and_back(amount: int, resolution: int, binary: bool) -> None:
 @settings(max_examples=300)
 @given(AMOUNTS, RESOLUTIONS, st.booleans())
 def test_formats_like_the_twin(amount: int, resolution: int, binary: bool) -> None:
-    assert format_amount(amount, resolution, binary) == quantity_twin.format_amount(
-        amount, resolution, binary
-    )
+    assert format_amount(amount, resolution, binary) == quantity_twin.format_amount(amount, resolution, binary)
 
 
 @settings(max_examples=600)

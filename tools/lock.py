@@ -19,9 +19,7 @@ COMMON = [
 def compile_lock(name: str, *extra: str) -> None:
     target = f"requirements/{name}.txt"
     subprocess.run([sys.executable, "-m", *COMMON, *extra, "--output-file", target], check=True, cwd=ROOT)
-    addresses = [
-        line for line in (ROOT / target).read_text().splitlines() if "://" in line or "--index" in line
-    ]
+    addresses = [line for line in (ROOT / target).read_text().splitlines() if "://" in line or "--index" in line]
     if addresses:
         sys.exit(f"{target} names where packages come from: {addresses[0]}")
 

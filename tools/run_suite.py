@@ -38,8 +38,7 @@ def read_report(report: Path, status: int) -> Outcome:
         return Outcome(status or 1, 0, 0, 0)
     suites = list(ET.parse(report).getroot().iter("testsuite"))  # noqa: S314 written by our own pytest a moment ago
     tests, failures, errors, skipped = (
-        sum(int(suite.get(name, "0")) for suite in suites)
-        for name in ("tests", "failures", "errors", "skipped")
+        sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
     )
     return Outcome(status, tests - failures - errors - skipped, failures + errors, skipped)
 
