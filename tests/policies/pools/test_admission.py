@@ -63,7 +63,8 @@ class View:
 
 
 def _kind(manifest: Manifest) -> str:
-    return {"ElasticQuota": QUOTA_OBJECT, "ElasticQuotaProfile": PROFILE_OBJECT}.get(manifest["kind"], manifest["kind"])
+    kind = str(manifest["kind"])
+    return {"ElasticQuota": QUOTA_OBJECT, "ElasticQuotaProfile": PROFILE_OBJECT}.get(kind, kind)
 
 
 def _key(manifest: Manifest) -> str:

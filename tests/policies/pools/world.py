@@ -175,8 +175,10 @@ class World:
                 assert not branch.members
                 continue
             tied = branch.aside or forest.refresh(branch)
-            numbers = [branch.request, branch.below, branch.lim, branch.allocated, branch.guaranteed]
-            numbers += [branch.firm_request, branch.firm_used, branch.taken, branch.runtime if tied else []]
+            numbers = [branch.own, branch.taken, branch.firm_own, branch.firm_taken]
+            if tied:  # what hangs on no root depends on nothing but itself
+                numbers += [branch.request, branch.below, branch.lim, branch.allocated, branch.guaranteed]
+                numbers += [branch.firm_request, branch.firm_used, branch.runtime]
             shown = [self._shown(amounts) for amounts in numbers]
             people = [sorted(branch.askers), sorted(branch.members)]
             order = [claim.uid for claim in branch.least_important_first()]

@@ -16,7 +16,8 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.pools.branch import Branch
-from bursar.policies.pools.forest import Forest, account_key
+from bursar.policies.pools.flows import account_key
+from bursar.policies.pools.forest import Forest
 from bursar.policies.pools.grounds import NOBODY, Grounds
 from bursar.policies.pools.names import DEFAULT
 from bursar.policies.pools.options import Options, options_of

@@ -29,7 +29,7 @@ from bursar.policies.pools.books import (
     topic_of,
 )
 from bursar.policies.pools.branch import Branch
-from bursar.policies.pools.forest import account_key
+from bursar.policies.pools.flows import account_key
 from bursar.policies.pools.names import BUILT_IN_NAMESPACE, DEFAULT, DEFAULT_TREE, NAME, ROOT, SYSTEM
 from bursar.policies.pools.options import Options
 from bursar.policies.pools.profiles import PoolNode, Profile
@@ -174,10 +174,9 @@ class Changer:
         """Claims of other quotas that belong here now, and those that waited for it to hang somewhere."""
         for claim in self.books.resolver.maybe_concerned(quota):
             self.concerned[claim.uid] = claim
-        if quota.name == quota.namespace:
-            rival = self.books.resolver.quotas.get(self.books.resolver.annotated.get(quota.name, ""))
-            if rival is not None:
-                self._note_subtree(rival)
+        for namespace in (*quota.namespaces, quota.name):
+            for name in self.books.resolver.lists.get(namespace, []):
+                self._note_subtree(self.books.resolver.quotas[name])
         self._note_subtree(quota)
 
     # Profiles and nodes

@@ -107,12 +107,10 @@ class PoolsPolicy(Policy):
         accounts = [self.state.accounts[branch.key + OWN]]
         own = _managed(quota, requests)
         costs = [own]
-        at: Branch | None = branch
-        while at is not None and at.quota is not None:
+        for at in self.books.forest.path(branch):
             accounts.append(self.state.accounts[at.key])
-            cost = _managed(at.quota, requests)
+            cost = requests if at.quota is None else _managed(at.quota, requests)
             costs.append(own if cost == own else cost)  # one vector where it is the same: journals are shorter
-            at = at.parent
         if flags[2]:
             accounts.append(self.state.accounts[branch.key + FIRM])
             costs.append(own)
@@ -122,14 +120,14 @@ class PoolsPolicy(Policy):
     def _countable(self, branch: Branch, claim: Claim) -> bool:
         """Demand that could never be granted is none: above a max, or more than any node of the tree has."""
         requests = claim.spec.requests
-        at: Branch | None = branch
-        while at is not None and at.quota is not None:
+        for at in self.books.forest.path(branch):
             for i in range(len(requests.dims)):
                 slot = self.books.forest.slot_of(int(requests.dims[i]))
                 if slot >= 0 and at.maxima[slot] != NO_MAX and int(requests.amounts[i]) > at.maxima[slot]:
                     return False
-            at = at.parent
-        return not claim.spec.placeable or self.books.grounds.could_take(branch.tree_id, requests)
+        if branch.aside or not claim.spec.placeable:
+            return True
+        return self.books.grounds.could_take(branch.tree_id, requests)
 
     def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
         suffix = DEMAND
@@ -193,7 +191,7 @@ class PoolsPolicy(Policy):
                     return self._refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
             at = at.parent
             i += 1
-        if not self.books.options.runtime or branch.aside:
+        if not self.books.options.runtime:
             return None
         note = f"no node of the tree of quota {branch.name} could ever take it"
         return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
