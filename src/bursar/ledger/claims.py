@@ -229,7 +229,7 @@ def costs_record(costs: tuple[Vector, ...]) -> list[object]:
         first = costs[0]
         same = True
         for cost in costs:
-            same = same and cost is first
+            same = same and (cost is first or cost == first)
         if same:
             return [dict(first.pairs())]
     return [dict(cost.pairs()) for cost in costs]
