@@ -9,7 +9,7 @@ from bursar._version import __version__
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.journal import Journal, Record
 from bursar.ledger.provenance import Provenance
-from bursar.ledger.replay import Line, Replay, read_chain
+from bursar.ledger.replay import Line, Replay, read_next
 from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
@@ -69,11 +69,13 @@ class Ledger:
         if self.opened or self.journal.records:
             raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
         replay = Replay(self.state, provenance)
-        for line in read_chain(lines, self.journal.head, self.version):
+        journal = self.journal
+        for text in lines:
+            line = read_next(text, journal.head, self.version + 1)
             replay.apply(line)
             self.version = line.seq
-            self.journal.head = line.hash
-            self.journal.sealed_to = line.seq
+            journal.head = line.hash
+            journal.sealed_to = line.seq
             yield line
 
     def restore(self, snapshot: Snapshot, provenance: Provenance | None = None) -> None:

@@ -8,7 +8,6 @@ Specs, bindings and costs that stand in the journal with the same text become on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, cast, final
 
 import msgspec
@@ -78,14 +77,14 @@ class ReplayError(ValueError):
 class Line:
     """One line of a journal. Effects and decision are decoded in full only for who asks."""
 
-    __slots__ = ("wire",)
+    __slots__ = ("cause", "digest", "hash", "seq", "wire")
 
     def __init__(self, wire: Wire) -> None:
         self.wire: Final = wire
-
-    @property
-    def seq(self) -> int:
-        return self.wire.seq
+        self.seq: Final = wire.seq
+        self.cause: Final[list[object]] = wire.cause
+        self.digest: Final = int(wire.digest, 16)
+        self.hash: Final = wire.hash
 
     @property
     def at(self) -> int:
@@ -94,18 +93,6 @@ class Line:
     @property
     def engine(self) -> str:
         return self.wire.engine
-
-    @property
-    def cause(self) -> list[object]:
-        return self.wire.cause
-
-    @property
-    def digest(self) -> int:
-        return int(self.wire.digest, 16)
-
-    @property
-    def hash(self) -> str:
-        return self.wire.hash
 
     @property
     def decision(self) -> list[object] | None:
@@ -121,7 +108,6 @@ def read_line(text: bytes, number: int) -> Line:
     try:
         wire = LINES.decode(text)
         if wire.format == FORMAT:
-            int(wire.digest, 16)
             return Line(wire)
         problem = _unknown_format(wire.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -148,16 +134,12 @@ def _wording(text: bytes, error: Exception) -> str:
     return f"not a record: {error}"
 
 
-def read_chain(lines: Iterable[bytes], head: str = GENESIS, seq: int = 0) -> Iterable[Line]:
-    """Decode lines and check that each continues the chain."""
-    number = seq
-    for text in lines:
-        number += 1
-        line = read_line(text, number)
-        head = chain(head, text[:-_SEAL] + b"]")
-        if line.hash != head or line.seq != number:
-            raise ReplayError(f"journal line {number}: does not continue the chain; it or one before it was altered")
-        yield line
+def read_next(text: bytes, head: str, number: int) -> Line:
+    """Decode the line with that number, and check that it continues the chain from the hash before it."""
+    line = read_line(text, number)
+    if line.hash != chain(head, text[:-_SEAL] + b"]") or line.seq != number:
+        raise ReplayError(f"journal line {number}: does not continue the chain; it or one before it was altered")
+    return line
 
 
 @final
