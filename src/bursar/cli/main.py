@@ -11,6 +11,7 @@ from bursar.cli.lazy import LazyGroup
 COMMANDS = {
     "audit": "bursar.cli.audit:audit",
     "completion": "bursar.cli.completion:completion",
+    "serve": "bursar.cli.serve:serve",
     "test": "bursar.cli.test:test",
     "version": "bursar.cli.version:version",
 }

@@ -155,7 +155,6 @@ class QuotaRow(Answer, frozen=True):
     parent: str = ""
     tree: str = ""
     resources: dict[str, QuotaAmounts] = {}
-    claims: int = 0  # that count in it
     exceeded: bool = False
     message: str = ""
 

@@ -352,9 +352,11 @@ class Cluster:
     # Stopping and starting again
 
     def take_changes(self) -> list[tuple[str, str, int, bytes | None]]:
-        """(kind, key, version, record) of each object that changed since the last call; no record: it is gone."""
+        """(kind, key, version, record) of each object that changed since the last call, in the order of the versions;
+        no record: it is gone.
+        """
         found: list[tuple[str, str, int, bytes | None]] = []
-        for (kind, key), version in self._store.touched.items():
+        for (kind, key), version in sorted(self._store.touched.items(), key=lambda item: item[1]):
             stored = self._store.find(kind, key)
             pod = self._pods.get(key) if kind == POD.name else None
             found.append((kind, key, version, None if stored is None else encode(stored, pod)))

@@ -59,6 +59,11 @@ def encode(stored: Stored, pod: SimPod | None) -> bytes:
     )
 
 
+def read(text: bytes) -> ObjectRecord:
+    """The record as it stands, its body unchecked."""
+    return _DECODER.decode(text)
+
+
 def decode(kinds: KindSet, kind: str, key: str, version: int, text: bytes) -> tuple[Stored, SimPod | None]:
     """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read."""
     try:

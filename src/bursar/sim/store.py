@@ -133,7 +133,7 @@ class Store:
         """Something about the object changed that its manifest does not show."""
         found = self.find(kind, key)
         if found is not None:
-            self.touched.setdefault((kind, key), found.version)
+            self.write(found)
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
         if stored is not None:

@@ -1,0 +1,60 @@
+"""`bursar serve`: the durable cluster of one machine behind an HTTP API."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from bursar.cli import exit_codes
+
+
+@click.command()
+@click.option("--data", type=click.Path(dir_okay=False, path_type=Path), default="bursar.db", show_default=True,
+              help="The store file; made if it is not there.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others need --tokens.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
+@click.option("--tokens", type=click.Path(dir_okay=False, path_type=Path), help="A file of lines: read|admin TOKEN.")
+@click.option("--tls-cert", type=click.Path(dir_okay=False, path_type=Path), help="Certificate chain (PEM).")
+@click.option("--tls-key", type=click.Path(dir_okay=False, path_type=Path), help="Its private key (PEM).")
+@click.option("--demo", is_flag=True, help="Load a small organisation, and keep it lively.")
+@click.option("--max-body", type=click.IntRange(1), default=8 * 1024 * 1024, show_default=True,
+              help="The largest request body, in bytes.")  # fmt: skip
+@click.option("--request-timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
+              help="Seconds that a request may take.")  # fmt: skip
+def serve(  # noqa: PLR0913, PLR0917 an option each
+    data: Path,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    demo: bool,
+    max_body: int,
+    request_timeout: float,
+) -> None:
+    """Run the cluster of this machine and its HTTP API until interrupted.
+
+    Everything that was acknowledged is in the store file, whatever happens to the process. Exit code 0: ended by a
+    signal; 1: the store or the address cannot be used; 2: the command line is wrong.
+    """
+    from bursar.server.app import Limits
+    from bursar.server.serving import Options, StartError, UnsafeError, serve_forever
+
+    options = Options(
+        data=data,
+        host=host,
+        port=port,
+        tokens=tokens,
+        certificate=tls_cert,
+        key=tls_key,
+        demo=demo,
+        limits=Limits(max_body, request_timeout),
+    )
+    try:
+        serve_forever(options, lambda lines: click.echo("\n".join(lines)))
+    except UnsafeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(exit_codes.BAD_INPUT)
+    except StartError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(exit_codes.FAILED)

@@ -1,0 +1,197 @@
+"""The HTTP application: routes from the table of operations, with access, limits and problems around every handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from bursar.server import openapi, problems
+from bursar.server.access import Access
+from bursar.server.asking import LARGEST_BODY, read_request
+from bursar.server.background import AuditWatch
+from bursar.server.catalog import API, OPERATIONS, READ, Operation
+from bursar.server.handlers import Handlers
+from bursar.server.metrics import Metrics
+from bursar.server.problems import RefusedError
+from bursar.server.service import Service
+from bursar.server.streaming import Stream
+from bursar.server.threads import in_thread
+
+LOG = logging.getLogger("bursar.server")
+Handler = Callable[[Request], Awaitable[Response]]
+_ENCODER = msgspec.json.Encoder(decimal_format="string")
+_STREAMS_AT_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may cost."""
+
+    body: int = LARGEST_BODY
+    seconds: float = 30.0
+
+
+class App:
+    """Builds the ASGI application over a service."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        access: Access | None = None,
+        audit: AuditWatch | None = None,
+        limits: Limits | None = None,
+        demo: bool = False,
+    ) -> None:
+        self._service = service
+        self._access = access or Access(None)
+        self._audit = audit
+        self._limits = limits or Limits()
+        self._handlers = Handlers(service, demo=demo)
+        self._metrics = Metrics(service, audit)
+        self._streams: set[Stream] = set()
+
+    def asgi(self) -> Starlette:
+        routes = [self._route(operation) for operation in OPERATIONS]
+        routes += [
+            Route("/healthz", self._healthz, methods=["GET"]),
+            Route("/readyz", self._readyz, methods=["GET"]),
+            Route("/metrics", self._guard("metrics", READ, self._render_metrics), methods=["GET"]),
+            Route("/openapi.json", self._guard("openapi", READ, self._openapi), methods=["GET"]),
+        ]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: self._http_problem})
+        app.router.redirect_slashes = False
+        return app
+
+    def close_streams(self) -> None:
+        """For a shutdown: streams would otherwise go on for ever."""
+        for stream in list(self._streams):
+            stream.end()
+
+    def _route(self, operation: Operation) -> Route:
+        path = API + operation.path.replace("{key}", "{key:path}")
+        handler = self._events if operation.name == "events" else self._handle(operation)
+        return Route(path, self._guard(operation.name, operation.role, handler), methods=[operation.method])
+
+    def _handle(self, operation: Operation) -> Handler:
+        act = getattr(self._handlers, operation.name)
+
+        async def handle(request: Request) -> Response:
+            asked = await read_request(request, operation, self._limits.body)
+            begun = perf_counter()
+            answer = await act(asked)
+            if operation.method == "POST" and operation.role != READ:
+                self._metrics.changes.labels(operation.name).observe(perf_counter() - begun)
+            return _json(answer)
+
+        return handle
+
+    # Around every handler
+
+    def _guard(self, name: str, role: str, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            begun = perf_counter()
+            try:
+                self._check_host(request)
+                self._access.check(request.headers.get("authorization", ""), role)
+                response = await asyncio.wait_for(handler(request), self._limits.seconds)
+            except Exception as error:  # noqa: BLE001 whatever it is becomes a problem
+                response = await self._problem(error)
+            if not isinstance(response, StreamingResponse):
+                self._metrics.requests.labels(name, str(response.status_code)).observe(perf_counter() - begun)
+            response.headers["Cache-Control"] = "no-store"
+            return response
+
+        return guarded
+
+    def _check_host(self, request: Request) -> None:
+        """Without tokens only this machine is served, and no web page that pretends to be it."""
+        if not self._access.open:
+            return
+        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        if host != "localhost" and not _is_loopback(host):
+            raise RefusedError(403, "without a token file this server answers to localhost only")
+
+    async def _problem(self, error: Exception) -> Response:
+        if isinstance(error, TimeoutError):
+            detail = f"not done within {self._limits.seconds:g} seconds; whether a change was made is not known"
+            return problems.response(problems.problem(503, detail), {"Retry-After": "1"})
+        found = problems.problem_of(error)
+        if found is None:
+            LOG.error("a request failed", exc_info=error)
+            found = problems.problem(500, "the server has a defect; its log says more")
+        headers = error.headers if isinstance(error, RefusedError) else {}
+        if found.status >= 400 and found.status not in {401, 403}:
+            found = await in_thread(problems.with_position, found, self._service)
+        return problems.response(found, headers)
+
+    async def _http_problem(self, request: Request, error: Exception) -> Response:
+        """Unknown paths and methods."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+        detail = f"there is nothing at {request.url.path!r:.200}"
+        if status == 405:
+            detail = f"{request.method} is not a method of {request.url.path!r:.200}"
+        return problems.response(problems.problem(status if status in problems.TITLES else 400, detail), headers)
+
+    # Besides the table
+
+    async def _healthz(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _readyz(self, request: Request) -> Response:
+        error = self._service.error
+        if error is not None:
+            return PlainTextResponse(f"takes no changes: {error}\n", 503)
+        return PlainTextResponse("ready\n")
+
+    async def _render_metrics(self, request: Request) -> Response:
+        text = await in_thread(self._metrics.render)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _openapi(self, request: Request) -> Response:
+        return _json(openapi.document())
+
+    async def _events(self, request: Request) -> Response:
+        operation = next(operation for operation in OPERATIONS if operation.name == "events")
+        asked = await read_request(request, operation, 0)
+        last = asked.number("Last-Event-ID") if "Last-Event-ID" in asked.values else None
+        if last is not None and not self._service.store.pruned_to <= last <= self._service.store.last_seq:
+            raise RefusedError(400, f"there is no record {last} to resume after: read the state anew")
+        if len(self._streams) >= _STREAMS_AT_MOST:
+            raise RefusedError(503, f"{_STREAMS_AT_MOST} streams are open, which is the most")
+        stream = Stream(self._service, last)
+        self._streams.add(stream)
+
+        async def events() -> Any:  # noqa: ANN401 an iterator of bytes
+            try:
+                async for text in stream:
+                    yield text
+            finally:
+                self._streams.discard(stream)
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _json(answer: object) -> Response:
+    return Response(_ENCODER.encode(answer), media_type="application/json")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

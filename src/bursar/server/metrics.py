@@ -1,0 +1,188 @@
+"""Metrics for Prometheus. Gauges are read from the cluster at a scrape, under its lock only while numbers are copied;
+rendering happens outside of it, and at most once a second.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bursar._version import __version__
+from bursar.ledger.claims import STATES
+from bursar.server import quotas, views
+from bursar.server.background import AuditWatch
+from bursar.server.quotas import Figures, Quota
+from bursar.server.service import Service
+from bursar.sim.cluster import Cluster
+from bursar.vectors import dimension
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_CACHED_FOR = 1.0
+_QUOTA_LABELS = ("policy", "kind", "namespace", "quota", "node", "resource")
+_FIGURES: tuple[tuple[str, str, Callable[[Figures], int | None]], ...] = (
+    ("used", "what decisions count", lambda f: f.used),
+    ("min", "what is guaranteed", lambda f: f.min),
+    ("max", "what is allowed at most", lambda f: f.max),
+    ("runtime", "what the quota may use now", lambda f: f.runtime),
+    ("borrowed", "used beyond what is guaranteed", lambda f: f.borrowed),
+    ("lent", "guaranteed, and used by others now", lambda f: f.lent),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The numbers of one moment."""
+
+    quotas: list[Quota]
+    nodes: list[tuple[str, dict[str, int], dict[str, int]]]  # (name, allocatable, used)
+    states: Counter[str]
+    pending: Counter[str]
+    seq: int
+    objects: int
+
+
+def snapshot(cluster: Cluster) -> Snapshot:
+    """Whoever calls holds the cluster's lock."""
+    states: Counter[str] = Counter(STATES[claim.state] for claim in cluster.engine.state.claims.values())
+    pending: Counter[str] = Counter()
+    for claim in cluster.controller.queue.waiting():
+        pending[cluster.controller.reason(claim.uid)[0] or "undecided"] += 1
+    nodes: list[tuple[str, dict[str, int], dict[str, int]]] = []
+    for stored in cluster.objects.all("Node"):
+        account = cluster.engine.state.accounts.get(views.NODE_PREFIX + stored.key)
+        if account is not None:
+            listed = {name: most for name, most in account.limits.listed.items() if most < 2**62}
+            nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
+    objects = sum(len(cluster.objects.all(kind)) for kind in cluster.objects.kinds())
+    return Snapshot(quotas.quotas(cluster), nodes, states, pending, cluster.engine.version, objects)
+
+
+class Metrics(Collector):
+    """All metrics of a server."""
+
+    def __init__(self, service: Service, audit: AuditWatch | None) -> None:
+        self._service = service
+        self._audit = audit
+        self._lock = Lock()
+        self._rendered = (0.0, b"")
+        self.registry = CollectorRegistry()
+        self.requests = Histogram(
+            "bursar_http_request_duration_seconds",
+            "Time to answer a request, streams left out.",
+            ("operation", "status"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.changes = Histogram(
+            "bursar_change_duration_seconds",
+            "Time from a change being taken to it being on the disk.",
+            ("verb",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.registry.register(self)
+
+    def render(self) -> bytes:
+        with self._lock:
+            at, text = self._rendered
+            if time.monotonic() - at > _CACHED_FOR or not text:
+                text = generate_latest(self.registry)
+                self._rendered = (time.monotonic(), text)
+            return text
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not read the cluster."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        numbers, _ = self._service.read(snapshot)
+        yield _single(
+            "bursar_build_info",
+            "The version that runs; always 1.",
+            {"version": __version__, "python": platform.python_version()},
+            1,
+        )
+        yield from _quota_metrics(numbers.quotas)
+        yield from _node_metrics(numbers)
+        yield _counted("bursar_claims", "Claims by state.", "state", numbers.states)
+        yield _counted("bursar_claims_pending", "Claims that wait, by reason.", "reason", numbers.pending)
+        yield from self._totals()
+        yield from self._service_metrics(numbers)
+
+    def _totals(self) -> Iterator[Metric]:
+        tally = self._service.tally
+        decisions = CounterMetricFamily("bursar_decisions", "Decisions by outcome.", labels=("outcome", "reason"))
+        for (outcome, reason), count in sorted(tally.decisions.items()):
+            decisions.add_metric((outcome, reason), count)
+        yield decisions
+        for name, about, label, counts in (
+            ("bursar_evictions", "Pods told to leave, by reason.", "reason", tally.evictions),
+            ("bursar_journal_records", "Journal records by cause.", "cause", tally.records),
+            ("bursar_pod_events", "What happened to pods.", "event", tally.pods),
+        ):
+            family = CounterMetricFamily(name, about, labels=(label,))
+            for key, count in sorted(counts.items()):
+                family.add_metric((key,), count)
+            yield family
+
+    def _service_metrics(self, numbers: Snapshot) -> Iterator[Metric]:
+        service = self._service
+        yield _single("bursar_journal_seq", "The last journal record.", {}, numbers.seq)
+        yield _single("bursar_objects", "Objects that are there.", {}, numbers.objects)
+        yield _single("bursar_accepting_changes", "1 while changes are taken.", {}, int(service.error is None))
+        yield _single("bursar_listeners", "Live streams and threads that hear of batches.", {}, len(service.hub))
+        if self._audit is not None:
+            failures = CounterMetricFamily("bursar_audit_failures", "Records that cannot be true. Must stay 0.")
+            failures.add_metric((), self._audit.failures)
+            yield failures
+            yield _single("bursar_audited_seq", "The last record found to be right.", {}, self._audit.audited)
+
+
+def _quota_metrics(found: list[Quota]) -> Iterator[Metric]:
+    for name, about, figure in _FIGURES:
+        family = GaugeMetricFamily(f"bursar_quota_{name}", f"Quotas: {about}.", labels=_QUOTA_LABELS)
+        for quota in found:
+            for resource, figures in quota.resources.items():
+                amount = figure(figures)
+                if amount is not None:
+                    labels = (quota.policy, quota.kind, quota.namespace, quota.name, quota.node, resource)
+                    family.add_metric(labels, _units(resource, amount))
+        yield family
+
+
+def _node_metrics(numbers: Snapshot) -> Iterator[Metric]:
+    allocatable = GaugeMetricFamily("bursar_node_allocatable", "What a node has.", labels=("node", "resource"))
+    used = GaugeMetricFamily("bursar_node_used", "What decisions count on a node.", labels=("node", "resource"))
+    for node, has, uses in numbers.nodes:
+        for resource, amount in has.items():
+            allocatable.add_metric((node, resource), _units(resource, amount))
+        for resource, amount in uses.items():
+            used.add_metric((node, resource), _units(resource, amount))
+    yield allocatable
+    yield used
+
+
+def _units(resource: str, amount: int) -> float:
+    """Whole units, as Prometheus has it: cores, bytes, GPUs."""
+    return amount / dimension(resource).resolution
+
+
+def _counted(name: str, about: str, label: str, counts: Counter[str]) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=(label,))
+    for key, count in sorted(counts.items()):
+        family.add_metric((key,), count)
+    return family
+
+
+def _single(name: str, about: str, labels: dict[str, str], value: float) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), value)
+    return family

@@ -1,0 +1,90 @@
+"""Errors as problem details (RFC 9457): what went wrong, of which object and field, and that nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from bursar.objects.errors import ManifestError
+from bursar.server.answers import Problem
+from bursar.server.moments import MomentError
+from bursar.server.service import KeyReusedError, NoSuchChangeError, Service, StoppedError
+from bursar.sim.updates import ConflictError
+from bursar.store.errors import StoreError
+
+CONTENT_TYPE = "application/problem+json"
+
+TITLES = {
+    400: "the request is not understood",
+    401: "a token is needed",
+    403: "this token may not do that",
+    404: "there is no such thing",
+    405: "this path has no such method",
+    409: "the state does not allow it",
+    410: "that moment is no longer kept",
+    413: "the request is too large",
+    415: "this kind of content is not read",
+    422: "the request is refused",
+    500: "a defect of the server",
+    503: "no changes are taken",
+}
+
+
+class RefusedError(Exception):
+    """A request that is answered with a problem."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def problem(status: int, detail: str, **more: str | int) -> Problem:
+    found = Problem(type="about:blank", title=TITLES[status], status=status, detail=detail)
+    return msgspec.structs.replace(found, **more)
+
+
+def response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(found), found.status, headers, CONTENT_TYPE)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem that an error stands for; None: it is a defect."""
+    if isinstance(error, RefusedError):
+        return problem(error.status, str(error))
+    if isinstance(error, ManifestError):
+        return problem(
+            _status(error),
+            str(error),
+            source=error.source,
+            document=error.document,
+            line=error.line,
+            object=error.subject,
+            field=error.path,
+        )
+    if isinstance(error, MomentError):
+        return problem(400, str(error))
+    if isinstance(error, NoSuchChangeError):
+        return problem(404, str(error))
+    if isinstance(error, KeyReusedError):
+        return problem(422, str(error))
+    if isinstance(error, StoppedError | StoreError):
+        return problem(503, str(error))
+    return None
+
+
+def _status(error: ManifestError) -> int:
+    if isinstance(error, ConflictError):
+        return 409
+    if error.problem == "does not exist":
+        return 404
+    return 422
+
+
+def with_position(found: Problem, service: Service) -> Problem:
+    """With the state that the refused request left as it was."""
+    engine = service.cluster.engine
+    with engine.lock:
+        return msgspec.structs.replace(found, seq=engine.version, digest=f"{engine.digest:016x}")

@@ -1,0 +1,175 @@
+"""Running the server: a socket, an event loop, the service and its threads, from start to a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+
+from bursar.objects.errors import ManifestError
+from bursar.server.access import Access, TokenFileError
+from bursar.server.app import App, Limits
+from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.demo import Demo, things_to_try
+from bursar.server.moments import Clock, wall_clock
+from bursar.server.service import Service
+from bursar.store.errors import StoreError
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8321
+
+
+class StartError(Exception):
+    """The server cannot start: one line that says why."""
+
+
+class UnsafeError(Exception):
+    """What was asked for would let anybody in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    data: Path
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    tokens: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    demo: bool = False
+    limits: Limits = field(default_factory=Limits)
+    clock: Clock = wall_clock
+
+    def check(self) -> None:
+        """``UnsafeError`` unless it is safe to listen like this."""
+        if not is_loopback(self.host) and self.tokens is None:
+            raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE")
+        if (self.certificate is None) != (self.key is None):
+            raise UnsafeError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class BursarServer(uvicorn.Server):
+    """Ends live streams before it waits for connections to close."""
+
+    app: App | None = None
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        if self.app is not None:
+            self.app.close_streams()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def running(options: Options) -> Iterator[tuple[Service, App]]:
+    """The service with its threads, and the application over it."""
+    options.check()
+    access = Access(options.tokens)
+    service = Service.open(options.data, clock=options.clock)
+    audit = AuditWatch(service)
+    keeper = SnapshotKeeper(service)
+    ticker = Ticker(service)
+    try:
+        yield service, App(service, access=access, audit=audit, limits=options.limits, demo=options.demo)
+    finally:
+        ticker.stop()
+        keeper.stop()
+        audit.stop()
+        service.close()
+
+
+def server(app: App, options: Options) -> BursarServer:
+    config = uvicorn.Config(
+        app.asgi(),
+        host=options.host,
+        port=options.port,
+        http="httptools",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    built = BursarServer(config)
+    built.app = app
+    return built
+
+
+def serve_forever(options: Options, say: Callable[[Sequence[str]], None]) -> None:
+    """Until a signal ends it. ``say`` is called once, when requests are served: with the address, and what to try."""
+    options.check()
+    try:
+        listener = _listen(options.host, options.port)
+    except OSError as error:
+        raise StartError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from error
+    try:
+        with running(options) as (service, app), _lively(service, options):
+            address = (
+                f"{'https' if options.certificate else 'http'}://{_shown(options.host)}:{listener.getsockname()[1]}"
+            )
+            built = server(app, options)
+            say(greeting(address, options))
+            built.run(sockets=[listener])
+    except (StoreError, TokenFileError, ManifestError, ssl.SSLError) as error:
+        raise StartError(str(error)) from error
+    finally:
+        listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+@contextlib.contextmanager
+def _lively(service: Service, options: Options) -> Iterator[None]:
+    """With ``demo``, somebody works in the cluster."""
+    if not options.demo:
+        yield
+        return
+    demo = Demo(service)
+    demo.start()
+    try:
+        yield
+    finally:
+        demo.stop()
+
+
+def greeting(address: str, options: Options) -> list[str]:
+    lines = [f"Bursar serves {address} from {options.data}"]
+    if options.demo:
+        lines += ["", "Three things to try:", *(f"  {line}" for line in things_to_try(address))]
+    lines += ["", "Ctrl-C ends it; nothing is lost."]
+    return lines
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

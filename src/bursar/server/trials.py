@@ -1,0 +1,192 @@
+"""Asking what would happen: pods that are not there yet, and manifests that are not applied. Nothing is changed.
+
+Pods are tried by the engine itself, in a transaction that is never committed. Manifests are applied to a copy of the
+cluster, made from the disk; with a horizon both the copy and another one without the changes run on for that time, and
+what differs between the two is what the changes did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from bursar.control.loop import GROUP_INCOMPLETE
+from bursar.control.queue import urgency
+from bursar.engine.decisions import HOLDING, NEVER, Decision
+from bursar.engine.what_if import Outlook
+from bursar.ledger.claims import Claim
+from bursar.objects.errors import ManifestError
+from bursar.objects.manifests import Document
+from bursar.server import answers, quotas
+from bursar.server.moments import moment_of
+from bursar.sim.clock import show_duration
+from bursar.sim.cluster import Cluster
+from bursar.sim.pods import EVICTED, PENDING, RUNNING, TERMINATING
+from bursar.sim.store import timestamp
+from bursar.vectors import dimension
+
+MOST_PODS = 1000
+_REPLICATED = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
+
+
+# Pods
+
+
+def pods_of(documents: Iterable[Document]) -> list[Document]:
+    """The pods that the documents are or would create: those of jobs, deployments and the like."""
+    found: list[Document] = []
+    for document in documents:
+        kind = document.body.get("kind")
+        if isinstance(kind, str) and kind in _REPLICATED:
+            found.extend(_template_pods(document, _REPLICATED[kind]))
+        else:
+            found.append(document)
+        if len(found) > MOST_PODS:
+            raise document.error(ManifestError(f"makes it more than {MOST_PODS} pods, the most that can be tried"))
+    return found
+
+
+def _template_pods(document: Document, counted_by: str) -> Iterator[Document]:
+    metadata, spec = _mapping(document, "metadata"), _mapping(document, "spec")
+    template = spec.get("template")
+    count = spec.get(counted_by)
+    count = 1 if count is None else count
+    if not isinstance(template, dict):
+        raise document.error(ManifestError("is required", "spec.template"))
+    if type(count) is not int or not 0 <= count <= MOST_PODS:
+        problem = f"{count!r:.40} is not a number of pods from 0 to {MOST_PODS}"
+        raise document.error(ManifestError(problem, f"spec.{counted_by}"))
+    inner = template.get("metadata")
+    for number in range(count):
+        named = {
+            **(inner if isinstance(inner, dict) else {}),
+            "name": f"{metadata.get('name', '')}-{number}",
+            **({"namespace": metadata["namespace"]} if "namespace" in metadata else {}),
+        }
+        body = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": named}
+        yield Document(document.source, document.number, body, f"{document.item}[{number}]" if document.item else "")
+
+
+def _mapping(document: Document, name: str) -> dict[str, Any]:
+    found = document.body.get(name)
+    if not isinstance(found, dict):
+        raise document.error(ManifestError("is required", name))
+    return found
+
+
+def what_if(cluster: Cluster, documents: Iterable[Document]) -> answers.WhatIf:
+    """Whoever calls holds the cluster's lock."""
+    claims, outlook = cluster.trial(pods_of(documents))
+    waiting = [urgency(claim) for claim in cluster.controller.queue.waiting()]
+    rows = [_trial_row(cluster, claim, outlook, waiting) for claim in claims]
+    evicted = sorted({cluster.controller.name(uid) for uid in outlook.evicted})
+    return answers.WhatIf(pods=rows, evicted=evicted, moment=moment_of(cluster))
+
+
+def _trial_row(cluster: Cluster, claim: Claim, outlook: Outlook, waiting: list[Any]) -> answers.TrialRow:
+    decision = outlook.of(claim.uid)
+    if decision is None:
+        message = f"a group of {claim.spec.group_size} starts together, and not all of it was given"
+        return answers.TrialRow(pod=claim.key, verdict="queued", reason=GROUP_INCOMPLETE, message=message)
+    return answers.TrialRow(
+        pod=claim.key,
+        verdict=_verdict(decision),
+        node=decision.place,
+        reason=decision.reason,
+        message=decision.sentence(),
+        victims=[cluster.controller.name(uid) for uid in decision.victims],
+        ahead=0 if decision.admitted else sum(other < urgency(claim) for other in waiting),
+    )
+
+
+def _verdict(decision: Decision) -> Any:  # noqa: ANN401 one of the four words
+    if decision.admitted:
+        return "after-evictions" if decision.outcome == HOLDING or decision.victims else "now"
+    return "never" if decision.outcome == NEVER else "queued"
+
+
+# Changes of manifests
+
+
+def plan(
+    scratch: Callable[[], Cluster], documents: Sequence[Document], delete: Sequence[str], horizon: int
+) -> answers.Plan:
+    """``scratch`` makes a copy of the cluster."""
+    before, after = scratch(), scratch()
+    moment = moment_of(after)
+    outcomes: list[answers.ObjectOutcome] = []
+    if delete:
+        references = [after.kinds.reference(text) for text in dict.fromkeys(delete)]
+        after.delete(references)
+        outcomes.extend(
+            answers.ObjectOutcome(kind=kind.name, key=key, result="deleted", resource_version="")
+            for kind, key in references
+        )
+    outcomes.extend(
+        answers.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version="")
+        for one in after.apply(documents)
+    )
+    if horizon:
+        before.advance(horizon)
+        after.advance(horizon)
+    return _compared(before, after, outcomes, horizon, moment)
+
+
+def _compared(
+    before: Cluster, after: Cluster, outcomes: list[answers.ObjectOutcome], horizon: int, moment: answers.Moment
+) -> answers.Plan:
+    starts: list[str] = []
+    evicted: list[answers.PodNews] = []
+    waits: list[answers.PodNews] = []
+    for key in after.pods():
+        old, new = _phase(before, key), _phase(after, key)
+        if new == RUNNING and old != RUNNING:
+            starts.append(key)
+        elif _out(after, key) and not _out(before, key):
+            evicted.append(_news(after, key, "evicted"))
+        elif new == PENDING and old != PENDING:
+            waits.append(_news(after, key, "waits"))
+    known = set(after.pods())
+    return answers.Plan(
+        objects=outcomes,
+        starts=starts,
+        evicted=evicted,
+        waits=waits,
+        gone=[key for key in before.pods() if key not in known],
+        borrowing=list(_borrowing(before, after)),
+        horizon=show_duration(horizon),
+        moment=moment,
+    )
+
+
+def _phase(cluster: Cluster, key: str) -> str:
+    pod = cluster.doing(key)
+    return "" if pod is None else pod.phase
+
+
+def _out(cluster: Cluster, key: str) -> bool:
+    """Whether the pod was evicted, gone or not."""
+    pod = cluster.doing(key)
+    return pod is not None and (pod.phase == EVICTED or (pod.phase == TERMINATING and pod.evicted))
+
+
+def _news(cluster: Cluster, key: str, what: str) -> answers.PodNews:
+    pod = cluster.pod(key)
+    reason, node = ("", "") if pod is None else (pod.reason, pod.node)
+    return answers.PodNews(time=timestamp(cluster.now()), pod=key, what=what, node=node, reason=reason)
+
+
+def _borrowing(before: Cluster, after: Cluster) -> Iterator[answers.BorrowingChange]:
+    """The quotas that would borrow less."""
+    old = {(quota.kind, quota.label): quota for quota in quotas.quotas(before)}
+    new = {(quota.kind, quota.label): quota for quota in quotas.quotas(after)}
+    for key, quota in old.items():
+        for resource, figures in sorted(quota.resources.items()):
+            had = figures.borrowed or 0
+            changed = new.get(key)
+            has = 0 if changed is None or resource not in changed.resources else changed.resources[resource].borrowed
+            if (has or 0) < had:
+                show = dimension(resource).show
+                yield answers.BorrowingChange(
+                    quota=f"{quota.kind} {quota.label}", resource=resource, before=show(had), after=show(has or 0)
+                )

@@ -1,0 +1,271 @@
+"""Rows about a cluster, of now or of the past: claims, the queue, nodes, GPUs, objects. Read-only; whoever calls holds
+the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from bursar.engine.decisions import NEVER, Decision
+from bursar.ledger.claims import STATES, Claim
+from bursar.objects.core import Pod
+from bursar.objects.corekinds import NODE, POD
+from bursar.objects.requests import pod_resources
+from bursar.policies.checks import Check
+from bursar.policies.elastic.names import CAPACITY_LABEL, OVER_QUOTA
+from bursar.policies.tensorfusion.fleet import GPUS, gpu_of
+from bursar.policies.tensorfusion.fleet import PREFIX as GPU_PREFIX
+from bursar.policies.trees.policy import TreesPolicy
+from bursar.server import answers
+from bursar.sim.cluster import Cluster
+from bursar.sim.pods import PENDING, SimPod
+from bursar.sim.store import Stored, timestamp
+from bursar.vectors import UNLIMITED, dimension
+
+NODE_PREFIX = "nodes/"
+
+
+# Objects
+
+
+def stored_objects(cluster: Cluster, kind: str) -> Iterator[Stored]:
+    for name in [kind] if kind else cluster.objects.kinds():
+        yield from cluster.objects.all(name)
+
+
+def labels_of(stored: Stored) -> dict[str, str]:
+    given = (stored.applied.body.get("metadata") or {}).get("labels") or {}
+    return {**given, **cast("dict[str, str]", stored.written.get("labels", {}))}
+
+
+# Claims
+
+
+class ClaimView:
+    """Claims of a cluster; what is the same for all of them is looked up once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._state = cluster.engine.state
+        self._borrowers = tree_borrowers(cluster)
+
+    def all_keys(self) -> list[str]:
+        """namespace/name of all claims: the pods there are, and claims without a pod."""
+        pods = self._cluster.pods()
+        known = set(pods)
+        return sorted([*pods, *(claim.key for claim in self._state.claims.values() if claim.key not in known)])
+
+    def claim(self, key: str) -> Claim | None:
+        pod = self._cluster.doing(key)
+        if pod is not None:
+            return self._state.claims.get(pod.uid)
+        found = self._cluster.controller.claim(key) or self._state.claims.get(key)
+        return found if found is not None and found.key == key else None
+
+    def row(self, key: str) -> answers.ClaimRow | None:
+        claim = self.claim(key)
+        stored = self._cluster.objects.find(POD.name, key)
+        pod = self._cluster.doing(key)
+        if claim is not None:
+            return self._known(claim, stored, pod)
+        return None if stored is None or pod is None else self._ended(stored, pod)
+
+    def _known(self, claim: Claim, stored: Stored | None, pod: SimPod | None) -> answers.ClaimRow:
+        reason, message = self._cluster.controller.reason(claim.uid)
+        if pod is not None and pod.evicted:
+            reason, message = pod.reason, pod.message
+        decision = claim.decision if isinstance(claim.decision, Decision) else None
+        return answers.ClaimRow(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            phase=PENDING if pod is None else pod.phase,
+            state=STATES[claim.state],
+            node=claim.place,
+            priority=claim.spec.priority,
+            preemptible=claim.spec.preemptible,
+            created=timestamp(claim.created),
+            requests=claim.spec.requests.show(),
+            labels=claim.spec.labels if stored is None else labels_of(stored),
+            quotas=[account.name for account in quota_accounts(claim)],
+            group=claim.spec.group,
+            leaving=claim.leaving,
+            waits_for=[self._cluster.controller.name(uid) for uid in claim.waits_for],
+            borrowing=self._borrows(claim.uid, stored),
+            reason=reason,
+            message=message,
+            decided_at="" if decision is None else timestamp(decision.at),
+            decided_by=0 if decision is None else decision.seq,
+        )
+
+    def _ended(self, stored: Stored, pod: SimPod) -> answers.ClaimRow:
+        typed = cast("Pod", stored.applied.typed)
+        return answers.ClaimRow(
+            uid=pod.uid,
+            namespace=stored.applied.namespace,
+            name=stored.applied.name,
+            phase=pod.phase,
+            state="gone",
+            node=pod.node,
+            priority=typed.spec.priority or 0,
+            preemptible=True,
+            created=timestamp(stored.created),
+            requests=pod_resources(typed.spec).requests.show(),
+            labels=labels_of(stored),
+            quotas=[],
+            reason=pod.reason,
+            message=pod.message,
+        )
+
+    def _borrows(self, uid: str, stored: Stored | None) -> bool:
+        if uid in self._borrowers:
+            return True
+        return stored is not None and stored.written.get("labels", {}).get(CAPACITY_LABEL) == OVER_QUOTA
+
+
+def quota_accounts(claim: Claim) -> Iterator[Any]:
+    for binding in claim.bindings:
+        if binding is not None:
+            for account in binding.accounts:
+                if not account.physical:
+                    yield account
+
+
+def tree_borrowers(cluster: Cluster) -> set[str]:
+    """The claims that sit above their own group in a quota tree."""
+    found: set[str] = set()
+    for policy in cluster.engine.policies:
+        if isinstance(policy, TreesPolicy):
+            for tree in policy.trees.by_name.values():
+                for node in tree.nodes.values():
+                    if node.leaf:
+                        continue
+                    found.update(seat.claim.uid for seat in tree.seated(node) if seat.group is not node)
+    return found
+
+
+def claim_rows(
+    cluster: Cluster, after: str, limit: int, keep: Callable[[answers.ClaimRow], bool]
+) -> tuple[list[answers.ClaimRow], int]:
+    """A page of rows after a key, and how many more keys there are to look at."""
+    view = ClaimView(cluster)
+    keys = [key for key in view.all_keys() if key > after]
+    found: list[answers.ClaimRow] = []
+    for index, key in enumerate(keys):
+        row = view.row(key)
+        if row is not None and keep(row):
+            if len(found) == limit:
+                return found, len(keys) - index
+            found.append(row)
+    return found, 0
+
+
+def queue_rows(cluster: Cluster) -> Iterator[answers.QueueRow]:
+    """Who waits, the most urgent first; then who is held until its victims have left."""
+    held = [claim for claim in cluster.engine.state.claims.values() if claim.waits_for]
+    held.sort(key=lambda claim: (-claim.spec.priority, claim.created, claim.key))
+    for position, claim in enumerate([*cluster.controller.queue.waiting(), *held], 1):
+        reason, message = cluster.controller.reason(claim.uid)
+        decision = claim.decision if isinstance(claim.decision, Decision) else None
+        yield answers.QueueRow(
+            position=position,
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            priority=claim.spec.priority,
+            created=timestamp(claim.created),
+            state=STATES[claim.state],
+            requests=claim.spec.requests.show(),
+            never=decision is not None and decision.outcome == NEVER,
+            group=claim.spec.group,
+            reason=reason,
+            message=message,
+            decided_by=0 if decision is None else decision.seq,
+        )
+
+
+def check_node(check: Check) -> answers.CheckNode:
+    """The explain tree as it is answered."""
+    return answers.CheckNode(
+        title=check.title,
+        passed=check.passed,
+        note=check.note,
+        reason=check.reason,
+        binding=check.binding,
+        checks=[check_node(child) for child in check.children],
+    )
+
+
+# Nodes and GPUs
+
+
+def node_rows(cluster: Cluster) -> Iterator[answers.NodeRow]:
+    state = cluster.engine.state
+    pods = _pods_by_node(cluster)
+    gpus = _count(gpu.node for gpu in _gpus(cluster))
+    for stored in cluster.objects.all(NODE.name):
+        account = state.accounts.get(NODE_PREFIX + stored.key)
+        body = stored.applied.body
+        limits = {} if account is None else account.limits.listed
+        used = {} if account is None else account.used.vector().show()
+        busy = {} if account is None else dict(account.busy.vector().pairs())
+        counted = {} if account is None else dict(account.used.vector().pairs())
+        yield answers.NodeRow(
+            name=stored.key,
+            ready=_ready(body),
+            labels=labels_of(stored),
+            allocatable={name: dimension(name).show(most) for name, most in limits.items() if most != UNLIMITED},
+            used=used,
+            leaving={
+                name: dimension(name).show(amount - counted.get(name, 0))
+                for name, amount in busy.items()
+                if amount > counted.get(name, 0)
+            },
+            pods=pods.get(stored.key, 0),
+            gpus=gpus.get(stored.key, 0),
+        )
+
+
+def _ready(body: dict[str, Any]) -> bool:
+    if (body.get("spec") or {}).get("unschedulable"):
+        return False
+    conditions = (body.get("status") or {}).get("conditions") or []
+    return all(one.get("status") == "True" for one in conditions if one.get("type") == "Ready")
+
+
+def _pods_by_node(cluster: Cluster) -> dict[str, int]:
+    return _count(claim.place for claim in cluster.engine.state.claims.values() if claim.place)
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _gpus(cluster: Cluster) -> Iterator[Any]:
+    for name, cell in sorted(cluster.engine.state.cells(GPUS).items()):
+        gpu = gpu_of(name, cell)
+        if gpu is not None:
+            yield gpu
+
+
+def gpu_rows(cluster: Cluster) -> Iterator[answers.GpuRow]:
+    users: dict[str, list[str]] = {}
+    for claim in cluster.engine.state.claims.values():
+        for binding in claim.bindings:
+            if binding is not None and binding.policy == "gpus" and claim.state > 0:
+                for held in binding.accounts:
+                    users.setdefault(held.name, []).append(claim.key)
+    for gpu in _gpus(cluster):
+        account = cluster.engine.state.accounts.get(GPU_PREFIX + gpu.name)
+        yield answers.GpuRow(
+            name=gpu.name,
+            node=gpu.node,
+            model=gpu.model,
+            capacity={"tflops": dimension("tflops").show(gpu.tflops), "vram": dimension("vram").show(gpu.vram)},
+            used={} if account is None else account.used.vector().show(),
+            claims=sorted(users.get(GPU_PREFIX + gpu.name, [])),
+        )
