@@ -1,0 +1,222 @@
+"""Random histories of arguments, nodes and claims, with undo and replay, against the naive twin.
+
+Held: usage of a node is the sum over its CPU pods, whatever happened in whatever order; after a decision it is within
+the quota; filter, score and reasons are what the twin works out; undo and replay leave no trace.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bursar.ledger.claims import Claim
+from bursar.policies.crossquota.names import PREFIX
+from bursar.policies.crossquota.quotas import NodeBody
+from bursar.policies.crossquota.reading import read_arguments
+from tests.policies.crossquota.twin import Twin, amount
+from tests.policies.crossquota.world import GPU, World, arguments, body, claim
+
+AMD = "amd.com/gpu"
+NAMES = ("n1", "n2", "n3")
+BODIES = (
+    body({"cpu": 8, GPU: 2}),
+    body({"cpu": 8, "memory": 100, "pods": 20, GPU: 2}, {"cpu": "3", "memory": "rubbish"}),
+    body({"cpu": 4, "memory": 50, AMD: 1}, {"percentage-cpu": "50", "memory": "20"}),
+    body({"cpu": 8, "memory": 100}),
+    body({"cpu": 8, GPU: 0}),
+    body({GPU: 1}),
+)
+ARGUMENTS: tuple[dict[str, object] | None, ...] = (
+    None,
+    arguments(GPU),
+    arguments(GPU, quota__cpu=2),
+    arguments(quota_resources="memory,cpu", quota__cpu=3) | {"quota-percentage.memory": 33.5, "weight.memory": 4},
+    arguments(quota_resources="cpu,pods", quota__pods=2, exempt_namespaces=""),
+    arguments(quota__cpu=4, label_selector={"matchLabels": {"team": "a"}}),
+    arguments(GPU) | {"reserve-per-gpu.cpu": 2},
+    arguments(quota_resources="memory", quota__memory=40) | {"reserve-per-gpu.cpu": 1, "reserve-per-gpu.memory": 10},
+)
+REQUESTS: tuple[dict[str, object], ...] = (
+    {},
+    {"cpu": 1},
+    {"cpu": "1500m", "memory": 20},
+    {"memory": 7},
+    {GPU: 1, "cpu": 1},
+    {AMD: 1, "memory": 30},
+)
+names = st.sampled_from(NAMES)
+ARRIVALS = st.tuples(
+    st.sampled_from(REQUESTS), st.sampled_from("aab"), st.sampled_from(["x", "x", "kube-system"]), names, st.booleans()
+)
+PROBES = [
+    claim(f"probe {i} {team}", requests, {"team": team}, namespace=space)
+    for i, requests in enumerate(REQUESTS)
+    for team, space in (("a", "x"), ("b", "kube-system"))
+]
+
+
+class CrossQuotaMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.twin = Twin()
+        self.committed = Twin()
+        self.claims: list[Claim] = []
+        self.savepoints: list[tuple[int, Twin, dict[str, object], dict[str, object]]] = []
+
+    def chosen(self, number: int, placed: bool, leaving: bool = False) -> Claim | None:
+        fitting = [
+            one
+            for one in self.claims
+            if (one.uid in self.twin.placed) == placed and (not placed or self.twin.placed[one.uid][2] == leaving)
+        ]
+        return fitting[number % len(fitting)] if fitting else None
+
+    @rule(given=st.sampled_from(ARGUMENTS))
+    def configure(self, given: dict[str, object] | None) -> None:
+        self.world.configure(given)
+        self.twin.arguments = read_arguments(given or {})
+
+    @rule(name=names, node=st.sampled_from(BODIES))
+    def set_node(self, name: str, node: NodeBody) -> None:
+        self.world.node(name, node)
+        self.twin.nodes[name] = node
+
+    @rule(name=names)
+    def remove(self, name: str) -> None:
+        self.world.node(name, None)
+        self.twin.nodes.pop(name, None)
+
+    @initialize(given=st.sampled_from(ARGUMENTS[1:]), nodes=st.tuples(*[st.sampled_from(BODIES[:3])] * len(NAMES)))
+    def begin(self, given: dict[str, object], nodes: tuple[NodeBody, ...]) -> None:
+        """Most of a history is about GPU nodes."""
+        self.configure(given)
+        for name, node in zip(NAMES, nodes, strict=True):
+            self.set_node(name, node)
+
+    @rule(arrivals=st.lists(ARRIVALS, min_size=1, max_size=5))
+    def arrive(self, arrivals: list[tuple[dict[str, object], str, str, str, bool]]) -> None:
+        for requests, team, space, name, forced in arrivals:
+            number = len(self.claims)
+            one = claim(f"c{number}", requests, {"team": team}, namespace=space, priority=number % 3)
+            self.claims.append(one)
+            self._place(one, name, forced)
+
+    @rule(number=st.integers(0, 99), name=names, forced=st.booleans())
+    def place_again(self, number: int, name: str, forced: bool) -> None:
+        one = self.chosen(number, placed=False)
+        if one is not None:
+            self._place(one, name, forced)
+
+    def _place(self, one: Claim, name: str, forced: bool) -> None:
+        if name not in self.twin.nodes:  # the nodes policy lets nobody go to a node that is not there
+            return
+        expected = "" if forced else self.twin.reason(one, name)
+        refusal = self.world.place(one, name, forced)
+        assert ("" if refusal is None else refusal.reason) == expected
+        if refusal is None:
+            self.twin.placed[one.uid] = (one, name, False)
+            self._within_quota(one, name, forced)
+
+    def _within_quota(self, one: Claim, name: str, forced: bool) -> None:
+        """After a decision, what the claim wants is within its quota."""
+        if not forced and self.twin.limited(one) and self.twin.is_gpu_node(name):
+            for resource in self.twin.arguments.resources:
+                used = self.world.ledger.state.accounts[PREFIX + name].used.amount(resource)
+                assert not amount(one, resource) or used <= self.twin.quota(name, resource)
+
+    @rule(number=st.integers(0, 99))
+    def release(self, number: int) -> None:
+        one = self.chosen(number, placed=True)
+        if one is not None:
+            self.world.release(one)
+            del self.twin.placed[one.uid]
+
+    @rule(number=st.integers(0, 99), requests=st.sampled_from(REQUESTS))
+    def resize(self, number: int, requests: dict[str, object]) -> None:
+        one = self.chosen(number, placed=True)
+        if one is not None:
+            self.world.resize(one, requests)  # the twin reads the claim as it is now, resized or not
+
+    @rule(number=st.integers(0, 99))
+    def leave(self, number: int) -> None:
+        one = self.chosen(number, placed=True)
+        if one is not None:
+            self.world.leave(one)
+            self.twin.placed[one.uid] = (one, one.place, True)
+
+    @rule(number=st.integers(0, 99), gone=st.booleans())
+    def end_leaving(self, number: int, gone: bool) -> None:
+        one = self.chosen(number, placed=True, leaving=True)
+        if one is None:
+            return
+        if gone:
+            self.world.left(one)
+            del self.twin.placed[one.uid]
+        else:
+            self.world.stay(one)
+            self.twin.placed[one.uid] = (one, one.place, False)
+
+    @rule()
+    def save(self) -> None:
+        state = (self.world.ledger.state.plain(), self.world.indexed())
+        self.savepoints.append((self.world.tx.savepoint(), self.twin.copy(), *state))
+
+    @precondition(lambda self: bool(self.savepoints))
+    @rule(depth=st.integers(0, 3))
+    def rollback(self, depth: int) -> None:
+        at = max(0, len(self.savepoints) - 1 - depth)
+        savepoint, self.twin, plain, indexed = self.savepoints[at]
+        del self.savepoints[at:]
+        self.world.tx.rollback_to(savepoint)
+        assert self.world.ledger.state.plain() == plain
+        assert self.world.indexed() == indexed
+
+    @rule()
+    def commit(self) -> None:
+        self.world.commit()
+        self.savepoints.clear()
+        self.committed = self.twin.copy()
+
+    @rule()
+    def abort(self) -> None:
+        self.world.abort()
+        self.savepoints.clear()
+        self.twin = self.committed.copy()
+
+    @invariant()
+    def usage_is_the_sum_over_cpu_pods(self) -> None:
+        accounts = self.world.ledger.state.accounts
+        for name in self.twin.nodes:
+            account = accounts.get(PREFIX + name)
+            assert account is not None or not self.twin.is_gpu_node(name)
+            if account is not None:
+                for resource in self.twin.arguments.resources:
+                    assert account.used.amount(resource) == self.twin.used(name, resource)
+                    assert account.busy.amount(resource) == self.twin.physical(name, resource)
+
+    @invariant()
+    def answers_agree(self) -> None:
+        world, twin = self.world, self.twin
+        for probe in PROBES:
+            reasons = {name: world.reason(probe, name) for name in twin.nodes}
+            assert reasons == {name: twin.reason(probe, name) for name in twin.nodes}
+            assert [n for n in world.open_for(probe) if n in twin.nodes] == sorted(
+                name for name, reason in reasons.items() if not reason
+            )
+            for name in twin.nodes:
+                assert world.score(probe, name) == twin.score(probe, name)
+                avoided = twin.limited(probe) and twin.is_gpu_node(name)
+                assert world.rank(probe, name) == int(avoided)
+
+    def teardown(self) -> None:
+        self.commit()
+        copy = self.world.replayed()
+        assert copy.ledger.state.plain() == self.world.ledger.state.plain()
+        assert copy.ledger.digest == self.world.ledger.digest
+        assert copy.indexed() == self.world.indexed()
+
+
+CrossQuotaMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+TestCrossQuotaMachine = CrossQuotaMachine.TestCase
