@@ -132,8 +132,8 @@ def _add(field: Field, repeats: int) -> int:
 def _check(field: Field, repeats: int) -> int:
     """May this claim come in? Asked of the whole path, while nothing changes."""
     field.forest.refresh_all("")
-    claim = field.ledger.state.claims[next(iter(field.ledger.state.claims))]
-    binding = claim.bindings[0]
-    for _ in range(repeats):
-        field.policy.check(binding, None)  # type: ignore[arg-type]
+    fitting = [claim.bindings[0] for claim in field.ledger.state.claims.values()]
+    bindings = [b for b in fitting if b is not None and field.policy.check(b, None) is None]
+    for turn in range(repeats):
+        field.policy.check(bindings[turn % len(bindings)], None)
     return repeats
