@@ -40,7 +40,7 @@ from bursar.selectors import Selector
 from bursar.vectors import dimension
 
 HEAVIEST: Final = 1_000_000
-_KEYS: Final = (
+KEYS: Final = (
     GPU_NAMES,
     RESOURCES,
     WEIGHT,
@@ -51,7 +51,7 @@ _KEYS: Final = (
     EXEMPT_MIRRORS,
     VOLCANO,
 )
-_PREFIXES: Final = (QUOTA, PERCENTAGE, RESOURCE_WEIGHT, RESERVE_EACH)
+PREFIXES: Final = (QUOTA, PERCENTAGE, RESOURCE_WEIGHT, RESERVE_EACH)
 _SHOWN: Final = 60
 
 
@@ -84,12 +84,12 @@ def read_arguments(given: Mapping[str, object], path: str = "") -> Arguments:
 
 def _check_keys(given: Mapping[str, object], path: str) -> None:
     for key in given:
-        if key in _KEYS:
+        if key in KEYS:
             continue
         prefix = _prefix_of(key)
         if not prefix:
-            close = difflib.get_close_matches(key[:100], [*_KEYS, *_PREFIXES], n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join([*_KEYS, *_PREFIXES])}"
+            close = difflib.get_close_matches(key[:100], [*KEYS, *PREFIXES], n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join([*KEYS, *PREFIXES])}"
             raise ManifestError(f"is not a known argument; {hint}", join(path, key))
         resource = unspelt(key[len(prefix) :])
         if not is_qualified(resource):
@@ -99,7 +99,7 @@ def _check_keys(given: Mapping[str, object], path: str) -> None:
 
 
 def _prefix_of(key: str) -> str:
-    for prefix in _PREFIXES:
+    for prefix in PREFIXES:
         if key.startswith(prefix):
             return prefix
     return ""
