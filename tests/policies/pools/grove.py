@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.pools.forest import Forest
 from bursar.policies.pools.names import ROOT
@@ -89,10 +91,10 @@ class Grove:
         self.forest.refresh(branch)
         return self._shown([branch.floor(slot) for slot in range(len(branch.own))])
 
-    def _shown(self, amounts: list[int]) -> Amounts:
+    def _shown(self, amounts: Iterable[int]) -> Amounts:
         return {dimension_at(self.forest.dims[slot]).name: a for slot, a in enumerate(amounts) if a}
 
-    def _managed(self, branch: Branch, amounts: list[int]) -> Amounts:
+    def _managed(self, branch: Branch, amounts: Iterable[int]) -> Amounts:
         return self._shown([a if branch.maxima[slot] != NO_MAX else 0 for slot, a in enumerate(amounts)])
 
 

@@ -139,7 +139,7 @@ class World:
     def total(self, tree: str = "") -> Amounts:
         return {dimension_at(dim).name: n for dim, n in self.policy.books.grounds.tree_total(tree).items()}
 
-    def _shown(self, amounts: list[int]) -> Amounts:
+    def _shown(self, amounts: Iterable[int]) -> Amounts:
         dims = self.policy.books.forest.dims
         return {dimension_at(dims[slot]).name: amount for slot, amount in enumerate(amounts) if amount}
 
@@ -175,7 +175,7 @@ class World:
                 assert not branch.members
                 continue
             tied = branch.aside or forest.refresh(branch)
-            numbers = [branch.own, branch.taken, branch.firm_own, branch.firm_taken]
+            numbers: list[Iterable[int]] = [branch.own, branch.taken, branch.firm_own, branch.firm_taken]
             if tied:  # what hangs on no root depends on nothing but itself
                 numbers += [branch.request, branch.below, branch.lim, branch.allocated, branch.guaranteed]
                 numbers += [branch.firm_request, branch.firm_used, branch.runtime]

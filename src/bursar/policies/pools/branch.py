@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final, final
 
+from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from bursar.ledger.accounts import Account
@@ -23,9 +24,9 @@ from bursar.ledger.ordered import Ordered
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.rounds import Sharing
 from bursar.policies.pools.sharing import Trace, distribute
+from bursar.quantity import MAX_AMOUNT
 
 NO_MAX: Final = -1
-_HUGE: Final = 2**62
 
 
 @final
@@ -51,6 +52,7 @@ class Branch:
         "maxima",
         "members",
         "minima",
+        "moved",
         "name",
         "order",
         "own",
@@ -85,29 +87,30 @@ class Branch:
         self.askers: Final[dict[str, Claim]] = {}  # claims whose demand is counted here
         self.members: Final[dict[str, Claim]] = {}  # claims that count here, by uid
         self.order: Ordered | None = None
-        self.maxima: list[int] = [NO_MAX] * size
-        self.minima: list[int] = [0] * size
-        self.weights: list[int] = [0] * size
+        self.maxima: vec[i64] = filled(size, NO_MAX)
+        self.minima: vec[i64] = filled(size, 0)
+        self.weights: vec[i64] = filled(size, 0)
         self.own: list[int] = [0] * size  # demand of its own pods
         self.below: list[int] = [0] * size  # that and what its children ask for
         self.request: list[int] = [0] * size
-        self.lim: list[int] = [0] * size  # the request, capped by max: what the parent sees
+        self.lim: vec[i64] = filled(size, 0)  # the request, capped by max: what the parent sees
         self.taken: list[int] = [0] * size  # in use by its own pods
         self.allocated: list[int] = [0] * size
-        self.guaranteed: list[int] = [0] * size
+        self.guaranteed: vec[i64] = filled(size, 0)
         self.firm_own: list[int] = [0] * size  # of pods that may not be preempted
         self.firm_request: list[int] = [0] * size
         self.firm_taken: list[int] = [0] * size
         self.firm_used: list[int] = [0] * size
-        self.runtime: list[int] = [0] * size
+        self.runtime: vec[i64] = filled(size, 0)
         self.scaled: list[bool] = [False] * size  # the children's needs did not fit
-        self.seen_lim: list[int] = [0] * size  # what the last distribution used
-        self.seen_base: list[int] = [0] * size
-        self.shared: list[int] = [0] * size  # what it last distributed
+        self.seen_lim: vec[i64] = filled(size, 0)  # what the last distribution used
+        self.seen_base: vec[i64] = filled(size, 0)
+        self.shared: vec[i64] = filled(size, 0)  # what it last distributed
         self.touched: bool = False
         self.touches: Final[list[Branch]] = []  # children to compare
         self.whole: bool = True  # everything is to be distributed anew
         self.stale: bool = False
+        self.moved: bool = False  # its runtime changed in the distribution that is under way
 
     def __repr__(self) -> str:
         return f"Branch({self.key})"
@@ -115,32 +118,21 @@ class Branch:
     def grow(self, size: int) -> None:
         """Make room for new slots."""
         while len(self.own) < size:
-            self.maxima.append(NO_MAX)
             self.scaled.append(False)
-            for amounts in self._lists():
+            for amounts in (self.own, self.below, self.request, self.taken, self.allocated):
                 amounts.append(0)
+            for firm in (self.firm_own, self.firm_request, self.firm_taken, self.firm_used):
+                firm.append(0)
             self.whole = True
-
-    def _lists(self) -> list[list[int]]:
-        return [
-            self.minima,
-            self.weights,
-            self.own,
-            self.below,
-            self.request,
-            self.lim,
-            self.taken,
-            self.allocated,
-            self.guaranteed,
-            self.firm_own,
-            self.firm_request,
-            self.firm_taken,
-            self.firm_used,
-            self.runtime,
-            self.seen_lim,
-            self.seen_base,
-            self.shared,
-        ]
+        self.maxima = grown(self.maxima, size, NO_MAX)
+        self.minima = grown(self.minima, size, 0)
+        self.weights = grown(self.weights, size, 0)
+        self.lim = grown(self.lim, size, 0)
+        self.guaranteed = grown(self.guaranteed, size, 0)
+        self.runtime = grown(self.runtime, size, 0)
+        self.seen_lim = grown(self.seen_lim, size, 0)
+        self.seen_base = grown(self.seen_base, size, 0)
+        self.shared = grown(self.shared, size, 0)
 
     def depth(self) -> int:
         above = self.parent
@@ -158,7 +150,7 @@ class Branch:
 
     def base(self, slot: int) -> int:
         """What it needs before anything is shared: its min, or more that is guaranteed to it."""
-        return max(self.minima[slot], self.guaranteed[slot])
+        return max(int(self.minima[slot]), int(self.guaranteed[slot]))
 
     # From scratch
 
@@ -168,20 +160,15 @@ class Branch:
             below = 0
             allocated = 0
             for child in self.children:
-                below += child.lim[slot]
-                allocated += child.guaranteed[slot]
+                below += int(child.lim[slot])
+                allocated += int(child.guaranteed[slot])
             if self.inner is None:
                 below += self.own[slot]
                 allocated += self.taken[slot]
             self.below[slot] = below
-            self.request[slot] = self._request(slot)
-            self.lim[slot] = self._lim(slot)
-            if guarantee:
-                self.allocated[slot] = allocated
-                self.guaranteed[slot] = max(allocated, self.minima[slot])
-            else:
-                self.allocated[slot] = 0
-                self.guaranteed[slot] = 0
+            self.ask_for(slot)
+            self.allocated[slot] = allocated if guarantee else 0
+            self.keep(slot, guarantee)
             self._sum_firm(slot)
 
     def _sum_firm(self, slot: int) -> None:
@@ -193,13 +180,24 @@ class Branch:
         self.firm_request[slot] = request
         self.firm_used[slot] = used
 
-    def _request(self, slot: int) -> int:
-        below = self.below[slot]
-        return below if self.lends or below > self.minima[slot] else self.minima[slot]
+    def ask_for(self, slot: int) -> int:
+        """Compute the request, and what of it the parent sees; returns by how much the latter changed."""
+        request = max(self.below[slot], 0 if self.lends else int(self.minima[slot]))
+        self.request[slot] = request
+        most = int(self.maxima[slot])
+        if most == NO_MAX:
+            most = MAX_AMOUNT  # nobody asks for more than can be counted
+        lim = min(request, most)
+        more = lim - int(self.lim[slot])
+        self.lim[slot] = i64(lim)
+        return more
 
-    def _lim(self, slot: int) -> int:
-        most = self.maxima[slot]
-        return self.request[slot] if most == NO_MAX or self.request[slot] < most else most
+    def keep(self, slot: int, guarantee: bool) -> int:
+        """Compute what is guaranteed; returns by how much it changed."""
+        kept = min(max(self.allocated[slot], int(self.minima[slot])), MAX_AMOUNT) if guarantee else 0
+        more = kept - int(self.guaranteed[slot])
+        self.guaranteed[slot] = i64(kept)
+        return more
 
     # Children
 
@@ -249,62 +247,61 @@ class Branch:
             differs = self.shared[slot] != self.runtime[slot]
             if not differs:
                 for child in self.touches:
-                    if child.seen_lim[slot] != child.lim[slot] or child.seen_base[slot] != child.base(slot):
+                    if child.seen_lim[slot] != child.lim[slot] or int(child.seen_base[slot]) != child.base(slot):
                         differs = True
                         break
             if differs:
                 found.append(slot)
         return found
 
-    def _share_slot(self, slot: int, changed: list[Branch]) -> None:
+    def _share_slot(self, number: int, changed: list[Branch]) -> None:
+        slot = i64(number)
         sharing = Sharing()
         total = self.runtime[slot]
         self.shared[slot] = total
-        huge = total >= _HUGE
         for child in self.children:
             lim = child.lim[slot]
-            base = max(child.minima[slot], child.guaranteed[slot])
-            weight = child.weights[slot]
+            base = child.minima[slot]
+            kept = child.guaranteed[slot]
+            if kept > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
+                base = kept
             child.seen_lim[slot] = lim
             child.seen_base[slot] = base
-            if huge or lim >= _HUGE or base >= _HUGE or weight >= _HUGE:
-                huge = True
-            else:
-                sharing.add(i64(lim), i64(lim if child.lends and lim < base else base), i64(weight))
-        if huge or not sharing.fits(i64(total)) or not sharing.run(i64(total)):
-            self._share_huge(slot, changed)
+            sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
+        if not sharing.fits(total) or not sharing.run(total):
+            self._share_huge(number, changed)
             return
-        self.scaled[slot] = total < int(sharing.needed)
+        self.scaled[number] = total < sharing.needed
         grants = sharing.grants
-        for i in range(len(self.children)):
-            self._grant(self.children[i], slot, int(grants[i]), changed)
+        for at, child in enumerate(self.children):
+            if child.runtime[slot] != grants[at]:
+                child.runtime[slot] = grants[at]
+                _note(child, changed)
 
     def _share_huge(self, slot: int, changed: list[Branch]) -> None:
         """The same in integers of any size."""
         trace = Trace()
         children = self.children
         found = distribute(
-            self.runtime[slot],
-            [child.lim[slot] for child in children],
+            int(self.runtime[slot]),
+            [int(child.lim[slot]) for child in children],
             [child.base(slot) for child in children],
-            [child.weights[slot] for child in children],
+            [int(child.weights[slot]) for child in children],
             [child.lends for child in children],
             trace,
         )
         self.scaled[slot] = trace.scaled
         for i in range(len(children)):
-            self._grant(children[i], slot, found[i], changed)
-
-    def _grant(self, child: Branch, slot: int, amount: int, changed: list[Branch]) -> None:
-        if child.runtime[slot] != amount:
-            child.runtime[slot] = amount
-            changed.append(child)
+            if int(children[i].runtime[slot]) != found[i]:
+                children[i].runtime[slot] = i64(found[i])
+                _note(children[i], changed)
 
     def floor(self, slot: int) -> int:
         """The min in effect: scaled down where the siblings' needs did not fit."""
+        least = int(self.minima[slot])
         if self.parent is not None and self.parent.scaled[slot]:
-            return min(self.runtime[slot], self.minima[slot])
-        return self.minima[slot]
+            return min(int(self.runtime[slot]), least)
+        return least
 
     # Claims
 
@@ -327,6 +324,22 @@ class Branch:
             for claim in self.members.values():
                 self.order.add(importance(claim))
         return [self.members[str(key[-1])] for key in self.order.keys()]  # noqa: SIM118 - no dictionary
+
+
+def _note(child: Branch, changed: list[Branch]) -> None:
+    if not child.moved:
+        child.moved = True
+        changed.append(child)
+
+
+def filled(size: int, value: int) -> vec[i64]:
+    return grown(vec[i64](), size, value)
+
+
+def grown(amounts: vec[i64], size: int, value: int) -> vec[i64]:
+    while len(amounts) < size:
+        amounts = append(amounts, i64(value))
+    return amounts
 
 
 def importance(claim: Claim) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ def runtime_check(books: Books, branch: Branch, dim: int) -> Check:
         return Check(resource.name, True, "is not managed by this quota")
     steps = runtime_steps(books, branch, dim)
     used = 0 if branch.account is None else branch.account.used.get(dim)
-    note = f"runtime {resource.show(branch.runtime[slot])}, in use {resource.show(used)}"
+    note = f"runtime {resource.show(int(branch.runtime[slot]))}, in use {resource.show(used)}"
     return Check(resource.name, True, note, tuple([Check("step", True, step) for step in steps]))
 
 
@@ -47,10 +47,10 @@ def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
     trace = Trace()
     siblings = parent.children
     found = distribute(
-        parent.runtime[slot],
-        [child.lim[slot] for child in siblings],
+        int(parent.runtime[slot]),
+        [int(child.lim[slot]) for child in siblings],
         [child.base(slot) for child in siblings],
-        [child.weights[slot] for child in siblings],
+        [int(child.weights[slot]) for child in siblings],
         [child.lends for child in siblings],
         trace,
     )
@@ -58,7 +58,7 @@ def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
     base = show(branch.base(slot))
     kind = "needs" if branch.lends else "keeps, because it does not lend,"
     steps.append(f"base {base}: it {kind} {show(trace.needs[at])} before anything is shared")
-    whole = show(parent.runtime[slot])
+    whole = show(int(parent.runtime[slot]))
     needed = show(sum(trace.needs))
     if trace.scaled:
         steps.append(f"{parent.name} has {whole} for needs of {needed}: scaled to {show(found[at])}")
@@ -73,12 +73,12 @@ def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
 
 
 def _weights(siblings: list[Branch], handed: dict[int, int], slot: int) -> int:
-    return sum([siblings[i].weights[slot] for i in handed])
+    return sum([int(siblings[i].weights[slot]) for i in handed])
 
 
 def _asked(branch: Branch, slot: int, dim: int) -> str:
     show = dimension_at(dim).show
     text = f"asks for {show(branch.request[slot])}"
-    if branch.lim[slot] < branch.request[slot]:
-        text += f", capped to {show(branch.lim[slot])} by its max"
+    if int(branch.lim[slot]) < branch.request[slot]:
+        text += f", capped to {show(int(branch.lim[slot]))} by its max"
     return text

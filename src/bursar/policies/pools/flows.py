@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.policies.pools.branch import NO_MAX, Branch
+from mypy_extensions import i64
+
+from bursar.policies.pools.branch import Branch
 from bursar.policies.pools.names import NAME, ROOT
+from bursar.quantity import MAX_AMOUNT
 from bursar.vectors import Vector, dimension
 
 
@@ -54,7 +57,8 @@ class Flows:
     def note(self, branch: Branch) -> None:
         """Something about the branch changed."""
         self.changed[branch.key] = None
-        self.suspects[branch.key] = None
+        if branch.members:
+            self.suspects[branch.key] = None
 
     def tree(self, tree_id: str) -> Tree:
         found = self.trees.get(tree_id)
@@ -149,25 +153,15 @@ class Flows:
         at: Branch | None = branch
         while at is not None and more != 0:
             at.below[slot] += more
-            below = at.below[slot]
-            request = below if at.lends or below > at.minima[slot] else at.minima[slot]
-            at.request[slot] = request
-            most = at.maxima[slot]
-            lim = request if most == NO_MAX or request < most else most
-            more = lim - at.lim[slot]
-            at.lim[slot] = lim
+            more = at.ask_for(slot)
             self.note(at)
             at = self._tell_parent(at, more)
 
     def _keep(self, branch: Branch, slot: int, more: int) -> None:
-        if not self.guarantee:
-            return
         at: Branch | None = branch
-        while at is not None and more != 0:
+        while self.guarantee and at is not None and more != 0:
             at.allocated[slot] += more
-            kept = max(at.allocated[slot], at.minima[slot])
-            more = kept - at.guaranteed[slot]
-            at.guaranteed[slot] = kept
+            more = at.keep(slot, True)
             self.note(at)
             at = self._tell_parent(at, more)
 
@@ -203,14 +197,14 @@ class Flows:
         left = tree.total.get(dim, 0)
         for branch in tree.aside:
             left -= branch.taken[slot]
-        return max(0, left)
+        return min(max(0, left), MAX_AMOUNT)
 
     def _fill(self, tree: Tree) -> None:
         root = tree.root
         for slot in range(len(self.dims)):
             left = self.available(tree, slot)
-            if root.runtime[slot] != left:
-                root.runtime[slot] = left
+            if int(root.runtime[slot]) != left:
+                root.runtime[slot] = i64(left)
                 self.note(root)
                 self._stale(root)
 
@@ -254,6 +248,7 @@ class Flows:
     def _share(self, tree: Tree, branch: Branch) -> None:
         tree.stale.pop(branch.key, None)
         for child in branch.share():
+            child.moved = False
             self.note(child)
             if child.children:
                 self._stale(child)

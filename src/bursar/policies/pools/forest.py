@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.pools.flows import Flows, account_key
 from bursar.policies.pools.names import DEFAULT, ROOT, SYSTEM
@@ -71,8 +73,8 @@ class Forest(Flows):
         """The quota stays where it is."""
         if not quota.is_parent:
             self._loosen_children(branch)
-        lims = list(branch.lim)
-        kept = list(branch.guaranteed)
+        lims = [int(amount) for amount in branch.lim]
+        kept = [int(amount) for amount in branch.guaranteed]
         self._load(branch, quota)
         branch.sum_up(self.guarantee)
         self._carry(branch, lims, kept)
@@ -106,9 +108,9 @@ class Forest(Flows):
             branch.weights[slot] = 0
         for resource, most in quota.maximum.items():
             slot = self.slot(resource)
-            branch.maxima[slot] = most
-            branch.minima[slot] = quota.minimum.get(resource, 0)
-            branch.weights[slot] = quota.weight_of(resource)
+            branch.maxima[slot] = i64(most)
+            branch.minima[slot] = i64(quota.minimum.get(resource, 0))
+            branch.weights[slot] = i64(quota.weight_of(resource))
         self._set_inner(branch, quota.is_parent)
 
     def _set_inner(self, branch: Branch, wanted: bool) -> None:
@@ -123,7 +125,8 @@ class Forest(Flows):
             branch.inner = None
             return
         if inner is not None:
-            inner.weights = list(branch.weights)
+            for slot in range(len(self.dims)):
+                inner.weights[slot] = branch.weights[slot]
             inner.own = list(branch.own)
             inner.taken = list(branch.taken)
             inner.lends = not self.guarantee
@@ -180,8 +183,8 @@ class Forest(Flows):
             return
         above.unlink(branch)
         for slot in range(len(branch.own)):
-            self._ask(above, slot, -branch.lim[slot])
-            self._keep(above, slot, -branch.guaranteed[slot])
+            self._ask(above, slot, -int(branch.lim[slot]))
+            self._keep(above, slot, -int(branch.guaranteed[slot]))
             self._firm(above, slot, -branch.firm_request[slot], -branch.firm_used[slot])
         above.whole = True
         self._stale(above)
@@ -193,8 +196,8 @@ class Forest(Flows):
         if above is None:
             return
         for slot in range(len(branch.own)):
-            self._ask(above, slot, branch.lim[slot] - lims[slot])
-            self._keep(above, slot, branch.guaranteed[slot] - kept[slot])
+            self._ask(above, slot, int(branch.lim[slot]) - lims[slot])
+            self._keep(above, slot, int(branch.guaranteed[slot]) - kept[slot])
         above.whole = True
         self._stale(above)
 

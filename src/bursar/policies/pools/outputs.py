@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from bursar.ledger.state import State
 from bursar.policies.pools.books import Books
 from bursar.policies.pools.branch import NO_MAX, Branch
@@ -143,7 +146,7 @@ class Writer:
         amounts: dict[str, object] = {
             REQUEST: self._json(branch, branch.request),
             CHILD_REQUEST: self._json(branch, branch.below),
-            GUARANTEED: self._json(branch, branch.guaranteed),
+            GUARANTEED: self._json(branch, _listed(branch.guaranteed)),
             ALLOCATED: self._json(branch, branch.allocated),
             FIRM_REQUEST: self._json(branch, branch.firm_request),
             FIRM_USED: self._json(branch, branch.firm_used),
@@ -162,8 +165,8 @@ class Writer:
 
     def _runtime(self, branch: Branch, tied: bool) -> list[int]:
         if branch.aside:
-            return branch.maxima
-        return branch.runtime if tied else [0] * len(branch.runtime)
+            return _listed(branch.maxima)
+        return _listed(branch.runtime) if tied else [0] * len(branch.runtime)
 
     def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
         if not tied:
@@ -206,6 +209,10 @@ class Writer:
         if not parent.is_parent:
             return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
         return f"{top.name} is below itself"
+
+
+def _listed(amounts: vec[i64]) -> list[int]:
+    return [int(amount) for amount in amounts]
 
 
 def _key(manifest: dict[str, object]) -> str:

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, cast, final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.transactions import Transaction
@@ -123,7 +126,7 @@ class PoolsPolicy(Policy):
         for at in self.books.forest.path(branch):
             for i in range(len(requests.dims)):
                 slot = self.books.forest.slot_of(int(requests.dims[i]))
-                if slot >= 0 and at.maxima[slot] != NO_MAX and int(requests.amounts[i]) > at.maxima[slot]:
+                if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
                     return False
         if branch.aside or not claim.spec.placeable:
             return True
@@ -186,7 +189,7 @@ class PoolsPolicy(Policy):
         while at is not None and at.quota is not None:
             cost = binding.costs[i]
             for dim in cost.indices():
-                most = at.maxima[self.books.forest.slot_of(dim)]
+                most = int(at.maxima[self.books.forest.slot_of(dim)])
                 if most != NO_MAX and cost.get(dim) > most:
                     return self._refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
             at = at.parent
@@ -204,18 +207,18 @@ class PoolsPolicy(Policy):
         return self._check_at(branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
 
     def _check_at(
-        self, branch: Branch, account: Account, cost: Vector, runtime: list[int], old: Binding | None
+        self, branch: Branch, account: Account, cost: Vector, runtime: vec[i64], old: Binding | None
     ) -> Refusal | None:
         held = self.books.options.runtime and not branch.aside
         for i in range(len(cost.dims)):
             dim = int(cost.dims[i])
             slot = self.books.forest.slot_of(dim)
             amount = int(cost.amounts[i])
-            most = branch.maxima[slot] if slot >= 0 else NO_MAX
+            most = int(branch.maxima[slot]) if slot >= 0 else NO_MAX
             if most == NO_MAX:
                 continue
             wanted = account.used.get(dim) + amount
-            limit = runtime[slot] if held and wanted <= most else most
+            limit = int(runtime[slot]) if held and wanted <= most else most
             if wanted > limit and _grew(old, account, dim, amount):
                 rule = MAX_RULE if wanted > most else RUNTIME_RULE
                 return self._refusal(branch, account, dim, amount, limit, rule)
@@ -229,7 +232,7 @@ class PoolsPolicy(Policy):
             return None
         for i in range(len(cost.dims)):
             dim = int(cost.dims[i])
-            least = branch.minima[self.books.forest.slot_of(dim)]
+            least = int(branch.minima[self.books.forest.slot_of(dim)])
             amount = int(cost.amounts[i])
             if account.used.get(dim) + amount > least and _grew(old, account, dim, amount):
                 return self._refusal(branch, account, dim, amount, least, MIN_RULE)

@@ -79,7 +79,7 @@ class Revoker:
         if branch.maxima[slot] == NO_MAX:
             return branch.taken[slot]  # not managed: nothing is too much
         holder = branch if branch.inner is None else branch.inner
-        return max(holder.runtime[slot], holder.floor(slot))
+        return max(int(holder.runtime[slot]), holder.floor(slot))
 
     def _take_back(self, state: State, branch: Branch, blocked: set[str]) -> list[Revocation]:
         over = self._over(state, branch)
