@@ -1,0 +1,124 @@
+"""A server on a real socket, in this process, for tests; and short manifests."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import msgspec
+
+from bursar.server.answers import Change
+from bursar.server.app import Limits
+from bursar.server.client import Client
+from bursar.server.moments import wall_clock
+from bursar.server.service import Service
+from bursar.server.serving import Options, running, server
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"nvidia.com/gpu": 4}},
+}
+
+
+def node(name: str, gpus: int = 4) -> dict[str, Any]:
+    return {**NODE, "metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": gpus}}}
+
+
+def quota(namespace: str, least: int, **spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "n8s.nebuly.ai/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"namespace": namespace, "name": "quota"},
+        "spec": {"min": {"nvidia.com/gpu": least}, **spec},
+    }
+
+
+def pod(namespace: str, name: str, gpus: int = 1, **marks: str) -> dict[str, Any]:
+    annotations = {f"sim.bursar.dev/{key.replace('_', '-')}": value for key, value in marks.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name, "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]},
+    }
+
+
+def text(*manifests: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+
+
+class ManualClock:
+    """Time that passes when the test says so."""
+
+    def __init__(self, now: int = 1_800_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Live:
+    """A running server and a client of it."""
+
+    def __init__(self, service: Service, port: int, token: str = "") -> None:
+        self.service = service
+        self.port = port
+        self.address = f"http://127.0.0.1:{port}"
+        self.client = Client(self.address, token=token)
+
+    def give(self, *manifests: dict[str, Any]) -> Change:
+        return self.client.apply(text(*manifests))
+
+    def position(self) -> tuple[int, str]:
+        moment = self.client.info().moment
+        return moment.seq, moment.digest
+
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, found, response.read()
+        finally:
+            connection.close()
+
+
+@contextmanager
+def live(
+    data: Path,
+    *,
+    clock: ManualClock | None = None,
+    tokens: Path | None = None,
+    limits: Limits | None = None,
+    token: str = "",
+) -> Iterator[Live]:
+    options = Options(data=data, port=0, tokens=tokens, limits=limits or Limits(), clock=clock or wall_clock)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    try:
+        with running(options) as (service, app):
+            built = server(app, options)
+            thread = Thread(target=lambda: built.run(sockets=[listener]), daemon=True)
+            thread.start()
+            while not built.started:
+                time.sleep(0.005)
+            try:
+                yield Live(service, listener.getsockname()[1], token)
+            finally:
+                built.should_exit = True
+                thread.join(timeout=10)
+                assert not thread.is_alive()
+    finally:
+        listener.close()
