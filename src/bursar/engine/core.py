@@ -107,6 +107,18 @@ class Core:
             if binding is not None:
                 self.policies[i].demand(self.tx, claim, binding, wanted)
 
+    def move_demand(self, claim: Claim, old: tuple[Binding | None, ...], new: tuple[Binding | None, ...]) -> None:
+        """Demand follows the bindings; where a binding stays the same it is not touched, so it wakes nobody."""
+        for i in self.wanting:
+            before = old[i] if i < len(old) else None
+            after = new[i] if i < len(new) else None
+            if before is after:
+                continue
+            if before is not None:
+                self.policies[i].demand(self.tx, claim, before, False)
+            if after is not None:
+                self.policies[i].demand(self.tx, claim, after, True)
+
     # Charging
 
     def bind_all(self, claim: Claim, place: str, refusals: list[Refusal]) -> tuple[Binding | None, ...]:
@@ -132,8 +144,7 @@ class Core:
             return tuple(refusals)
         refusals.clear()  # forced: it counts wherever it can be read
         if claim.bindings and self.wanting:
-            self.demand(claim, claim.bindings, False)
-            self.demand(claim, bindings, True)
+            self.move_demand(claim, claim.bindings, bindings)
         tx.set_bindings(claim, bindings)
         for i in range(len(bindings)):
             binding = bindings[i]

@@ -57,8 +57,7 @@ def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal,
     elif refusals:
         return tuple(refusals)
     old = claim.bindings
-    core.demand(claim, old, False)
-    core.demand(claim, bindings, True)
+    core.move_demand(claim, old, bindings)
     if claim.state != PENDING:
         for i in range(len(bindings)):
             refusal = _move(core, i, claim, old[i] if i < len(old) else None, bindings[i], forced)
