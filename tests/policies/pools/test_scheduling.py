@@ -192,6 +192,15 @@ class TestWaking:
         assert "pools//b" not in touched
 
 
+    def test_an_admission_wakes_nobody_who_waits_for_a_share_of_the_tree(self) -> None:
+        world = World(units(10, 10))
+        world.quota("a", units(10, 10))
+        claim = world.submit(units(1, 1), "a")
+        world.engine.journal.take()
+        assert world.engine.decide(claim).admitted
+        assert "pools//" not in {account.topic for account in world.engine.journal.records[-1].touched()}
+
+
 class TestStatus:
     def test_m1_only_what_changed_is_written(self) -> None:
         world = World(units(10, 10))
