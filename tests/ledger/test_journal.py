@@ -127,7 +127,7 @@ def test_a_claim_is_named_once_while_effects_are_about_it() -> None:
     effects = [[effect[:2] for effect in line.effects] for line in Ledger().replay(written())]
     assert effects[2:] == [
         [["charge", "u"], ["bind", ""], ["state", ""]],
-        [["charge", "u"], ["bind", ""], ["state", ""], ["drop", ""]],
+        [["charge", "u"], ["drop", ""]],
     ]
 
 

@@ -20,8 +20,8 @@ from bursar.audit.digests import Cost, Digest, binding_mark, mark, spelling
 FORMAT = 1
 PENDING, HELD, RESERVED = 0, 1, 2
 MODES = {0: (1, 1), 1: (-1, -1), 2: (-1, 0), 3: (1, 0), 4: (0, -1)}  # what a charge adds to used and busy
-LEAVING, WAITS, SPEC = 2, 3, 5
-FIELDS = {1: "place", LEAVING: "leaving", WAITS: "waits"}
+PLACE, LEAVING, WAITS, SPEC = 1, 2, 3, 5
+FIELDS = {PLACE: "place", LEAVING: "leaving", WAITS: "waits", SPEC: "spec"}
 SPEC_KIND, CELL_KIND, ACCOUNT_KIND, LIMITS_KIND, BINDING_KIND = 16, 17, 18, 19, 32  # as digests number them
 STATE_OF = {"admitted": RESERVED, "held": HELD, "waiting": PENDING, "never": PENDING}
 Book = dict[str, Any]  # one claim or account
@@ -128,9 +128,11 @@ class Auditor:
         self.counts["claims"] += 1
 
     def _do_drop(self, uid: str) -> None:
+        self._do_state(uid, PENDING)
+        self._do_bind(uid, [])
+        for field, nothing in ((PLACE, ""), (LEAVING, False), (WAITS, [])):
+            self._do_field(uid, field, nothing)
         claim = self.claims.pop(uid)
-        left = {name: claim[name] for name in ("state", "place", "leaving", "waits", "bindings") if claim[name]}
-        require(not left, f"claim {uid} is gone, but leaves behind {left}")
         self.digest.swap(claim["mark"], SPEC_KIND, spec_mark(claim["spec"]), 0)
 
     def _do_state(self, uid: str, state: int) -> None:
@@ -138,16 +140,13 @@ class Auditor:
         self.claims[uid]["state"] = state
 
     def _do_field(self, uid: str, field: int, value: Any) -> None:  # noqa: ANN401 what a journal says may be anything
-        claim = self.claims[uid]
-        if field == SPEC:
-            self.digest.swap(claim["mark"], SPEC_KIND, spec_mark(claim["spec"]), spec_mark(value))
-            claim["spec"] = value
-            return
-        name = FIELDS[field]
+        claim, name = self.claims[uid], FIELDS[field]
+        require(type(value) is type(claim[name]), f"{value!r} is no {name}")
         if field == WAITS:
             for other, step in [(other, -1) for other in claim[name]] + [(other, 1) for other in value]:
                 self.waiters[other] = self.waiters.get(other, 0) + step
-        self.digest.swap(claim["mark"], field, field_mark(claim[name]), field_mark(value))
+        kind, marks = (SPEC_KIND, spec_mark) if field == SPEC else (field, field_mark)
+        self.digest.swap(claim["mark"], kind, marks(claim[name]), marks(value))
         claim[name] = value
 
     def _do_bind(self, uid: str, bindings: list[Record | None]) -> None:
@@ -299,7 +298,7 @@ def each(costs: list[Cost], names: list[str]) -> list[Cost]:
     return costs * len(names) if len(costs) == 1 else costs
 
 
-def spec_mark(spec: Book) -> int:
+def spec_mark(spec: object) -> int:
     return mark(msgspec.json.encode(spec, order="deterministic")) or 1
 
 

@@ -209,25 +209,51 @@ class AddClaim(Change):
 @final
 @mypyc_attr(acyclic=True)
 class DropClaim(Change):
-    """A claim leaves the ledger. It must have given back all that it was charged."""
+    """A claim leaves the ledger, with all of its status. It must have given back all that it was charged."""
 
-    __slots__ = ("claim", "mark")
+    __slots__ = ("bindings", "claim", "leaving", "mark", "place", "state", "waits_for")
 
     def __init__(self, claim: Claim) -> None:
         self.claim: Final = claim
         self.mark: Final = claim.spec.mark
+        self.state: Final = claim.state
+        self.place: Final = claim.place
+        self.leaving: Final = claim.leaving
+        self.waits_for: Final = claim.waits_for
+        self.bindings: Final = claim.bindings
 
     def apply(self, state: State) -> None:
-        if state.claims.get(self.claim.uid) is not self.claim:
-            raise ValueError(f"claim {self.claim.uid} is not in the ledger")
-        del state.claims[self.claim.uid]
+        claim = self.claim
+        if state.claims.get(claim.uid) is not claim:
+            raise ValueError(f"claim {claim.uid} is not in the ledger")
+        del state.claims[claim.uid]
+        claim.state = PENDING
+        claim.place = ""
+        claim.leaving = False
+        claim.waits_for = ()
+        claim.bindings = ()
 
     def revert(self, state: State) -> None:
-        state.claims[self.claim.uid] = self.claim
+        claim = self.claim
+        claim.state = self.state
+        claim.place = self.place
+        claim.leaving = self.leaving
+        claim.waits_for = self.waits_for
+        claim.bindings = self.bindings
+        state.claims[claim.uid] = claim
 
     def digest(self, state: State) -> None:
-        # Its status fields were reset before (see Transaction.drop_claim), so only what AddClaim brought is left.
-        state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, -1)
+        mark = self.claim.mark
+        state.digest_pair(mark, _SPEC_KIND, self.mark, -1)
+        if self.state:
+            state.digest_pair(mark, STATE, self.state, -1)
+        if self.place:
+            state.digest_pair(mark, PLACE, name_mark(self.place), -1)
+        if self.leaving:
+            state.digest_pair(mark, LEAVING, _field_mark(True), -1)
+        if self.waits_for:
+            state.digest_pair(mark, WAITS_FOR, _field_mark(self.waits_for), -1)
+        _digest_bindings(state, self.claim, self.bindings, -1)
 
     def subject(self) -> str:
         return self.claim.uid

@@ -34,7 +34,7 @@ from bursar.ledger.changes import (
     SetLimits,
     SetState,
 )
-from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
 from bursar.vectors import NO_LIMITS, Limits, Vector
 
@@ -68,13 +68,6 @@ class Transaction:
 
     def drop_claim(self, claim: Claim) -> None:
         """The claim is gone; its charges must have been released."""
-        if self.state.claims.get(claim.uid) is not claim:
-            raise ValueError(f"claim {claim.uid} is not in the ledger")
-        self.set_bindings(claim, ())
-        self.set_place(claim, "")
-        self.set_leaving(claim, False)
-        self.set_waits_for(claim, ())
-        self.set_state(claim, PENDING)
         self.do(DropClaim(claim))
 
     def set_state(self, claim: Claim, state: int) -> None:
