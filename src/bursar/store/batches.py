@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectWrite:
+class ObjectWrite(msgspec.Struct, frozen=True):
     """An object gets a new body (JSON), or (None) is deleted. Versions of one object only grow."""
 
     kind: str
@@ -16,8 +16,7 @@ class ObjectWrite:
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """All of it becomes durable, or none.
 
     Object changes belong to the last of the lines, or to the last line before if there is none.
@@ -26,19 +25,17 @@ class Batch:
     lines: Sequence[bytes] = ()
     objects: Sequence[ObjectWrite] = ()
     at: int = 0  # milliseconds, the time of the object changes
-    meta: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(msgspec.Struct, frozen=True):
     kind: str
     key: str
     version: int
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChange:
+class ObjectChange(msgspec.Struct, frozen=True):
     """One entry of an object's history."""
 
     seq: int

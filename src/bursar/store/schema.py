@@ -16,7 +16,8 @@ from bursar.store.errors import ForeignFileError, StoreError, damaged
 
 APPLICATION_ID = 0x42757273  # "Burs"
 VERSION = 1
-_CHECKPOINT_PAGES = 4000
+_PAGE = 16_384  # a restart reads the whole journal: fewer, larger pages
+_CHECKPOINT_PAGES = 1_000
 
 _TABLES = {
     "journal": "seq INTEGER PRIMARY KEY, line BLOB NOT NULL",
@@ -53,6 +54,7 @@ def create_file(path: Path) -> None:
 
 
 def _write_schema(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA page_size = {_PAGE}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN")
     for name, columns in _TABLES.items():
