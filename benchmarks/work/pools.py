@@ -43,7 +43,7 @@ class Field:
     def _plant(self, quotas: int) -> None:
         self.quota("org", ROOT, True, quotas * 4)
         self.quota("division", "org", True, quotas * 4)
-        departments = max(1, (quotas - 2) // (_CHILDREN + 1))
+        departments = -(-(quotas - 2) // (_CHILDREN + 1))
         for number in range(departments):
             self.quota(f"d{number:03}", "division", True, _CHILDREN * 4)
             for team in range(_CHILDREN):
