@@ -112,23 +112,38 @@ def quota_of(
 ) -> Quota:
     """The quota by the first level that applies; what cannot be read is added to ``problems``."""
     base = allocatable.cap(resource)
-    key = NODE_MARKS + spelt(resource)
-    text = annotations.get(key, "")
-    if text.strip():
-        try:
-            return Quota(resource, dimension(resource).parse(text), f"annotation {key}")
-        except QuantityError as error:
-            problems.append(f"annotation {key}: {error}")
-    key = NODE_PERCENTAGE_MARKS + spelt(resource)
-    text = annotations.get(key, "")
-    if text.strip():
-        try:
-            return Quota(resource, percent_of(parse_percent(text), base), f"annotation {key}")
-        except PercentError as error:
-            problems.append(f"annotation {key}: {error}")
+    found = _annotated_amount(resource, annotations, problems)
+    if found is None:
+        found = _annotated_percentage(resource, base, annotations, problems)
+    if found is not None:
+        return found
     if resource in arguments.quotas:
         return Quota(resource, arguments.quotas[resource], f"argument {QUOTA}{spelt(resource)}")
     if resource in arguments.percentages:
         cap = percent_of(arguments.percentages[resource], base)
         return Quota(resource, cap, f"argument {PERCENTAGE}{spelt(resource)}")
     return Quota(resource, base, ALLOCATABLE)
+
+
+def _annotated_amount(resource: str, annotations: dict[str, str], problems: list[str]) -> Quota | None:
+    key = NODE_MARKS + spelt(resource)
+    text = annotations.get(key, "")
+    if not text.strip():
+        return None
+    try:
+        return Quota(resource, dimension(resource).parse(text), f"annotation {key}")
+    except QuantityError as error:
+        problems.append(f"annotation {key}: {error}")
+        return None
+
+
+def _annotated_percentage(resource: str, base: int, annotations: dict[str, str], problems: list[str]) -> Quota | None:
+    key = NODE_PERCENTAGE_MARKS + spelt(resource)
+    text = annotations.get(key, "")
+    if not text.strip():
+        return None
+    try:
+        return Quota(resource, percent_of(parse_percent(text), base), f"annotation {key}")
+    except PercentError as error:
+        problems.append(f"annotation {key}: {error}")
+        return None
