@@ -57,6 +57,7 @@ class Cluster:
 
     def __init__(self, registry: Registry | None = None, start: int = 0) -> None:
         registry = default_registry() if registry is None else registry
+        self.registry = registry
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
         self.events: list[Event] = []
@@ -170,6 +171,16 @@ class Cluster:
                 raise ManifestError(f"{problem}: only new pods can be tried", subject=f"{one.kind.kind} {one.key}")
         changes = [change for change in (self._stage(stage, one) for one in given) if change is not None]
         return self.controller.trial(changes)
+
+    def staged(self, documents: Iterable[Document], without: Iterable[str] = ()) -> list[ObjectChange]:
+        """The changes that these documents would be, checked as ``apply`` does; nothing changes. ``without``: pods that
+        are deleted before.
+        """
+        stage = self._store.stage()
+        for key in without:
+            stage.remove(POD.name, key)
+        given = self.kinds.read_all(documents)
+        return [change for change in (self._stage(stage, one) for one in given) if change is not None]
 
     def _stage(self, stage: Stage, given: TypedObject) -> ObjectChange | None:
         """The change that the object means; None when it is there already as it was given."""

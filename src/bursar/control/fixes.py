@@ -1,0 +1,233 @@
+"""The shortest fixes for a claim that waits: what to change, so that it gets in now. Each was tried before it is shown.
+
+The kinds of fixes, in the order in which they are given, from what the asker can do alone to what others pay for:
+
+* ``ask-less``: the largest amount, of each resource that was refused, with which it would get in;
+* ``other-nodes``: another value of a node selector, a constraint dropped, a taint tolerated;
+* ``preemptible``: without the mark that forbids to preempt it;
+* ``wait``: which claims must end first, the fewest, and those that end soonest;
+* ``raise-quota``: which quotas must be raised to what, at least;
+* ``priority``: the lowest priority class with which it would get in.
+
+A fix that could not be verified is not given. The search is deterministic and its effort is bounded; ``complete`` says
+whether it came to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from bursar.control import lessening
+from bursar.control.edits import Body, Edit, Path, look_up
+from bursar.control.queue import Queue
+from bursar.control.raising import smallest_raise
+from bursar.control.trying import Attempt, Desk, Effort, Raise, TiredError, Tries, Verdict, number
+from bursar.control.waiting import fewest_to_end
+from bursar.engine.engine import Engine
+from bursar.ledger.claims import PENDING, Claim
+from bursar.objects.pods import PREEMPTIBLE_LABEL
+from bursar.policies.checks import Refusal
+from bursar.policies.plugin import Registry
+from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
+from bursar.vectors import UNLIMITED, dimension
+
+EFFORT = 20_000  # decisions
+VALUES_AT_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Something that lets the claim in, verified."""
+
+    code: str
+    sentence: str
+    edits: tuple[Edit, ...] = ()
+    waits_for: tuple[str, ...] = ()  # claims that must end first
+    ends_at: int | None = None  # when they have ended, if that is known
+    raises: tuple[Raise, ...] = ()  # accounts whose manifests are not known here
+    evicts: tuple[str, ...] = ()  # whom it costs the place
+    node: str = ""
+
+
+@dataclass(slots=True)
+class Found:
+    fixes: list[Fix] = field(default_factory=list)
+    complete: bool = True
+
+
+def find_fixes(engine: Engine, registry: Registry, queue: Queue, desk: Desk, uid: str, effort: int = EFFORT) -> Found:
+    """The fixes for a claim; none for one that does not wait, or waits for members of its group."""
+    found = Found()
+    claim = engine.state.claims.get(uid)
+    if claim is None or claim.state != PENDING or queue.missing(uid) is not None:
+        return found
+    tries = Tries(engine, registry, desk, queue, _unit(queue, claim), Effort(effort))
+    try:
+        tries.refusals = tries.attempt(Attempt()).refusals
+        for search in (_ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):
+            found.fixes.extend(search(tries))
+    except TiredError:
+        found.complete = False
+    return found
+
+
+def _unit(queue: Queue, claim: Claim) -> list[Claim]:
+    group = claim.spec.group
+    return [other for other in queue.waiting() if other is claim or (group and other.spec.group == group)]
+
+
+def _fix(tries: Tries, code: str, sentence: str, wanted: Attempt) -> Iterator[Fix]:
+    """The fix, if it works."""
+    verdict = tries.attempt(wanted)
+    if verdict.admitted:
+        yield _verified(Fix(code, sentence, wanted.edits, raises=wanted.raised), verdict)
+
+
+def _verified(fix: Fix, verdict: Verdict) -> Fix:
+    price = f"; it takes the place of {', '.join(verdict.evicts)}" if verdict.evicts else ""
+    return replace(fix, sentence=fix.sentence + price, evicts=verdict.evicts, node=verdict.node)
+
+
+# Asking for less
+
+
+def _ask_less(tries: Tries) -> Iterator[Fix]:
+    found = lessening.knobs(tries)
+    for turned in lessening.largest_each(tries, found, _guesses(tries.refusals)):
+        edits = tuple(edit for knob, amount in turned for edit in knob.edits(amount))
+        parts = [f"{_show(knob.resource, amount)} instead of {_show(knob.resource, knob.amount)} {knob.resource}"
+                 for knob, amount in turned]  # fmt: skip
+        each = " each" if len(tries.unit) > 1 else ""
+        yield from _fix(tries, "ask-less", f"ask for {' and '.join(parts)}{each}", Attempt(edits))
+
+
+def _guesses(refusals: Sequence[Refusal]) -> dict[str, int]:
+    """What is free where it was refused: often the answer, and always only a guess."""
+    found: dict[str, int] = {}
+    for refusal in refusals:
+        used, limit = number(refusal.resource, refusal.used), number(refusal.resource, refusal.limit)
+        if limit is not None:
+            found[refusal.resource] = min(found.get(refusal.resource, UNLIMITED), limit - (used or 0))
+    return found
+
+
+# Other nodes
+
+
+def _other_nodes(tries: Tries) -> Iterator[Fix]:
+    body = tries.pod(tries.unit[0])
+    if body is None:
+        return
+    for key, value in sorted((look_up(body, ("spec", "nodeSelector")) or {}).items()):
+        path: Path = ("spec", "nodeSelector", key)
+        others = [other for other in _label_values(tries, key) if other != value]
+        instead = next((fix for other in others[:VALUES_AT_MOST] for fix in _use(tries, path, key, value, other)), None)
+        if instead is not None:
+            yield instead
+        else:
+            yield from _edit_all(tries, f"drop the node selector {key}={value}", path, None)
+    affinity: Path = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    if look_up(body, affinity) is not None:
+        yield from _edit_all(tries, "drop the required node affinity", affinity, None)
+    yield from _tolerate(tries, body)
+
+
+def _use(tries: Tries, path: Path, key: str, value: str, other: str) -> Iterator[Fix]:
+    yield from _edit_all(tries, f"use nodes with {key}={other} instead of {key}={value}", path, other)
+
+
+def _label_values(tries: Tries, key: str) -> list[str]:
+    labels = (look_up(node, ("metadata", "labels", key)) for node in tries.desk.applied_all("Node"))
+    return sorted({value for value in labels if isinstance(value, str)})
+
+
+def _tolerate(tries: Tries, body: Body) -> Iterator[Fix]:
+    known = look_up(body, ("spec", "tolerations")) or []
+    taints = {
+        (taint.get("key", ""), taint.get("value") or "", taint.get("effect", ""))
+        for node in tries.desk.applied_all("Node")
+        for taint in look_up(node, ("spec", "taints")) or ()
+    }
+    for key, value, effect in sorted(taints)[:VALUES_AT_MOST]:
+        toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+        if effect != "PreferNoSchedule" and toleration not in known:
+            sentence = f"tolerate the taint {key}{'=' if value else ''}{value}:{effect}"
+            yield from _edit_all(tries, sentence, ("spec", "tolerations"), [*known, toleration])
+
+
+def _edit_all(tries: Tries, sentence: str, path: Path, after: object, code: str = "other-nodes") -> Iterator[Fix]:
+    """The same edit of each pod of the group."""
+    edits = [
+        Edit("Pod", claim.key, path, look_up(body, path), after)
+        for claim, body in ((claim, tries.pod(claim)) for claim in tries.unit)
+        if body is not None
+    ]
+    if edits:
+        yield from _fix(tries, code, sentence, Attempt(tuple(edits)))
+
+
+def _preemptible(tries: Tries) -> Iterator[Fix]:
+    if tries.unit[0].spec.preemptible:
+        return
+    for label in (PREEMPTIBLE_LABEL, POOLS_PREEMPTIBLE):
+        if tries.unit[0].spec.labels.get(label) == "false":
+            sentence = f"let it be preempted: drop the label {label}"
+            yield from _edit_all(tries, sentence, ("metadata", "labels", label), None, "preemptible")
+
+
+# Waiting
+
+
+def _wait(tries: Tries) -> Iterator[Fix]:
+    chosen = fewest_to_end(tries)
+    if not chosen:
+        return
+    ends = [tries.desk.ends(claim.uid) for claim in chosen]
+    known = [end for end in ends if end is not None]
+    verdict = tries.attempt(Attempt(ended=tuple(claim.uid for claim in chosen)))
+    names = tuple(claim.key for claim in chosen)
+    subject = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
+    fix = Fix("wait", f"wait for {subject} to end", waits_for=names)
+    if len(known) == len(ends):
+        fix = replace(fix, ends_at=max(known))
+    yield _verified(fix, verdict)
+
+
+# Raising quotas
+
+
+def _raise_quota(tries: Tries) -> Iterator[Fix]:
+    found = smallest_raise(tries)
+    if found is not None:
+        wanted, sentence = found
+        yield from _fix(tries, "raise-quota", sentence, wanted)
+
+
+# Priority
+
+
+def _priority(tries: Tries) -> Iterator[Fix]:
+    claim = tries.unit[0]
+    if not claim.spec.preempts:
+        return
+    path: Path = ("spec", "priorityClassName")
+    classes = sorted(
+        (body.get("value", 0), str(look_up(body, ("metadata", "name"))))
+        for body in tries.desk.applied_all("PriorityClass")
+        if body.get("value", 0) > claim.spec.priority and body.get("preemptionPolicy") != "Never"
+    )
+    for value, name in classes[:VALUES_AT_MOST]:
+        edits = tuple(
+            Edit("Pod", one.key, path, look_up(body, path), name, anew=True)
+            for one, body in ((one, tries.pod(one)) for one in tries.unit)
+            if body is not None
+        )
+        sentence = f"create it anew with the priority class {name} ({value})"
+        for fix in _fix(tries, "priority", sentence, Attempt(edits)) if edits else ():
+            yield fix
+            return
+
+
+def _show(resource: str, amount: int) -> str:
+    return dimension(resource).show(amount)

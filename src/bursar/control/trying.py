@@ -1,0 +1,269 @@
+"""Would a waiting claim get in, if: edits of manifests, ends of claims and raised limits, tried and undone.
+
+Everything runs in ``engine.what_if``, in the order in which the queue would run it for real: first the change, then the
+claims that wait in front of this one, then this one (with its group). So what is found here holds when somebody does
+it, as long as nothing else happens before.
+
+The effort is bounded: a search that has used it up finds nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bursar.control.edits import Body, Edit, edited
+from bursar.control.pods import PodBook
+from bursar.control.queue import Queue, urgency
+from bursar.control.translation import ObjectChange, settings_of
+from bursar.engine import deciding
+from bursar.engine.core import Core
+from bursar.engine.decisions import NEVER, Decision
+from bursar.engine.engine import Engine
+from bursar.engine.what_if import Adjust, Change, Configure, Outlook, Release
+from bursar.ledger.claims import PENDING, Claim
+from bursar.objects.errors import ManifestError
+from bursar.objects.manifests import Document
+from bursar.policies.checks import Refusal
+from bursar.policies.plugin import Registry
+from bursar.policies.settings import SettingError
+from bursar.quantity import QuantityError
+from bursar.vectors import Limits, dimension
+
+
+class Desk(Protocol):
+    """The objects that there are, and what a change of them would mean."""
+
+    def now(self) -> int: ...
+
+    def applied(self, kind: str, key: str) -> Body | None:
+        """A manifest as it was applied, without what Bursar wrote."""
+
+    def applied_all(self, kind: str) -> Iterable[Body]: ...
+
+    def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
+        """The changes that these documents would be, checked as if applied. ``without``: pods that are gone then."""
+
+    def ends(self, uid: str) -> int | None:
+        """When a running claim ends by itself, if that is known; milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """An account may hold more of a resource: for policies whose manifests nobody here can read."""
+
+    account: str
+    resource: str
+    amount: int
+
+
+class RaiseLimit(Change):
+    """Raise the limit of an account, as a change of its quota would."""
+
+    def __init__(self, wanted: Raise) -> None:
+        self.wanted = wanted
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        account = core.ledger.state.accounts[self.wanted.account]
+        listed = {**account.limits.listed, self.wanted.resource: self.wanted.amount}
+        core.tx.set_limits(account, Limits(listed, account.limits.stock))
+
+
+class Enter(Change):
+    """A claim comes and waits in line."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        core.enter(self.claim)
+
+
+class InLine(Change):
+    """Those in front try first, then the claims that it is about, together."""
+
+    def __init__(self, ahead: list[list[Claim]], unit: list[str], strict: bool, effort: Effort) -> None:
+        self._ahead = ahead
+        self._unit = unit
+        self._strict = strict
+        self._effort = effort
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        refused: set[tuple[int, str]] = set()
+        for unit in self._ahead:
+            claims = [claim for claim in unit if claim.state == PENDING]
+            like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
+            if not claims or (like in refused and not self._strict):
+                continue  # its like was refused a moment ago, and nobody has come or gone since
+            decision = self._decide(core, claims, at, outlook)
+            if decision.admitted:
+                refused.clear()
+            elif self._strict and decision.outcome != NEVER:
+                return
+            elif like is not None:
+                refused.add(like)
+        state = core.ledger.state
+        self._decide(core, [state.claims[uid] for uid in self._unit], at, outlook)
+
+    def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
+        self._effort.spend()
+        alone = len(claims) == 1
+        decisions = [deciding.decide(core, claims[0], at)] if alone else deciding.group(core, claims, at)
+        for decision in decisions:
+            outlook.add(decision)
+        core.settle()
+        return decisions[0]
+
+
+class TiredError(Exception):
+    """The effort is used up."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """How many decisions may still be tried."""
+
+    left: int
+
+    def spend(self) -> None:
+        if self.left <= 0:
+            raise TiredError
+        self.left -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What to try: edits of manifests, claims that end, limits that are raised."""
+
+    edits: tuple[Edit, ...] = ()
+    ended: tuple[str, ...] = ()
+    raised: tuple[Raise, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the claims in a try."""
+
+    admitted: bool
+    refusals: tuple[Refusal, ...] = ()
+    evicts: tuple[str, ...] = ()
+    node: str = ""
+
+
+REFUSED = Verdict(False)
+
+
+@dataclass(slots=True)
+class Tries:
+    """Tries for one claim that waits, and those of its group."""
+
+    engine: Engine
+    registry: Registry
+    desk: Desk
+    queue: Queue
+    unit: list[Claim]
+    effort: Effort
+    refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
+    _ahead: list[list[Claim]] = field(default_factory=list)
+    _book: PodBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._book = PodBook(self.registry)
+        self._ahead = self._in_front(min(urgency(claim) for claim in self.unit))
+
+    def attempt(self, wanted: Attempt) -> Verdict:
+        """Whether the claims would get in then; a change that is refused as such lets nobody in."""
+        try:
+            changes, uids, ahead = self._changes(wanted)
+            line = InLine(ahead, uids, self.queue.strict, self.effort)
+            outlook = self.engine.what_if([*changes, line], self.desk.now())
+        except (ManifestError, SettingError):
+            return REFUSED
+        decisions = [outlook.of(uid) for uid in uids]
+        known = [decision for decision in decisions if decision is not None]
+        return Verdict(
+            admitted=len(known) == len(uids) and all(decision.admitted for decision in known),
+            refusals=tuple(refusal for decision in known for refusal in decision.refusals),
+            evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.unit})),
+            node=known[0].place if known else "",
+        )
+
+    def admits(self, wanted: Attempt) -> bool:
+        return self.attempt(wanted).admitted
+
+    def pod(self, claim: Claim) -> Body | None:
+        return self.desk.applied("Pod", claim.key)
+
+    # What to run
+
+    def _changes(self, wanted: Attempt) -> tuple[list[Change], list[str], list[list[Claim]]]:
+        """The changes, the claims to try (created anew, they have other uids), and who is in front of them."""
+        found: list[Change] = [Release(uid) for uid in wanted.ended]
+        found.extend(RaiseLimit(one) for one in wanted.raised)
+        uids = {claim.key: claim.uid for claim in self.unit}
+        ahead = self._ahead
+        if wanted.edits:
+            staged = self._staged(wanted.edits)
+            settings = settings_of(self.registry, staged)
+            if settings:
+                found.append(Configure(settings))
+            entered = []
+            for claim in (self._book.read(change)[0] for change in staged if change.is_pod):
+                if claim is None:
+                    continue
+                known = uids.get(claim.key, claim.uid)
+                if claim.uid == known:
+                    found.append(Adjust(claim.uid, claim.spec))
+                else:
+                    found.extend([Release(known), Enter(claim)])
+                    uids[claim.key] = claim.uid
+                    entered.append(claim)
+            if entered:
+                ahead = self._in_front(min(urgency(claim) for claim in entered))
+        return found, list(uids.values()), ahead
+
+    def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
+        by_object: dict[tuple[str, str], list[Edit]] = {}
+        for edit in edits:
+            by_object.setdefault((edit.kind, edit.key), []).append(edit)
+        documents: list[Document] = []
+        for number, ((kind, key), changed) in enumerate(by_object.items(), 1):
+            body = self.desk.applied(kind, key)
+            if body is None:
+                raise ManifestError("does not exist", subject=f"{kind} {key}")
+            documents.append(Document("", number, _wish(edited(body, changed), changed)))
+        gone = {edit.key for edit in edits if edit.anew}
+        return self.desk.staged(documents, gone)
+
+    def _in_front(self, of: tuple[int, int, str, str]) -> list[list[Claim]]:
+        """The units of the queue that are more urgent, each with its claims."""
+        own = {claim.uid for claim in self.unit}
+        units: dict[str, list[Claim]] = {}
+        for claim in self.queue.waiting():
+            if claim.uid not in own and self.queue.missing(claim.uid) is None:
+                units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
+        return [claims for claims in units.values() if urgency(claims[0]) < of]
+
+    def _name(self, uid: str) -> str:
+        claim = self.engine.state.claims.get(uid)
+        return uid if claim is None else claim.key
+
+
+def _wish(body: Body, edits: Sequence[Edit]) -> Body:
+    """A pod that is created anew gets its priority from its class once more, unless that is what is edited."""
+    if not any(edit.anew for edit in edits):
+        return body
+    spec: Mapping[str, Any] = body.get("spec") or {}
+    kept = {name: value for name, value in spec.items() if name != "priority"}
+    return {**body, "spec": kept}
+
+
+def number(resource: str, text: object) -> int | None:
+    """An amount as a refusal or a manifest has it; None: there is none, or it has no limit."""
+    if not resource or text in {"", "unlimited", None}:
+        return None
+    try:
+        return dimension(resource).parse(text)
+    except QuantityError:
+        return None

@@ -1,0 +1,66 @@
+"""Waiting: which claims must end, so that one that waits gets in: the fewest, and those that end soonest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bursar.control.trying import Attempt, Tries
+from bursar.ledger.claims import RESERVED, Claim
+
+ALONE_AT_MOST = 24  # claims of which it is tried whether the end of one alone is enough
+TOGETHER_AT_MOST = 256
+
+
+def fewest_to_end(tries: Tries) -> list[Claim]:
+    """The claims whose end lets it in, none of whom can be spared; empty: there are no such claims."""
+
+    def enough(claims: list[Claim]) -> bool:
+        return tries.admits(Attempt(ended=tuple(claim.uid for claim in claims)))
+
+    return _fewest(_in_the_way(tries), enough)
+
+
+def _in_the_way(tries: Tries) -> list[Claim]:
+    """Claims that count where it was refused: those that end soonest first, then the least urgent and youngest."""
+    topics = {topic for refusal in tries.refusals for topic in (*refusal.topics, refusal.account) if topic}
+    own = {claim.uid for claim in tries.unit}
+    found = [
+        claim
+        for claim in tries.engine.state.claims.values()
+        if claim.state >= RESERVED and not claim.leaving and claim.uid not in own and _counts_in(claim, topics)
+    ]
+    return sorted(found, key=lambda claim: (*_end(tries, claim), claim.spec.priority, -claim.created, claim.key))
+
+
+def _counts_in(claim: Claim, topics: set[str]) -> bool:
+    return any(
+        account.topic in topics or account.name in topics
+        for binding in claim.bindings
+        if binding is not None
+        for account in binding.accounts
+    )
+
+
+def _end(tries: Tries, claim: Claim) -> tuple[bool, int]:
+    end = tries.desk.ends(claim.uid)
+    return end is None, end or 0
+
+
+def _fewest(candidates: list[Claim], enough: Callable[[list[Claim]], bool]) -> list[Claim]:
+    """One that is enough; else a shortest beginning of the line that is, without those who can be spared."""
+    for claim in candidates[:ALONE_AT_MOST]:
+        if enough([claim]):
+            return [claim]
+    line = candidates[:TOGETHER_AT_MOST]
+    if len(line) < 2 or not enough(line):
+        return []
+    low, high = 1, len(line)  # the first ``high`` are enough
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(line[:middle]) else (middle + 1, high)
+    chosen = line[:high]
+    for claim in reversed(line[: high - 1]):
+        fewer = [other for other in chosen if other is not claim]
+        if enough(fewer):
+            chosen = fewer
+    return chosen
