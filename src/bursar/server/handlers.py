@@ -89,7 +89,7 @@ class Handlers:
                 started=timestamp(self._service.started),
                 claims=len(cluster.engine.state.claims),
                 waiting=len(cluster.controller.queue),
-                objects=sum(len(cluster.objects.all(kind)) for kind in cluster.objects.kinds()),
+                objects=cluster.objects.count(),
                 read_only=self._service.error is not None,
                 demo=self._demo,
             )

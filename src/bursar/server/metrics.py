@@ -61,8 +61,7 @@ def snapshot(cluster: Cluster) -> Snapshot:
         if account is not None:
             listed = {name: most for name, most in account.limits.listed.items() if most < 2**62}
             nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
-    objects = sum(len(cluster.objects.all(kind)) for kind in cluster.objects.kinds())
-    return Snapshot(quotas.quotas(cluster), nodes, states, pending, cluster.engine.version, objects)
+    return Snapshot(quotas.quotas(cluster), nodes, states, pending, cluster.engine.version, cluster.objects.count())
 
 
 class Metrics(Collector):

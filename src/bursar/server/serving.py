@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -63,9 +65,22 @@ def is_loopback(host: str) -> bool:
 
 
 class BursarServer(uvicorn.Server):
-    """Ends live streams before it waits for connections to close."""
+    """Ends live streams before it waits for connections to close, and takes a signal for the end, not for a failure."""
 
     app: App | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The library would raise the signal again, so that nothing after the server is closed properly."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         if self.app is not None:

@@ -101,6 +101,10 @@ class Store:
         """The names of the kinds that there are objects of."""
         return sorted(kind for kind, objects in self._objects.items() if objects)
 
+    def count(self) -> int:
+        """How many objects there are."""
+        return sum(len(objects) for objects in self._objects.values())
+
     def all(self, kind: str) -> list[Stored]:
         """All objects of a kind, by key."""
         return [found for _, found in sorted(self._objects.get(kind, {}).items())]

@@ -1,0 +1,99 @@
+"""The demo shows what it promises, and `bursar serve` starts and ends as it should."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from bursar.policies.plugin import BUILT_IN
+from bursar.server import demo, quotas
+from bursar.server.client import Client
+from bursar.sim.cluster import Cluster
+from tests.server.crash import _env
+
+
+def test_the_same_beats_come_again() -> None:
+    first = [[one.body for one in beat] for beat in islice(demo.beats(), 30)]
+    assert first == [[one.body for one in beat] for beat in islice(demo.beats(), 30)]
+
+
+def test_a_few_minutes_show_borrowing_reclaim_and_refusals_of_every_policy() -> None:
+    cluster = Cluster()
+    cluster.apply(demo.organisation())
+    told: Counter[str] = Counter()
+    borrowed: set[str] = set()
+    for beat in islice(demo.beats(), 90):
+        if beat:
+            cluster.apply(beat)
+        cluster.advance(2000)
+        happenings, _ = cluster.take_news()
+        told.update(one.what for one in happenings)
+        told.update(one.reason.partition(".")[0] for one in happenings if one.what == "waits")
+        for quota in quotas.quotas(cluster):
+            if any(figures.borrowed for figures in quota.resources.values()):
+                borrowed.add(quota.policy)
+    assert told["started"] > 50
+    assert told["evicted"] > 5
+    assert borrowed >= {"elastic", "trees"}
+    assert told["elastic"]
+    assert told["total"] + told["single"]
+
+
+def test_every_dialect_has_a_quota_in_the_table() -> None:
+    cluster = Cluster()
+    cluster.apply(demo.organisation())
+    names = {address.split(".")[2] for address in BUILT_IN}
+    assert {quota.policy for quota in quotas.quotas(cluster)} == names - {"nodes", "gpus"}
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bursar", "serve", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_env())
+
+
+def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
+    process = start("--data", str(tmp_path / "b.db"), "--port", "0", "--demo")
+    assert process.stdout is not None
+    lines = [process.stdout.readline().strip() for _ in range(6)]
+    address = lines[0].split()[2]
+    assert lines[2] == "Three things to try:"
+    assert all("curl" in line for line in lines[3:6])
+    client = Client(address)
+    assert client.info().demo
+    assert client.quotas(policy="elastic").items
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--host", "0.0.0.0"], 2, "to listen on 0.0.0.0, give a file of tokens: --tokens FILE"),  # noqa: S104 refused
+        (["--tokens", "nowhere"], 1, "nowhere: cannot be read"),
+        (["--tls-cert", "x"], 2, "TLS needs both a certificate and its key"),
+        (["--port", "70000"], 2, "70000 is not in the range"),
+    ],
+)
+def test_serve_refuses_what_cannot_be(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+    process = start("--data", str(tmp_path / "b.db"), "--port", "0", *arguments)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert message in errors
+
+
+def test_serve_leaves_a_foreign_file_alone(tmp_path: Path) -> None:
+    data = tmp_path / "b.db"
+    data.write_bytes(b"something else" * 100)
+    process = start("--data", str(data), "--port", "0")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert errors.startswith("error: ")
+    assert "no store of Bursar's" in errors
+    assert data.read_bytes() == b"something else" * 100
