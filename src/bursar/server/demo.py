@@ -140,8 +140,9 @@ class Demo:
         self._thread = Thread(target=self._run, name="bursar-demo", daemon=True)
 
     def start(self) -> None:
-        """The organisation is there when this returns."""
-        self._service.apply(organisation())
+        """The organisation is there when this returns; one that is there already is left as it is."""
+        if not self._service.cluster.objects.count():
+            self._service.apply(organisation())
         self._beats = beats(self._service.cluster.objects.uids + 1)
         for _ in range(WARM_UP):
             self._beat()
