@@ -57,6 +57,17 @@ def test_a_snapshot_gives_the_state_of_the_whole_journal(path: Path, seed: int) 
         assert from_snapshot.journal.take() == from_start.journal.take() == from_second.journal.take()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_replay_in_pieces_recalls_the_same_decisions(seed: int) -> None:
+    lines = lines_of(seed, 120)
+    whole, single = new_engine(), new_engine()
+    whole.replay(lines)
+    for line in lines:
+        single.replay([line])
+    assert decisions(single) == decisions(whole)
+    assert len(decisions(whole)) == len(whole.state.claims)
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_any_state_of_the_past_comes_back(path: Path, seed: int) -> None:
     lines = lines_of(seed, 80)

@@ -304,10 +304,10 @@ class Engine:
             count = 0
             for line in self._core.ledger.replay(lines):
                 count += 1
-                if line.cause[0] != "release":  # nothing of the claim is left
-                    self._recall.replayed(line.seq, line.cause, line.decision)
+                self._recall.replayed(line)
             return count
         finally:
+            self._recall.settle()
             self._lock.release()
 
     def restore(self, snapshot: Snapshot) -> None:

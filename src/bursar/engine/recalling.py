@@ -2,29 +2,37 @@
 
 Decisions stand on the claims, beside the ledger's state. A replay brings them back from the records; a snapshot carries
 them along (``rows``), exactly as they stood.
+
+Most decisions of a journal are plain ones (admitted, nobody had to leave) about claims that are long gone. While a
+replay runs, those wait as text, and ``settle`` reads the few that are still the last ones about a claim.
 """
 
 from __future__ import annotations
 
 from typing import Final, cast, final
 
+import msgspec
+
 from bursar.engine.deciding import displaced
 from bursar.engine.decisions import Decision, decision_from_record
 from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.replay import Line
 from bursar.ledger.state import State
 
 _DEPARTED_KEPT: Final = 10_000
+_PLAIN: Final = b',[],[[],[],""],""]'  # how a decision without refusals, victims and waiting ends in a record
 
 
 @final
 class Recall:
     """The last decisions over one state."""
 
-    __slots__ = ("departed", "state")
+    __slots__ = ("departed", "state", "unread")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why), the newest only
+        self.unread: Final[dict[str, tuple[int, bytes]]] = {}  # plain decisions that a replay came by: (seq, text)
 
     def note(self, claim: Claim, decision: Decision) -> None:
         """The decision is the last one about the claim, and about its victims."""
@@ -40,18 +48,40 @@ class Recall:
         if len(self.departed) > _DEPARTED_KEPT:
             del self.departed[next(iter(self.departed))]
 
-    def replayed(self, seq: int, cause: list[object], decided: list[object] | None) -> None:
-        """A record was replayed: its decision stands again."""
-        if decided is None:
+    def replayed(self, line: Line) -> None:
+        """A record was replayed: its decision stands again. Call ``settle`` after the last one."""
+        cause = line.cause
+        kind = cause[0]
+        if kind == "release":
+            self.unread.pop(cast("str", cause[1]), None)
             return
-        rows = decided if cause[0] == "group" else [decided]
-        for row in rows:
-            decision = decision_from_record(cast("list[object]", row), seq)
-            claim = self.state.claims.get(decision.uid)
+        text = line.decision_text
+        if text == b"null":
+            return
+        if kind == "decide" and text.endswith(_PLAIN):
+            self.unread[cast("str", cause[1])] = (line.seq, text)
+            return
+        decided = cast("list[object]", msgspec.json.decode(text))
+        for row in decided if kind == "group" else [decided]:
+            decision = decision_from_record(cast("list[object]", row), line.seq)
+            self._replayed(decision, cause)
+
+    def _replayed(self, decision: Decision, cause: list[object]) -> None:
+        for uid in (decision.uid, *decision.victims):
+            self.unread.pop(uid, None)
+        claim = self.state.claims.get(decision.uid)
+        if claim is not None:
+            self.note(claim, decision)
+        elif cause[0] == "evicted":
+            self.remember(decision.uid, str(cause[2]), decision)
+
+    def settle(self) -> None:
+        """Read what waits as text."""
+        for uid, (seq, text) in self.unread.items():
+            claim = self.state.claims.get(uid)
             if claim is not None:
-                self.note(claim, decision)
-            elif cause[0] == "evicted":
-                self.remember(decision.uid, str(cause[2]), decision)
+                claim.decision = decision_from_record(cast("list[object]", msgspec.json.decode(text)), seq)
+        self.unread.clear()
 
     def rows(self) -> list[list[object]]:
         """All of them as plain data: [key ("" while the claim is there), seq, decision]."""

@@ -95,6 +95,11 @@ class Line:
         return self.wire.engine
 
     @property
+    def decision_text(self) -> bytes:
+        """The decision as it is written; ``null`` if there is none."""
+        return bytes(self.wire.decision)
+
+    @property
     def decision(self) -> list[object] | None:
         return cast("list[object] | None", msgspec.json.decode(self.wire.decision))
 

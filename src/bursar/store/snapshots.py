@@ -48,7 +48,8 @@ def take(store: Store) -> Snapshot:
             summary.start_from(known)
             recall.restore(known.decisions)
         for line in summary.follow(store.load_journal(1 if known is None else known.seq + 1)):
-            recall.replayed(line.seq, line.cause, line.decision)
+            recall.replayed(line)
+        recall.settle()
         snapshot = summary.snapshot(recall.rows())
     row = (snapshot.seq, snapshot.at, snapshot.head, f"{snapshot.digest:016x}", snapshot.text())
 
