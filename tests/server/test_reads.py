@@ -73,6 +73,17 @@ def test_explain_is_a_tree_and_a_text(bed: Live) -> None:
     assert refused(bed.client.explain, "a", "nobody").status == 404
 
 
+def test_explain_gives_fixes_that_work(bed: Live) -> None:
+    bed.give(pod("a", "p1", 9))
+    assert bed.client.explain("a", "p1").fixes == []
+    found = bed.client.explain("a", "p1", fixes=True)
+    (less,) = [fix for fix in found.fixes if fix.code == "ask-less"]
+    assert found.fixes_complete
+    assert [(edit.kind, edit.key, str(edit.after)) for edit in less.edits] == [("Pod", "a/p1", "4")]
+    bed.give(pod("a", "p1", 4))
+    assert bed.client.claim("a", "p1").phase == "Running"
+
+
 def test_what_if_answers_now_queued_never_and_victims(bed: Live, clock: ManualClock) -> None:
     bed.give(pod("b", "loan", 4))
     clock.now += 60_000

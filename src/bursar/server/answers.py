@@ -234,11 +234,36 @@ class CheckNode(Answer, frozen=True):
     checks: list[CheckNode] = []
 
 
+class FixEdit(Answer, frozen=True):
+    """One field of one manifest gets another value."""
+
+    kind: str
+    key: str
+    field: str
+    before: Any = None
+    after: Any = None
+    anew: bool = False  # the object must be deleted and created anew
+
+
+class Fix(Answer, frozen=True):
+    """Something that would let the claim in now, verified by simulation."""
+
+    code: str  # ask-less, other-nodes, preemptible, wait, raise-quota, priority
+    sentence: str
+    edits: list[FixEdit] = []
+    waits_for: list[str] = []
+    ends_at: str = ""  # when those it waits for have ended, if that is known
+    evicts: list[str] = []
+    node: str = ""
+
+
 class Explanation(Answer, frozen=True):
     claim: ClaimRow
     tree: CheckNode
     text: str
     moment: Moment
+    fixes: list[Fix] = []  # only if they were asked for
+    fixes_complete: bool = True  # whether the search for fixes came to its end
 
 
 class DecisionRow(Answer, frozen=True):

@@ -167,7 +167,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "/claims/{namespace}/{name}/explain",
         "Why the claim is where it is: every check with its numbers, the first failing one marked.",
         answers.Explanation,
-        (*_CLAIM, _AT),
+        (
+            *_CLAIM,
+            _AT,
+            Parameter("fixes", "true: also the shortest changes that would let it in now, each tried out", "boolean"),
+        ),
         problems=(404,),
     ),
     Operation(

@@ -115,8 +115,9 @@ class Client:
     def claim(self, namespace: str, name: str, *, at: str = "") -> answers.ClaimRow:
         return self._get(_claim_path(namespace, name), answers.ClaimRow, {"at": at})
 
-    def explain(self, namespace: str, name: str, *, at: str = "") -> answers.Explanation:
-        return self._get(f"{_claim_path(namespace, name)}/explain", answers.Explanation, {"at": at})
+    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> answers.Explanation:
+        query: Query = {"at": at, "fixes": fixes}
+        return self._get(f"{_claim_path(namespace, name)}/explain", answers.Explanation, query)
 
     def quotas(self, **query: str | int | None) -> answers.QuotaList:
         """Filters: ``kind``, ``namespace``, ``policy``, ``limit``, ``continue``, ``at``."""

@@ -15,7 +15,7 @@ from bursar._version import __version__
 from bursar.objects.corekinds import POD
 from bursar.objects.durations import duration_ms
 from bursar.objects.errors import ManifestError
-from bursar.server import answers, changelog, history, quotas, trials, views
+from bursar.server import answers, changelog, explaining, history, quotas, trials, views
 from bursar.server.asking import Asked, label_filter
 from bursar.server.moments import MomentError, moment_of
 from bursar.server.paging import Page, read_token
@@ -167,18 +167,16 @@ class Handlers:
 
     async def explain(self, asked: Asked) -> answers.Explanation:
         key = _asked_claim(asked)
+        if not asked.truth("fixes"):
+            return await self._look(lambda cluster: explaining.explanation(cluster, key), asked.text("at"))
 
-        def look(cluster: Cluster) -> answers.Explanation:
-            row = views.ClaimView(cluster).row(key)
-            if row is None:
-                raise RefusedError(404, f"there is no claim {key!r:.200}")
-            check = cluster.explain(key)
-            if check is None:
-                raise RefusedError(404, f"nobody remembers why {key} is {row.phase}: it ended by itself")
-            text = "\n".join(check.lines())
-            return answers.Explanation(claim=row, tree=views.check_node(check), text=text, moment=moment_of(cluster))
+        def search() -> answers.Explanation:
+            """On a copy: a search may take a while, and nobody waits for it but who asked."""
+            at = asked.text("at")
+            moment = self._service.moment(at) if at else self._service.position()
+            return self._service.read_past(lambda cluster: explaining.explanation(cluster, key, fixes=True), moment)
 
-        return await self._look(look, asked.text("at"))
+        return await in_thread(search)
 
     async def quotas(self, asked: Asked) -> answers.QuotaList:
         kind = self._kind(asked.text("kind")).name if asked.text("kind") else ""

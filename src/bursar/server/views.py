@@ -12,7 +12,6 @@ from bursar.ledger.claims import STATES, Claim
 from bursar.objects.core import Pod
 from bursar.objects.corekinds import NODE, POD
 from bursar.objects.requests import pod_resources
-from bursar.policies.checks import Check
 from bursar.policies.elastic.names import CAPACITY_LABEL, OVER_QUOTA
 from bursar.policies.tensorfusion.fleet import GPUS, gpu_of
 from bursar.policies.tensorfusion.fleet import PREFIX as GPU_PREFIX
@@ -183,18 +182,6 @@ def queue_rows(cluster: Cluster) -> Iterator[answers.QueueRow]:
             message=message,
             decided_by=0 if decision is None else decision.seq,
         )
-
-
-def check_node(check: Check) -> answers.CheckNode:
-    """The explain tree as it is answered."""
-    return answers.CheckNode(
-        title=check.title,
-        passed=check.passed,
-        note=check.note,
-        reason=check.reason,
-        binding=check.binding,
-        checks=[check_node(child) for child in check.children],
-    )
 
 
 # Nodes and GPUs
