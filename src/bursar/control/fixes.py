@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bursar.control import lessening
-from bursar.control.edits import Body, Edit, Path, look_up
+from bursar.control.edits import Edit, Path, look_up
 from bursar.control.queue import Queue
 from bursar.control.raising import smallest_raise
 from bursar.control.trying import Attempt, Desk, Effort, Raise, TiredError, Tries, Verdict, number
@@ -62,11 +62,13 @@ def find_fixes(engine: Engine, registry: Registry, queue: Queue, desk: Desk, uid
     claim = engine.state.claims.get(uid)
     if claim is None or claim.state != PENDING or queue.missing(uid) is not None:
         return found
-    tries = Tries(engine, registry, desk, queue, _unit(queue, claim), Effort(effort))
+    tries = Tries(engine, registry, desk, queue, claim, _unit(queue, claim), Effort(effort))
     try:
         tries.refusals = tries.attempt(Attempt()).refusals
         for search in (_ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):
             found.fixes.extend(search(tries))
+        if not found.fixes:
+            found.fixes.extend(_elsewhere(tries))
     except TiredError:
         found.complete = False
     return found
@@ -81,7 +83,7 @@ def _fix(tries: Tries, code: str, sentence: str, wanted: Attempt) -> Iterator[Fi
     """The fix, if it works."""
     verdict = tries.attempt(wanted)
     if verdict.admitted:
-        yield _verified(Fix(code, sentence, wanted.edits, raises=wanted.raised), verdict)
+        yield _verified(Fix(code, sentence, (*tries.base, *wanted.edits), raises=wanted.raised), verdict)
 
 
 def _verified(fix: Fix, verdict: Verdict) -> Fix:
@@ -115,26 +117,46 @@ def _guesses(refusals: Sequence[Refusal]) -> dict[str, int]:
 # Other nodes
 
 
+def _elsewhere(tries: Tries) -> Iterator[Fix]:
+    """Where nothing helps alone: another place, and then what it takes there."""
+    for _, sentence, edits in _lifted(tries):
+        tries.base = edits
+        tries.refusals = tries.attempt(Attempt()).refusals
+        found = [fix for search in (_ask_less, _wait, _raise_quota) for fix in search(tries)]
+        if found:
+            yield from (replace(fix, sentence=f"{sentence}, and {fix.sentence}") for fix in found)
+            return
+
+
 def _other_nodes(tries: Tries) -> Iterator[Fix]:
+    """Each constraint for itself; of the values of a selector the first that works."""
+    done: set[Path] = set()
+    for path, sentence, edits in _lifted(tries):
+        for fix in [] if path in done else _fix(tries, "other-nodes", sentence, Attempt(edits)):
+            done.update({path} if path[-1] != "tolerations" else ())
+            yield fix
+
+
+def _lifted(tries: Tries) -> Iterator[tuple[Path, str, tuple[Edit, ...]]]:
+    """The constraints on nodes, each replaced or dropped: (field, sentence, edits)."""
     body = tries.pod(tries.unit[0])
     if body is None:
         return
     for key, value in sorted((look_up(body, ("spec", "nodeSelector")) or {}).items()):
         path: Path = ("spec", "nodeSelector", key)
-        others = [other for other in _label_values(tries, key) if other != value]
-        instead = next((fix for other in others[:VALUES_AT_MOST] for fix in _use(tries, path, key, value, other)), None)
-        if instead is not None:
-            yield instead
-        else:
-            yield from _edit_all(tries, f"drop the node selector {key}={value}", path, None)
+        for other in [one for one in _label_values(tries, key) if one != value][:VALUES_AT_MOST]:
+            yield path, f"use nodes with {key}={other} instead of {key}={value}", _edits(tries, path, other)
+        yield path, f"drop the node selector {key}={value}", _edits(tries, path, None)
     affinity: Path = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     if look_up(body, affinity) is not None:
-        yield from _edit_all(tries, "drop the required node affinity", affinity, None)
-    yield from _tolerate(tries, body)
-
-
-def _use(tries: Tries, path: Path, key: str, value: str, other: str) -> Iterator[Fix]:
-    yield from _edit_all(tries, f"use nodes with {key}={other} instead of {key}={value}", path, other)
+        yield affinity, "drop the required node affinity", _edits(tries, affinity, None)
+    known = look_up(body, ("spec", "tolerations")) or []
+    for key, value, effect in _taints(tries):
+        toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+        path = ("spec", "tolerations")
+        if toleration not in known:
+            shown = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+            yield path, f"tolerate the taint {shown}", _edits(tries, path, [*known, toleration])
 
 
 def _label_values(tries: Tries, key: str) -> list[str]:
@@ -142,29 +164,19 @@ def _label_values(tries: Tries, key: str) -> list[str]:
     return sorted({value for value in labels if isinstance(value, str)})
 
 
-def _tolerate(tries: Tries, body: Body) -> Iterator[Fix]:
-    known = look_up(body, ("spec", "tolerations")) or []
+def _taints(tries: Tries) -> list[tuple[str, str, str]]:
     taints = {
         (taint.get("key", ""), taint.get("value") or "", taint.get("effect", ""))
         for node in tries.desk.applied_all("Node")
         for taint in look_up(node, ("spec", "taints")) or ()
     }
-    for key, value, effect in sorted(taints)[:VALUES_AT_MOST]:
-        toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
-        if effect != "PreferNoSchedule" and toleration not in known:
-            sentence = f"tolerate the taint {key}{'=' if value else ''}{value}:{effect}"
-            yield from _edit_all(tries, sentence, ("spec", "tolerations"), [*known, toleration])
+    return [taint for taint in sorted(taints) if taint[2] != "PreferNoSchedule"][:VALUES_AT_MOST]
 
 
-def _edit_all(tries: Tries, sentence: str, path: Path, after: object, code: str = "other-nodes") -> Iterator[Fix]:
+def _edits(tries: Tries, path: Path, after: object, *, anew: bool = False) -> tuple[Edit, ...]:
     """The same edit of each pod of the group."""
-    edits = [
-        Edit("Pod", claim.key, path, look_up(body, path), after)
-        for claim, body in ((claim, tries.pod(claim)) for claim in tries.unit)
-        if body is not None
-    ]
-    if edits:
-        yield from _fix(tries, code, sentence, Attempt(tuple(edits)))
+    bodies = [(claim.key, tries.pod(claim)) for claim in tries.unit]
+    return tuple(Edit("Pod", key, path, look_up(body, path), after, anew) for key, body in bodies if body is not None)
 
 
 def _preemptible(tries: Tries) -> Iterator[Fix]:
@@ -172,8 +184,8 @@ def _preemptible(tries: Tries) -> Iterator[Fix]:
         return
     for label in (PREEMPTIBLE_LABEL, POOLS_PREEMPTIBLE):
         if tries.unit[0].spec.labels.get(label) == "false":
-            sentence = f"let it be preempted: drop the label {label}"
-            yield from _edit_all(tries, sentence, ("metadata", "labels", label), None, "preemptible")
+            wanted = Attempt(_edits(tries, ("metadata", "labels", label), None))
+            yield from _fix(tries, "preemptible", f"let it be preempted: drop the label {label}", wanted)
 
 
 # Waiting
@@ -188,7 +200,7 @@ def _wait(tries: Tries) -> Iterator[Fix]:
     verdict = tries.attempt(Attempt(ended=tuple(claim.uid for claim in chosen)))
     names = tuple(claim.key for claim in chosen)
     subject = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
-    fix = Fix("wait", f"wait for {subject} to end", waits_for=names)
+    fix = Fix("wait", f"wait for {subject} to end", tries.base, waits_for=names)
     if len(known) == len(ends):
         fix = replace(fix, ends_at=max(known))
     yield _verified(fix, verdict)
@@ -218,11 +230,7 @@ def _priority(tries: Tries) -> Iterator[Fix]:
         if body.get("value", 0) > claim.spec.priority and body.get("preemptionPolicy") != "Never"
     )
     for value, name in classes[:VALUES_AT_MOST]:
-        edits = tuple(
-            Edit("Pod", one.key, path, look_up(body, path), name, anew=True)
-            for one, body in ((one, tries.pod(one)) for one in tries.unit)
-            if body is not None
-        )
+        edits = _edits(tries, path, name, anew=True)
         sentence = f"create it anew with the priority class {name} ({value})"
         for fix in _fix(tries, "priority", sentence, Attempt(edits)) if edits else ():
             yield fix

@@ -81,30 +81,46 @@ class Enter(Change):
 
 
 class InLine(Change):
-    """Those in front try first, then the claims that it is about, together."""
+    """Those in front try first, then the claims that it is about, together, then those behind.
 
-    def __init__(self, ahead: list[list[Claim]], unit: list[str], strict: bool, effort: Effort) -> None:
-        self._ahead = ahead
+    ``kept``: they got in, and nobody of those behind took it away again.
+    """
+
+    def __init__(self, line: Line, unit: list[str], strict: bool, effort: Effort) -> None:
+        self._line = line
         self._unit = unit
         self._strict = strict
         self._effort = effort
+        self._refused: set[tuple[int, str]] = set()
+        self.kept = False
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        refused: set[tuple[int, str]] = set()
-        for unit in self._ahead:
-            claims = [claim for claim in unit if claim.state == PENDING]
-            like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
-            if not claims or (like in refused and not self._strict):
-                continue  # its like was refused a moment ago, and nobody has come or gone since
-            decision = self._decide(core, claims, at, outlook)
-            if decision.admitted:
-                refused.clear()
-            elif self._strict and decision.outcome != NEVER:
+        for unit in self._line.ahead:
+            decision = self._try(core, unit, at, outlook)
+            if self._strict and decision is not None and not decision.admitted and decision.outcome != NEVER:
                 return
-            elif like is not None:
-                refused.add(like)
-        state = core.ledger.state
-        self._decide(core, [state.claims[uid] for uid in self._unit], at, outlook)
+        claims = [core.ledger.state.claims[uid] for uid in self._unit]
+        if not self._decide(core, claims, at, outlook).admitted:
+            return
+        self._refused.clear()
+        for unit in self._line.behind:
+            self._try(core, unit, at, outlook)
+        self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
+
+    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
+        """None: it waits no longer, or its like was refused a moment ago and nobody has come or gone since."""
+        claims = [claim for claim in unit if claim.state == PENDING]
+        if not claims:
+            return None
+        like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
+        if like in self._refused and not self._strict:
+            return None
+        decision = self._decide(core, claims, at, outlook)
+        if decision.admitted:
+            self._refused.clear()
+        elif like is not None:
+            self._refused.add(like)
+        return decision
 
     def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
         self._effort.spend()
@@ -114,6 +130,14 @@ class InLine(Change):
             outlook.add(decision)
         core.settle()
         return decisions[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The other units that wait, each with its claims, before and after those that it is about."""
+
+    ahead: list[list[Claim]]
+    behind: list[list[Claim]]
 
 
 class TiredError(Exception):
@@ -162,31 +186,34 @@ class Tries:
     registry: Registry
     desk: Desk
     queue: Queue
-    unit: list[Claim]
+    subject: Claim
+    unit: list[Claim]  # the subject, and those of its group that wait
     effort: Effort
     refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
-    _ahead: list[list[Claim]] = field(default_factory=list)
+    base: tuple[Edit, ...] = ()  # edits that are made in every try
+    _line: Line = field(init=False)
     _book: PodBook = field(init=False)
 
     def __post_init__(self) -> None:
         self._book = PodBook(self.registry)
-        self._ahead = self._in_front(min(urgency(claim) for claim in self.unit))
+        self._line = self._standing(min(urgency(claim) for claim in self.unit))
 
     def attempt(self, wanted: Attempt) -> Verdict:
         """Whether the claims would get in then; a change that is refused as such lets nobody in."""
         try:
-            changes, uids, ahead = self._changes(wanted)
-            line = InLine(ahead, uids, self.queue.strict, self.effort)
+            changes, named, standing = self._changes(wanted)
+            uids = list(named.values())
+            line = InLine(standing, uids, self.queue.strict, self.effort)
             outlook = self.engine.what_if([*changes, line], self.desk.now())
         except (ManifestError, SettingError):
             return REFUSED
         decisions = [outlook.of(uid) for uid in uids]
         known = [decision for decision in decisions if decision is not None]
         return Verdict(
-            admitted=len(known) == len(uids) and all(decision.admitted for decision in known),
+            admitted=line.kept,
             refusals=tuple(refusal for decision in known for refusal in decision.refusals),
             evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.unit})),
-            node=known[0].place if known else "",
+            node=next((one.place for one in known if one.uid == named[self.subject.key]), ""),
         )
 
     def admits(self, wanted: Attempt) -> bool:
@@ -197,14 +224,15 @@ class Tries:
 
     # What to run
 
-    def _changes(self, wanted: Attempt) -> tuple[list[Change], list[str], list[list[Claim]]]:
-        """The changes, the claims to try (created anew, they have other uids), and who is in front of them."""
+    def _changes(self, wanted: Attempt) -> tuple[list[Change], dict[str, str], Line]:
+        """The changes, the claims to try (key to uid: created anew, they have others), and the line."""
         found: list[Change] = [Release(uid) for uid in wanted.ended]
         found.extend(RaiseLimit(one) for one in wanted.raised)
         uids = {claim.key: claim.uid for claim in self.unit}
-        ahead = self._ahead
-        if wanted.edits:
-            staged = self._staged(wanted.edits)
+        line = self._line
+        edits = (*self.base, *wanted.edits)
+        if edits:
+            staged = self._staged(edits)
             settings = settings_of(self.registry, staged)
             if settings:
                 found.append(Configure(settings))
@@ -220,8 +248,8 @@ class Tries:
                     uids[claim.key] = claim.uid
                     entered.append(claim)
             if entered:
-                ahead = self._in_front(min(urgency(claim) for claim in entered))
-        return found, list(uids.values()), ahead
+                line = self._standing(min(urgency(claim) for claim in entered))
+        return found, uids, line
 
     def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
         by_object: dict[tuple[str, str], list[Edit]] = {}
@@ -236,14 +264,15 @@ class Tries:
         gone = {edit.key for edit in edits if edit.anew}
         return self.desk.staged(documents, gone)
 
-    def _in_front(self, of: tuple[int, int, str, str]) -> list[list[Claim]]:
-        """The units of the queue that are more urgent, each with its claims."""
+    def _standing(self, here: tuple[int, int, str, str]) -> Line:
+        """The line, seen from a place in it."""
         own = {claim.uid for claim in self.unit}
         units: dict[str, list[Claim]] = {}
         for claim in self.queue.waiting():
             if claim.uid not in own and self.queue.missing(claim.uid) is None:
                 units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
-        return [claims for claims in units.values() if urgency(claims[0]) < of]
+        ahead = [claims for claims in units.values() if urgency(claims[0]) < here]
+        return Line(ahead, [claims for claims in units.values() if urgency(claims[0]) >= here])
 
     def _name(self, uid: str) -> str:
         claim = self.engine.state.claims.get(uid)

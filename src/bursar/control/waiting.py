@@ -21,24 +21,26 @@ def fewest_to_end(tries: Tries) -> list[Claim]:
 
 
 def _in_the_way(tries: Tries) -> list[Claim]:
-    """Claims that count where it was refused: those that end soonest first, then the least urgent and youngest."""
+    """Claims that count where it was refused, then others of the policies that refused it; in each part those that end
+    soonest first, then the least urgent and youngest.
+    """
     topics = {topic for refusal in tries.refusals for topic in (*refusal.topics, refusal.account) if topic}
+    policies = {refusal.policy for refusal in tries.refusals}
     own = {claim.uid for claim in tries.unit}
-    found = [
-        claim
-        for claim in tries.engine.state.claims.values()
-        if claim.state >= RESERVED and not claim.leaving and claim.uid not in own and _counts_in(claim, topics)
-    ]
-    return sorted(found, key=lambda claim: (*_end(tries, claim), claim.spec.priority, -claim.created, claim.key))
+    found: list[tuple[bool, Claim]] = []
+    for claim in tries.engine.state.claims.values():
+        if claim.state < RESERVED or claim.leaving or claim.uid in own:
+            continue
+        bindings = [binding for binding in claim.bindings if binding is not None]
+        near = any(not topics.isdisjoint((a.topic, a.name)) for binding in bindings for a in binding.accounts)
+        if near or any(binding.policy in policies for binding in bindings):
+            found.append((not near, claim))
+    found.sort(key=lambda pair: (pair[0], _end(tries, pair[1]), *_harm(pair[1])))
+    return [claim for _, claim in found]
 
 
-def _counts_in(claim: Claim, topics: set[str]) -> bool:
-    return any(
-        account.topic in topics or account.name in topics
-        for binding in claim.bindings
-        if binding is not None
-        for account in binding.accounts
-    )
+def _harm(claim: Claim) -> tuple[int, int, str, str]:
+    return claim.spec.priority, -claim.created, claim.key, claim.uid
 
 
 def _end(tries: Tries, claim: Claim) -> tuple[bool, int]:
