@@ -19,7 +19,6 @@ UNKNOWN: Final = -1  # of the fast way: take the exact one
 _LIMB: Final[i64] = 32_768
 _LARGEST_CAP: Final[i64] = 2**47  # a remainder times a limb stays inside 64 bits
 _LARGEST_FACTOR: Final = 2**45
-_UNLIMITED: Final[i64] = UNLIMITED
 
 
 @final
