@@ -8,7 +8,7 @@ from bursar.engine.budgets import KIND, BudgetBody
 from bursar.engine.decisions import WAITING
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim
-from bursar.policies.settings import Setting
+from bursar.policies.settings import Revocation, Setting
 from bursar.selectors import Requirement, Selector
 from tests.engine.pots import Hosts, Pots, Room, spec
 
@@ -89,3 +89,23 @@ def test_one_that_is_not_running_yet_is_not_protected() -> None:
     engine.configure([Setting("hosts.Host", "h1", Room(cpu=1)), budget(minimum=1)])
     engine.decide(Claim("w", spec({"cpu": 1}, {"app": "web"}), 0, "ns", "w"))
     assert engine.decide(claim(1)).victims == ("w",)
+
+
+class TakesAll(Pots):
+    """A policy that wants every claim back, all at once."""
+
+    def due(self, now: int) -> list[Revocation]:
+        return [Revocation(uid, "teams.over", "the team uses too much") for uid in sorted(self.state.claims)]
+
+
+def test_claims_that_are_taken_back_count_against_the_budget_at_once() -> None:
+    engine = Engine([TakesAll("teams"), Hosts()])
+    engine.configure([Setting("hosts.Host", "h1", Room(cpu=3)), budget(maximum=1)])
+    for i in range(3):
+        engine.decide(Claim(f"w{i}", spec({"cpu": 1}, {"app": "web"}), i, "ns", f"w{i}"))
+        engine.observe(f"w{i}", RUNNING)
+    taken = engine.tick(5)
+    assert [(d.uid, d.reason, d.sentence()) for d in taken] == [("w0", "teams.over", "the team uses too much")]
+    assert engine.tick(6) == []
+    engine.release("w0")
+    assert [d.uid for d in engine.tick(7)] == ["w1"]

@@ -249,7 +249,7 @@ class Auditor:
                 require(leaves, f"{uid} waits for {other}, who does not leave")
 
     def _check_decision(self, row: Record, at: int, cause: str) -> None:
-        uid, outcome, decided_at, place, _, (victims, waits, _), _ = row
+        uid, outcome, decided_at, place, _, (victims, waits, _), *_ = row
         claim = self.claims.get(uid)
         require((claim is None) == (cause in {"release", "evicted"}), f"{cause}: is claim {uid} there or not?")
         told = at if claim is not None else self.told.pop(uid, decided_at)

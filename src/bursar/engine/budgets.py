@@ -1,9 +1,9 @@
 """Disruption budgets: how many claims of a set may be taken away at once.
 
 A budget (Kubernetes' PodDisruptionBudget) selects claims of its namespace by label. Two numbers are kept for it in an
-account: ``expected``, the selected claims that exist, and ``healthy``, those of them that run and were not told to
-leave. A claim may become a victim only while ``healthy`` stays above what the budget wants; Bursar honours this always,
-not just where it is convenient.
+account: ``expected``, the selected claims that exist, and ``healthy``, those of them that run and were neither told to
+leave nor taken back. A claim may become a victim only while ``healthy`` stays above what the budget wants; Bursar
+honours this always, not just where it is convenient.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Budgets(Watcher):
             claim = self.state.claims[uid]
             if claim.namespace == namespace and budget.selector.matches(claim.spec.labels):
                 _count(tx, claim, account, _EXPECTED, present)
-                if is_healthy(claim):
+                if self.healthy(claim):
                     _count(tx, claim, account, _HEALTHY, present)
 
     def exists(self, tx: Transaction, claim: Claim, present: bool) -> None:
@@ -101,9 +101,15 @@ class Budgets(Watcher):
             for account in self._accounts(claim):
                 _count(tx, claim, account, _HEALTHY, healthy)
 
+    def healthy(self, claim: Claim) -> bool:
+        """It runs, and neither another claim nor a policy has asked for its place."""
+        if claim.state != RUNNING or claim.leaving:
+            return False
+        return self.state.cell("revoked", claim.uid) is None
+
     def allow(self, claim: Claim) -> bool:
         """Whether the claim may be taken away now, as far as budgets go."""
-        if not self.by_namespace or not is_healthy(claim):
+        if not self.by_namespace or not self.healthy(claim):
             return True
         for key, budget in self.by_namespace.get(claim.namespace, {}).items():
             if budget.selector.matches(claim.spec.labels) and self.allowed(key, budget) < 1:
@@ -128,10 +134,6 @@ class Budgets(Watcher):
             if budget.selector.matches(claim.spec.labels):
                 found.append(self.state.accounts[f"{POLICY}/{key}"])
         return found
-
-
-def is_healthy(claim: Claim) -> bool:
-    return claim.state == RUNNING and not claim.leaving
 
 
 def _count(tx: Transaction, claim: Claim, account: Account, what: Vector, present: bool) -> None:

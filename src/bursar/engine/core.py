@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.engine.budgets import Budgets, is_healthy
+from bursar.engine.budgets import Budgets
 from bursar.ledger import lineage
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.ledger import Ledger
@@ -168,10 +168,10 @@ class Core:
 
     def set_seen(self, claim: Claim, state: int) -> None:
         """The claim was seen in a later state; budgets and the policies that count what runs follow."""
-        if is_healthy(claim):
+        if self.budgets.healthy(claim):
             self.budgets.runs(self.tx, claim, False)
         self.tx.set_state(claim, state)
-        if is_healthy(claim):
+        if self.budgets.healthy(claim):
             self.budgets.runs(self.tx, claim, True)
         for i in self.following:
             binding = claim.bindings[i] if i < len(claim.bindings) else None

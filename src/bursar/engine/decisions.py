@@ -33,7 +33,7 @@ OUTCOMES: Final = ("admitted", "held", "waiting", "never", "evicted", "released"
 class Decision(Recordable):
     """The outcome for one claim, with what led to it."""
 
-    __slots__ = ("at", "by", "outcome", "place", "reason_given", "refusals", "seq", "uid", "victims", "waits")
+    __slots__ = ("at", "by", "outcome", "place", "refusals", "seq", "uid", "victims", "waits")
 
     def __init__(
         self,
@@ -45,7 +45,6 @@ class Decision(Recordable):
         victims: tuple[str, ...] = (),
         waits: tuple[str, ...] = (),
         by: str = "",
-        reason_given: str = "",
     ) -> None:
         self.uid: Final = uid
         self.outcome: Final = outcome
@@ -55,7 +54,6 @@ class Decision(Recordable):
         self.victims: Final = victims  # whom it displaces
         self.waits: Final = waits  # who must have left before it may start
         self.by: Final = by  # whose victim it is, if it is another claim's
-        self.reason_given: Final = reason_given  # why a policy took it back
         self.seq: int = 0  # the journal record that proves it; 0: nothing changed, so there is none
 
     def __repr__(self) -> str:
@@ -76,7 +74,7 @@ class Decision(Recordable):
         if self.refusals:
             return self.refusals[0].reason
         if self.outcome == EVICTED:
-            return self.reason_given or "engine.preempted"
+            return "engine.preempted"
         return ""
 
     def sentence(self) -> str:
@@ -84,7 +82,7 @@ class Decision(Recordable):
         if self.refusals:
             return self.refusals[0].sentence()
         if self.outcome == EVICTED:
-            return f"gave its place to {self.by}" if self.by else f"taken back: {self.reason_given}"
+            return f"gave its place to {self.by}"
         if self.outcome == HOLDING:
             return f"waits for {len(self.waits)} to leave: {', '.join(self.waits)}"
         return f"{self.name} on {self.place}" if self.place else self.name
@@ -101,7 +99,7 @@ class Decision(Recordable):
     def record(self) -> list[object]:
         refusals = [r.record() for r in self.refusals]
         who = [list(self.victims), list(self.waits), self.by]
-        return [self.uid, self.name, self.at, self.place, refusals, who, self.reason_given]
+        return [self.uid, self.name, self.at, self.place, refusals, who]
 
 
 @final
@@ -120,7 +118,7 @@ class DecisionList(Recordable):
 
 def decision_from_record(record: list[object], seq: int) -> Decision:
     """The inverse of ``Decision.record``."""
-    uid, name, at, place, refusals, who, reason_given = record
+    uid, name, at, place, refusals, who = record
     victims, waits, by = cast("list[object]", who)
     decision = Decision(
         cast("str", uid),
@@ -131,7 +129,6 @@ def decision_from_record(record: list[object], seq: int) -> Decision:
         tuple([str(v) for v in cast("list[object]", victims)]),
         tuple([str(v) for v in cast("list[object]", waits)]),
         cast("str", by),
-        cast("str", reason_given),
     )
     decision.seq = seq
     return decision

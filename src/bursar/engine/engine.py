@@ -34,7 +34,7 @@ from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import Policy
-from bursar.policies.checks import Check
+from bursar.policies.checks import Check, Refusal
 from bursar.policies.settings import Output, Revocation, Setting
 
 
@@ -364,8 +364,13 @@ class Engine:
         return decision
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
-        self._begin().put("engine", "revoked", claim.uid, wanted.reason)
-        decision = Decision(claim.uid, EVICTED, now, claim.place, (), (), (), "", wanted.reason)
+        """It counts until it is gone, but no budget counts on it any more."""
+        tx = self._begin()
+        if self._core.budgets.healthy(claim):
+            self._core.budgets.runs(tx, claim, False)
+        tx.put("engine", "revoked", claim.uid, wanted.reason)
+        why = Refusal(wanted.reason.partition(".")[0], wanted.reason, wanted.sentence)
+        decision = Decision(claim.uid, EVICTED, now, claim.place, (why,))
         decision.seq = self._commit(now, ("tick", wanted.sentence), decision)
         claim.decision = decision
         return decision

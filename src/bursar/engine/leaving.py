@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from bursar.engine.budgets import is_healthy
 from bursar.engine.core import Core
 from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
@@ -21,7 +20,7 @@ def release(core: Core, claim: Claim) -> None:
     """The claim gives back all that it holds."""
     tx = core.tx
     bindings = claim.bindings
-    if is_healthy(claim):
+    if core.budgets.healthy(claim):
         core.budgets.runs(tx, claim, False)
     counted = claim.state != PENDING
     for i in range(len(bindings)):
@@ -56,7 +55,7 @@ def leave(core: Core, victim: Claim) -> None:
     if victim.state == HELD:
         back_to_pending(core, victim)
         return
-    if is_healthy(victim):
+    if core.budgets.healthy(victim):
         core.budgets.runs(tx, victim, False)
     for i in range(len(victim.bindings)):
         binding = victim.bindings[i]
@@ -75,7 +74,7 @@ def stay(core: Core, victim: Claim) -> None:
             core.policies[i].stay(tx, victim, binding)
     _list_leaving(core, victim, False)
     tx.set_leaving(victim, False)
-    if is_healthy(victim):
+    if core.budgets.healthy(victim):
         core.budgets.runs(tx, victim, True)
 
 

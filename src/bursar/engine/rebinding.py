@@ -5,7 +5,6 @@ What a claim already holds is moved from the old bindings to the new ones; only 
 
 from __future__ import annotations
 
-from bursar.engine.budgets import is_healthy
 from bursar.engine.core import Core
 from bursar.engine.leaving import moved
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
@@ -19,7 +18,7 @@ def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
         fixed = _fixed(claim.spec, spec)
         if fixed is not None:
             return (fixed,)
-    healthy = is_healthy(claim)
+    healthy = core.budgets.healthy(claim)
     relabelled = claim.spec.labels != spec.labels
     if relabelled:
         _count_in_budgets(core, claim, healthy, False)

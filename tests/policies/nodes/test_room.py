@@ -6,7 +6,7 @@ import pytest
 
 from bursar.ledger.claims import Binding, ClaimSpec
 from bursar.policies.nodes.bindings import BindingCache
-from bursar.policies.nodes.columns import FULL_SCORE, share_left
+from bursar.policies.nodes.columns import FULL_SCORE, SPREAD_DIVISOR, share_left
 from bursar.vectors import UNLIMITED, from_amounts, parse_vector
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
@@ -173,14 +173,14 @@ def test_the_cache_is_bounded() -> None:
 # Scores
 
 SCORES = [
-    ("half of both left", {"cpu": 4, "memory": "4Gi"}, {"cpu": 2, "memory": "2Gi"}, 50_000_000),
-    ("mean of both", {"cpu": 4, "memory": "4Gi"}, {"cpu": 4}, 50_000_000),
-    ("floored", {"cpu": 3, "memory": "3Gi"}, {"cpu": 1, "memory": "2Gi"}, 49_999_999),
-    ("unlimited memory is skipped", {"cpu": 4}, {"cpu": 1, "memory": "1Gi"}, 75_000_000),
-    ("unlimited cpu is skipped", {"memory": "4Gi"}, {"cpu": 1, "memory": "1Gi"}, 75_000_000),
+    ("half of both left", {"cpu": 4, "memory": "4Gi"}, {"cpu": 2, "memory": "2Gi"}, 50_000),
+    ("mean of both", {"cpu": 4, "memory": "4Gi"}, {"cpu": 4}, 50_000),
+    ("floored", {"cpu": 3, "memory": "3Gi"}, {"cpu": 1, "memory": "2Gi"}, 49_999),
+    ("unlimited memory is skipped", {"cpu": 4}, {"cpu": 1, "memory": "1Gi"}, 75_000),
+    ("unlimited cpu is skipped", {"memory": "4Gi"}, {"cpu": 1, "memory": "1Gi"}, 75_000),
     ("nothing to go by", {}, {"cpu": 1}, 0),
-    ("none is skipped", {"cpu": 4, "memory": 0}, {"cpu": 1}, 75_000_000),
-    ("untouched", {"cpu": 4, "memory": "4Gi"}, {}, FULL_SCORE),
+    ("none is skipped", {"cpu": 4, "memory": 0}, {"cpu": 1}, 75_000),
+    ("untouched", {"cpu": 4, "memory": "4Gi"}, {}, FULL_SCORE // SPREAD_DIVISOR),
 ]
 
 
@@ -196,7 +196,7 @@ def test_score_counts_what_is_used() -> None:
     world.node("n1", body({"cpu": 4}))
     world.node("n2", body({"cpu": 4}))
     world.place(claim("a", {"cpu": 1}), "n1")
-    assert world.scores_for(claim("b", {"cpu": 1})) == {"n1": 50_000_000, "n2": 75_000_000}
+    assert world.scores_for(claim("b", {"cpu": 1})) == {"n1": 50_000, "n2": 75_000}
 
 
 def test_scores_are_added_to_the_open_nodes_only() -> None:
@@ -214,8 +214,8 @@ def test_prefer_no_schedule_comes_after_all_others() -> None:
     world.node("n1", body({"cpu": 4}, taints=soft))
     world.node("n2", body({"cpu": 4}))
     world.place(claim("a", {"cpu": 3}), "n2")
-    assert world.scores_for(claim("b", {"cpu": 1})) == {"n1": 75_000_000 - 2 * FULL_SCORE, "n2": 0}
-    assert world.scores_for(claim("b", {"cpu": 1}, tolerating("x", "y"))) == {"n1": 75_000_000, "n2": 0}
+    assert world.scores_for(claim("b", {"cpu": 1})) == {"n1": 75_000 - 2 * FULL_SCORE, "n2": 0}
+    assert world.scores_for(claim("b", {"cpu": 1}, tolerating("x", "y"))) == {"n1": 75_000, "n2": 0}
 
 
 @pytest.mark.parametrize("cap", [1, 3, 7, 1000, 2**40 + 1, UNLIMITED // 10_000 - 1, UNLIMITED // 10_000, 2**62 - 1])

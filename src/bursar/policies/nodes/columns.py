@@ -15,6 +15,8 @@ from mypy_extensions import i64, u8
 from bursar.vectors import UNLIMITED, Limits, Tally, Vector, dimension
 
 FULL_SCORE: Final = 100_000_000  # 100 points, in millionths
+# Spreading is nobody's quota rule: it breaks ties between nodes that the dialects' scores hold to be alike.
+SPREAD_DIVISOR: Final = 1_000
 _UNLIMITED: Final[i64] = UNLIMITED
 _HALF: Final[i64] = 10_000  # two steps of this make FULL_SCORE
 _SMALL: Final[i64] = UNLIMITED // 10_000  # below it, a step stays inside 64 bits
@@ -121,7 +123,7 @@ class Columns:
                 scratch[i] = 0
 
     def least_allocated(self, mask: bytearray, cost: Vector, scores: list[int]) -> None:
-        """Add up to ``FULL_SCORE`` to the nodes of the mask: the share of cpu and memory that would be left, on
+        """Add up to a tenth of a point to the nodes of the mask: the share of cpu and memory that would be left, on
         average over those of the two that the node has in a limited amount.
         """
         seen = bytes(mask)
@@ -135,9 +137,9 @@ class Columns:
             first = share_left(cpu.free[slot], cpu_wanted, cpu.caps[slot])
             second = share_left(memory.free[slot], memory_wanted, memory.caps[slot])
             if first < 0 or second < 0:
-                scores[slot] += max(first, second, i64(0))
+                scores[slot] += int(max(first, second, i64(0))) // SPREAD_DIVISOR
             else:
-                scores[slot] += (first + second) // 2
+                scores[slot] += int(first + second) // (2 * SPREAD_DIVISOR)
 
 
 def share_left(free: i64, wanted: i64, cap: i64) -> i64:

@@ -260,8 +260,8 @@ class NodesPolicy(Policy):
                     mask[slot] = 0
 
     def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
-        """100 points for a node whose cpu and memory stay free, and 100 less for each PreferNoSchedule taint that
-        the claim does not tolerate, so that such a node comes after all others.
+        """A trifle for free cpu and memory, which breaks ties, and 100 points less for each PreferNoSchedule taint
+        that the claim does not tolerate, so that such a node comes after all others.
         """
         self.index.columns.least_allocated(mask, self.cost(claim), scores)
         for slot, facts in self.index.soft.items():
