@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -193,16 +194,15 @@ class Store:
         """The lines in order, from one number to another, both included; as of the call that starts it."""
         if from_seq <= self.pruned_to:
             raise StoreError(self.path, f"journal records up to {self.pruned_to} were pruned", "start from a snapshot")
-        return self._lines(from_seq, 2**62 if to_seq is None else to_seq)
+        return chain.from_iterable(self._pages(from_seq, 2**62 if to_seq is None else to_seq))
 
-    def _lines(self, first: int, last: int) -> Iterator[bytes]:
+    def _pages(self, first: int, last: int) -> Iterator[list[bytes]]:
         # A connection of its own: a long scan sees one state of the file and keeps nobody from reading.
         with closing(schema.connect_reader(self.path)) as db:
             try:
                 found = db.execute("SELECT line FROM journal WHERE seq BETWEEN ? AND ? ORDER BY seq", (first, last))
                 while rows := found.fetchmany(_ROWS):
-                    for (line,) in rows:
-                        yield line
+                    yield [line for (line,) in rows]
             except sqlite3.DatabaseError as error:
                 raise damaged(self.path, error) from error
 

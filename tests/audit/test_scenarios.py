@@ -1,0 +1,59 @@
+"""Whatever the policies do in the scenarios, their journals audit clean and can be summed up at any record."""
+
+from pathlib import Path
+
+import pytest
+
+from bursar.audit.auditor import Auditor
+from bursar.control.kinds import known_kinds
+from bursar.engine.engine import Engine
+from bursar.engine.recalling import Recall
+from bursar.ledger.snapshot import read_snapshot
+from bursar.ledger.summary import Summary
+from bursar.policies.plugin import default_registry
+from bursar.sim import running
+from bursar.sim.cluster import Cluster
+from bursar.sim.scenarios import Scenario, load_scenarios
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], known_kinds(default_registry()))
+PIECES = 3
+
+
+def played(scenario: Scenario) -> Engine:
+    cluster = Cluster()
+    for step in scenario.steps:
+        list(running._run(cluster, step))
+    return cluster.engine
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_scenario(scenario: Scenario) -> None:
+    engine = played(scenario)
+    lines = engine.journal.take()
+    auditor = Auditor()
+    for line in lines:
+        auditor.feed(line)
+    assert auditor.digest.text() == f"{engine.digest:016x}"
+    for piece in range(1, PIECES + 1):
+        cut = len(lines) * piece // PIECES
+        copy = summed_up(lines[:cut])
+        copy.replay(lines[cut:])
+        assert copy.state.plain() == engine.state.plain()
+        assert copy.digest == engine.digest
+
+
+def summed_up(lines: list[bytes]) -> Engine:
+    """An engine that knows the records only by a snapshot."""
+    summary = Summary()
+    recall = Recall(summary.ledger.state)
+    for line in summary.follow(lines):
+        recall.replayed(line)
+    recall.settle()
+    text = summary.snapshot(recall.rows()).text()
+    auditor = Auditor()
+    auditor.begin(text)
+    assert auditor.digest.text() == f"{summary.ledger.digest:016x}"
+    engine = Engine(default_registry().policies())
+    engine.restore(read_snapshot(text))
+    return engine
