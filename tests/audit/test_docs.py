@@ -1,0 +1,45 @@
+"""The audit page says what the command prints, and its Python runs."""
+
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from bursar.audit.auditor import Auditor
+from bursar.cli.main import cli
+from bursar.ledger.kinds import EFFECTS
+from tests.audit.test_auditor import record, small_history
+from tests.store.world import filled
+
+
+def page(repository: Path) -> str:
+    return (repository / "docs" / "audit.md").read_text()
+
+
+def test_the_command_prints_what_the_page_shows(repository: Path, tmp_path: Path) -> None:
+    shown = page(repository).split("$ bursar audit bursar.db\n")[1].partition("```")[0]
+    filled(tmp_path / "bursar.db", small_history()).close()
+    printed = CliRunner().invoke(cli, ["audit", str(tmp_path / "bursar.db")]).stdout.replace(f"{tmp_path}/", "")
+    head = re.compile(r"7:\w{32}")
+    assert head.sub("HEAD", printed) == head.sub("HEAD", shown)
+
+
+def test_the_command_with_a_head_runs(repository: Path, tmp_path: Path) -> None:
+    lines = small_history()
+    filled(tmp_path / "bursar.db", lines).close()
+    assert "--head 7:" in page(repository)
+    arguments = ["audit", str(tmp_path / "bursar.db"), "--head", f"7:{record(lines, 7)[8]}"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+
+
+def test_the_python_of_the_page_runs(repository: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", page(repository), re.DOTALL)
+    names: dict[str, object] = {"lines": small_history()}
+    exec(code, names)  # noqa: S102 what the page tells people to run
+    auditor = names["auditor"]
+    assert isinstance(auditor, Auditor)
+    assert auditor.seq == 7
+
+
+def test_the_page_names_every_effect(repository: Path) -> None:
+    assert set(re.findall(r'`\["(\w+)", ', page(repository))) == set(EFFECTS)
