@@ -8,3 +8,6 @@ FAILED = 1
 
 BAD_INPUT = 2
 """The command line or a file could not be understood. Nothing was applied."""
+
+UNREACHABLE = 3
+"""Nobody answered: there is no server at that address, or it is none of Bursar's."""

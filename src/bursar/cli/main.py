@@ -9,11 +9,22 @@ from pathlib import Path
 from bursar.cli.lazy import LazyGroup
 
 COMMANDS = {
+    "apply": "bursar.cli.apply:apply",
     "audit": "bursar.cli.audit:audit",
     "completion": "bursar.cli.completion:completion",
+    "delete": "bursar.cli.delete:delete",
+    "describe": "bursar.cli.describe:describe",
+    "diff": "bursar.cli.diff:diff",
+    "explain": "bursar.cli.explain:explain",
+    "get": "bursar.cli.get:get",
+    "history": "bursar.cli.history:history",
+    "plan": "bursar.cli.plan:plan",
     "serve": "bursar.cli.serve:serve",
     "test": "bursar.cli.test:test",
+    "top": "bursar.cli.top:top",
+    "undo": "bursar.cli.undo:undo",
     "version": "bursar.cli.version:version",
+    "what-if": "bursar.cli.what_if:what_if",
 }
 
 PROGRAMS = ("bursar", "kubectl-bursar")

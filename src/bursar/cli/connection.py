@@ -1,0 +1,143 @@
+"""Whom a command asks: a server, or (read-only) a store file; and what becomes of errors.
+
+Every command that asks somebody has the same options for it, and every error is one line that says what to do next,
+with the exit code that scripts rely on.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from bursar.cli import exit_codes
+
+if TYPE_CHECKING:
+    from bursar.server.answers import Problem
+    from bursar.server.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to ask."""
+
+    server: str
+    data: Path | None
+    token_file: Path | None
+    ca_file: Path | None
+
+    @contextmanager
+    def open(self, *, changes: bool = False) -> Iterator["Client"]:
+        """Somebody to ask. Errors of asking end the program."""
+        if changes and self.data is not None:
+            fail("a store file is only read; to change it, ask the server that has it (--server URL)")
+        with reporting():
+            if self.data is not None:
+                from bursar.cli.storefile import open_file
+
+                with open_file(self.data) as client:
+                    yield client
+            else:
+                yield self._remote()
+
+    def _remote(self) -> "Client":
+        from bursar.server.client import DEFAULT_ADDRESS, Client
+
+        try:
+            return Client(self.server or DEFAULT_ADDRESS, token=self._token(), ca_file=self.ca_file)
+        except ValueError as error:
+            fail(str(error))
+
+    def _token(self) -> str:
+        """The first token of the file: the last word of its first line, so that a server's own file serves too."""
+        if self.token_file is None:
+            return os.environ.get("BURSAR_TOKEN", "")
+        try:
+            lines = self.token_file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            fail(f"{self.token_file}: cannot be read: {getattr(error, 'strerror', None) or error}")
+        words = next((line.split() for line in lines if line.strip() and not line.startswith("#")), None)
+        if not words:
+            fail(f"{self.token_file}: holds no token")
+        return words[-1]
+
+
+def asks(command: F) -> F:
+    """Give a command the options that say whom to ask, as its argument ``target``."""
+
+    @click.option("--server", metavar="URL", envvar="BURSAR_SERVER", default="",
+                  help="The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said.")  # fmt: skip
+    @click.option("--data", type=FILE, help="Ask a store file instead of a server; read-only.")
+    @click.option("--token-file", type=FILE, help="A file with the token for the server (or BURSAR_TOKEN).")
+    @click.option("--ca-file", type=FILE, help="Certificates to trust for https (PEM).")
+    @functools.wraps(command)
+    def asking(
+        *arguments: object,
+        server: str,
+        data: Path | None,
+        token_file: Path | None,
+        ca_file: Path | None,
+        **options: object,
+    ) -> object:
+        return command(*arguments, target=Target(server, data, token_file, ca_file), **options)
+
+    return asking  # type: ignore[return-value] # click takes it for what it wraps
+
+
+def at_option(command: F) -> F:
+    text = "Show the state at a moment: a time (2026-11-01T10:03:00Z), a time ago (-10m) or a journal record (1234)."
+    return click.option("--at", metavar="TIME", default="", help=text)(command)
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Errors of asking become one line and an exit code."""
+    from bursar.objects.errors import ManifestError
+    from bursar.server.client import ApiError
+    from bursar.store.errors import StoreError
+
+    try:
+        yield
+    except ApiError as error:
+        refuse(error.problem)
+    except (ManifestError, StoreError) as error:
+        fail(str(error))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(exit_codes.OK)
+
+
+def refuse(problem: "Problem") -> NoReturn:
+    """The server's answer in a line, and what to do about it."""
+    click.echo(f"error: {problem.detail}", err=True)
+    advice = _ADVICE.get(problem.status, "")
+    if advice:
+        click.echo(f"  {advice}", err=True)
+    if problem.status == 0:
+        sys.exit(exit_codes.UNREACHABLE)
+    sys.exit(exit_codes.BAD_INPUT if problem.status in {400, 413, 415} else exit_codes.FAILED)
+
+
+_ADVICE = {
+    0: "start one with `bursar serve`, name another with --server URL, or read a store file with --data FILE",
+    401: "give a token: --token-file FILE or BURSAR_TOKEN",
+    403: "this needs a token with the role admin: --token-file FILE or BURSAR_TOKEN",
+    404: "`bursar get` lists what there is",
+    409: "look at the present state with `bursar describe`, and try again",
+    413: "apply fewer objects at a time",
+    503: "see what the server says: its log, and /healthz",
+}
+
+
+def fail(problem: str) -> NoReturn:
+    """The command line or a file is wrong."""
+    click.echo(f"error: {problem}", err=True)
+    sys.exit(exit_codes.BAD_INPUT)

@@ -1,0 +1,314 @@
+"""The tables of `bursar get`: which columns each has, and where its rows come from."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bursar.cli.connection import fail
+from bursar.cli.kinds import CLAIMS, NODES
+from bursar.cli.output import age, amounts, shown
+from bursar.cli.tables import Column
+
+if TYPE_CHECKING:
+    from bursar.server import answers
+    from bursar.server.client import Client
+
+PAGE = 2000
+EVENTS = 50
+Lines = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to list; filters that the table does not have are an error."""
+
+    what: str
+    names: tuple[str, ...]
+    filters: dict[str, str]
+    limit: int
+
+    def only(self, *known: str) -> dict[str, str]:
+        for name in self.filters:
+            if name not in known:
+                fail(f"{self.what} cannot be filtered by --{name}" if name != "at" else f"{self.what} takes no --at")
+        return self.filters
+
+    def wants(self, key: str) -> bool:
+        namespace = self.filters.get("namespace", "")
+        return not self.names or key in self.names or (bool(namespace) and key.partition("/")[2] in self.names)
+
+
+def listing(client: "Client", asked: Asked, output: str) -> Lines:
+    for names, lister in _TABLES:
+        if asked.what in names:
+            return lister(client, asked, output)
+    return _objects(client, asked, output)
+
+
+def pages(fetch: Callable[..., Any], asked: Asked, query: dict[str, str]) -> Any:  # noqa: ANN401 the list that fetch gives
+    """All pages of a list as one; a bar on a terminal if there are several."""
+    import msgspec
+
+    most = asked.limit if asked.limit and not asked.names else 0
+    first = fetch(**query, limit=min(most, PAGE) or PAGE)
+    items = list(first.items)
+    page = first
+    if first.remaining and not (most and len(items) >= most):
+        with click.progressbar(
+            length=len(items) + first.remaining, label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
+        ) as progress:
+            while page.remaining and not (most and len(items) >= most):
+                page = fetch(**{**query, "continue": page.next}, limit=PAGE)
+                items.extend(page.items)
+                progress.update(len(page.items))
+    kept = items[:most] if most else items
+    return msgspec.structs.replace(first, items=kept, remaining=len(items) - len(kept) + page.remaining, next="")
+
+
+def _kept(found: Any, asked: Asked, key: Callable[[Any], str]) -> Any:  # noqa: ANN401 a list of the API
+    """Only the rows that were named; a name that nobody has is an error."""
+    if not asked.names:
+        return found
+    import msgspec
+
+    items = [item for item in found.items if asked.wants(key(item))]
+    keys = {key(item) for item in items}
+    for name in asked.names:
+        if name not in keys and not any(one.partition("/")[2] == name for one in keys):
+            from bursar.cli.connection import refuse
+            from bursar.server.answers import Problem
+
+            refuse(Problem(type="", title="", status=404, detail=f"there is no {asked.what} {name}"))
+    return msgspec.structs.replace(found, items=items)
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _claims(client: "Client", asked: Asked, output: str) -> Lines:
+    query = asked.only("namespace", "label", "phase", "node", "quota", "at")
+    found = _kept(pages(client.claims, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    columns = (
+        Column("NAMESPACE"), Column("NAME"), Column("PHASE", fixed=True), Column("ASKS FOR"), Column("NODE"),
+        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
+        Column("QUOTAS", wide=True), Column("NOTE"),
+    )  # fmt: skip
+    now = found.moment.time
+    rows = [
+        (row.namespace, row.name, row.phase, amounts(row.requests), row.node, row.priority, age(row.created, now),
+         ", ".join(row.quotas), _claim_note(row, output))
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no claims found")
+
+
+def _claim_note(row: "answers.ClaimRow", output: str) -> str:
+    if row.waits_for:
+        return f"waits for {', '.join(row.waits_for)} to leave"
+    if row.reason:
+        return row.message if output == "wide" else row.reason
+    return "borrows" if row.borrowing else ""
+
+
+def _queue(client: "Client", asked: Asked, output: str) -> Lines:
+    query = asked.only("namespace", "at")
+    found = _kept(pages(client.queue, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    columns = (
+        Column("#", fixed=True, right=True), Column("NAMESPACE"), Column("NAME"), Column("ASKS FOR"),
+        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True), Column("WHY"),
+    )  # fmt: skip
+    rows = [
+        (row.position, row.namespace, row.name, amounts(row.requests), row.priority,
+         age(row.created, found.moment.time), row.message)
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "nobody waits")
+
+
+def _quotas(client: "Client", asked: Asked, output: str) -> Lines:
+    query = asked.only("namespace", "at")
+    found = _kept(pages(client.quotas, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    columns = (
+        Column("KIND"), Column("QUOTA"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
+        Column("MIN", fixed=True, right=True), Column("MAX", fixed=True, right=True),
+        Column("RUNTIME", wide=True, right=True), Column("BORROWED", fixed=True, right=True),
+        Column("LENT", wide=True, right=True), Column("NOTE"),
+    )  # fmt: skip
+    rows = [
+        (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used, one.min,
+         one.max, one.runtime, _none_if_zero(one.borrowed), _none_if_zero(one.lent),
+         "over" if row.exceeded else row.message)
+        for row in found.items
+        for resource, one in row.resources.items()
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no quotas found")
+
+
+def quota_name(row: "answers.QuotaRow") -> str:
+    key = _key(row.namespace, row.name)
+    return f"{key}:{row.node}" if row.node else key
+
+
+def quota_key(row: "answers.QuotaRow") -> str:
+    return _key(row.namespace, row.name)
+
+
+def _none_if_zero(amount: str) -> str:
+    return "" if amount == "0" else amount
+
+
+def _trees(client: "Client", asked: Asked, output: str) -> Lines:
+    query = asked.only("at")
+    found = _kept(pages(client.quotas, asked, {**query, "policy": "trees"}), asked, lambda row: row.name)
+    columns = (
+        Column("TREE"), Column("NODE"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
+        Column("QUOTA", fixed=True, right=True), Column("HARD", fixed=True), Column("BORROWED", fixed=True, right=True),
+    )  # fmt: skip
+    rows = [
+        (row.tree, "  " * depth + row.node, resource, one.used, one.min, "yes" if one.max else "",
+         _none_if_zero(one.borrowed))
+        for row, depth in _by_depth(found.items)
+        for resource, one in row.resources.items()
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no quota trees found")
+
+
+def _by_depth(rows: Sequence["answers.QuotaRow"]) -> list[tuple["answers.QuotaRow", int]]:
+    """Each node under its parent."""
+    below: dict[tuple[str, str], list[answers.QuotaRow]] = {}
+    for row in rows:
+        below.setdefault((row.tree, row.parent), []).append(row)
+    found: list[tuple[answers.QuotaRow, int]] = []
+
+    def add(tree: str, parent: str, depth: int) -> None:
+        for row in below.get((tree, parent), []):
+            found.append((row, depth))
+            add(tree, row.node, depth + 1)
+
+    for tree in dict.fromkeys(row.tree for row in rows):
+        add(tree, "", 0)
+    return found
+
+
+def _nodes(client: "Client", asked: Asked, output: str) -> Lines:
+    found = _kept(pages(client.nodes, asked, asked.only("label", "at")), asked, lambda row: row.name)
+    columns = (
+        Column("NODE"), Column("READY", fixed=True), Column("PODS", fixed=True, right=True), Column("USED"),
+        Column("LEAVING", wide=True), Column("LABELS", wide=True),
+    )  # fmt: skip
+    rows = [
+        (row.name, "yes" if row.ready else "no", row.pods, _parts(row.used, row.allocatable), amounts(row.leaving),
+         ",".join(f"{name}={value}" for name, value in sorted(row.labels.items())))
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no nodes found")
+
+
+def _parts(used: dict[str, str], of: dict[str, str]) -> str:
+    return ", ".join(f"{name.rpartition('/')[2]} {used.get(name, '0')}/{most}" for name, most in sorted(of.items()))
+
+
+def _gpus(client: "Client", asked: Asked, output: str) -> Lines:
+    found = _kept(pages(client.gpus, asked, asked.only("node", "at")), asked, lambda row: row.name)
+    columns = (Column("GPU"), Column("NODE"), Column("MODEL"), Column("USED"), Column("CLAIMS"))
+    rows = [
+        (row.name, row.node, row.model, _parts(row.used, row.capacity), ", ".join(row.claims)) for row in found.items
+    ]
+    return shown(found, output, columns, rows, "no GPUs that are handed out in parts")
+
+
+def _events(client: "Client", asked: Asked, output: str) -> Lines:
+    asked.only()
+    claim = asked.names[0] if asked.names else ""
+    found = client.decisions(limit=asked.limit or EVENTS, claim=claim)
+    return shown(found, output, EVENT_COLUMNS, [event_row(row, output) for row in found.items], "nothing happened yet")
+
+
+EVENT_COLUMNS = (
+    Column("RECORD", fixed=True, right=True), Column("TIME", fixed=True), Column("WHAT", fixed=True), Column("WHO"),
+    Column("NODE"), Column("WHY"),
+)  # fmt: skip
+
+
+def event_row(row: "answers.DecisionRow", output: str) -> tuple[object, ...]:
+    victims = f"takes the place of {', '.join(row.victims)}" if row.victims else ""
+    why = victims or (row.message if output == "wide" else row.reason)
+    if row.cause == "observe":
+        return row.seq, row.time, row.subjects[-1], row.subjects[0], "", ""
+    return row.seq, row.time, row.outcome or row.cause, row.claim or ", ".join(row.subjects), row.node, why
+
+
+def _changes(client: "Client", asked: Asked, output: str) -> Lines:
+    asked.only()
+    found = client.changes(limit=asked.limit or EVENTS)
+    columns = (
+        Column("CHANGE", fixed=True, right=True), Column("TIME", fixed=True), Column("VERB", fixed=True),
+        Column("OBJECTS"), Column("EVICTED"),
+    )  # fmt: skip
+    rows = [
+        (one.id, one.moment.time, f"undo of {one.undoes}" if one.undoes else one.verb, _touched(one),
+         ", ".join(news.pod for news in one.pods if news.what == "evicted"))
+        for one in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "nothing was applied yet")
+
+
+def _touched(change: "answers.Change") -> str:
+    objects = [one for one in change.objects if one.result != "unchanged"]
+    names = ", ".join(f"{one.kind.partition('.')[0]}/{one.key}" for one in objects[:3])
+    return f"{names} and {len(objects) - 3} more" if len(objects) > 3 else names
+
+
+def _kinds(client: "Client", asked: Asked, output: str) -> Lines:
+    asked.only()
+    found = client.kinds()
+    columns = (Column("KIND"), Column("API VERSION"), Column("PLURAL"), Column("SHORT"), Column("NAMESPACED"))
+    rows = [
+        (one.name, one.api_version, one.plural, ",".join(one.short_names), "yes" if one.namespaced else "no")
+        for one in sorted(found.items, key=lambda one: one.name)
+    ]
+    return shown(found, output, columns, rows)
+
+
+def _objects(client: "Client", asked: Asked, output: str) -> Lines:
+    query = {**asked.only("namespace", "label", "at"), "kind": asked.what}
+    found = _kept(pages(client.objects, asked, query), asked, _object_key)
+    spaced = any((body.get("metadata") or {}).get("namespace") for body in found.items)
+    columns = (
+        Column("KIND", wide=True), Column("NAMESPACE", wide=not spaced), Column("NAME"),
+        Column("AGE", fixed=True, right=True), Column("VERSION", wide=True, right=True), Column("LABELS", wide=True),
+    )  # fmt: skip
+    rows = [_object_row(body, found.moment.time) for body in found.items]
+    return shown(found, output, columns, rows, f"no {asked.what} found")
+
+
+def _object_row(body: dict[str, Any], now: str) -> tuple[object, ...]:
+    meta = body.get("metadata") or {}
+    labels = ",".join(f"{name}={value}" for name, value in sorted((meta.get("labels") or {}).items()))
+    namespace = meta.get("namespace") or ""
+    name = _object_key(body).removeprefix(f"{namespace}/") if namespace else _object_key(body)
+    born = age(meta.get("creationTimestamp", ""), now)
+    return body.get("kind"), namespace, name, born, meta.get("resourceVersion"), labels
+
+
+def _object_key(body: dict[str, Any]) -> str:
+    meta = body.get("metadata") or {}
+    name = meta.get("name") or (body.get("spec") or {}).get("id") or ""
+    return _key(meta.get("namespace") or "", name)
+
+
+_TABLES: tuple[tuple[tuple[str, ...], Callable[["Client", Asked, str], Lines]], ...] = (
+    (CLAIMS, _claims),
+    (("queue",), _queue),
+    (("quotas", "quota"), _quotas),
+    (("trees", "tree"), _trees),
+    (NODES, _nodes),
+    (("gpus", "gpu"), _gpus),
+    (("events", "event", "decisions"), _events),
+    (("changes", "change"), _changes),
+    (("kinds", "kind"), _kinds),
+)

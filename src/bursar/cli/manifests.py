@@ -1,0 +1,76 @@
+"""Manifests from files, folders and stdin for the commands that take some, and where each of them came from."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bursar.cli.connection import fail, refuse
+
+if TYPE_CHECKING:
+    from bursar.objects.manifests import Document
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def files_option(*, required: bool) -> Callable[[F], F]:
+    return click.option(
+        "-f",
+        "--file",
+        "files",
+        type=click.Path(path_type=Path, allow_dash=True),
+        multiple=True,
+        required=required,
+        help="A file, a folder of .yaml, .yml and .json files, or - for stdin; may be repeated.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """All documents, to be sent as one text."""
+
+    documents: list["Document"]
+
+    @property
+    def text(self) -> bytes:
+        import msgspec
+
+        return b"\n".join(msgspec.json.encode(document.body) for document in self.documents)
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """A problem with the n-th document of the text is one with a document of a file."""
+        import msgspec
+
+        from bursar.server.client import ApiError
+
+        try:
+            yield
+        except ApiError as error:
+            problem = error.problem
+            if not 0 < problem.document <= len(self.documents):
+                raise
+            found = self.documents[problem.document - 1]
+            rest = problem.detail.partition(f"document {problem.document}: ")[2] or problem.detail
+            where = ": ".join(part for part in (found.source, f"document {found.number}", found.item) if part)
+            refuse(msgspec.structs.replace(problem, detail=f"{where}: {rest}"))
+
+
+def read(files: tuple[Path, ...]) -> Manifests:
+    """Everything in the files; one that cannot be read ends the program."""
+    from bursar.objects.errors import ManifestError
+    from bursar.objects.manifests import load_path, load_text
+
+    found: list[Document] = []
+    try:
+        for file in files:
+            found.extend(load_text(sys.stdin.read(), "stdin") if str(file) == "-" else load_path(file))
+    except (ManifestError, UnicodeDecodeError) as error:
+        fail(str(error))
+    if not found:
+        fail(f"{', '.join(map(str, files))}: no objects found")
+    return Manifests(found)

@@ -1,0 +1,64 @@
+"""`bursar plan`: what changed quotas would do, before they are applied; for people and for CI."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bursar.cli import exit_codes, manifests
+from bursar.cli.connection import Target, asks
+from bursar.cli.output import echo, machine, output_option
+from bursar.cli.tables import painted, shortened_line
+
+if TYPE_CHECKING:
+    from bursar.server import answers
+
+
+@click.command()
+@manifests.files_option(required=False)
+@click.option("--delete", "deleted", multiple=True, metavar="KIND/NAMESPACE/NAME", help="Also delete this object.")
+@click.option("--horizon", metavar="DURATION", default="", help="Look so far ahead (10m), for what comes only later.")
+@click.option("--fail-on-eviction", is_flag=True, help="Exit code 1 if somebody would be evicted: for CI.")
+@output_option
+@asks
+def plan(
+    files: tuple[Path, ...],
+    deleted: tuple[str, ...],
+    horizon: str,
+    fail_on_eviction: bool,
+    output: str,
+    target: Target,
+) -> None:
+    """Say what these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed."""
+    if not files and not deleted:
+        raise click.UsageError("give manifests with -f, or objects to delete with --delete")
+    given = manifests.read(files) if files else manifests.Manifests([])
+    with target.open() as client, given.located():
+        found = client.plan(given.text, delete=deleted, horizon=horizon)
+    echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
+    if fail_on_eviction and not found.harmless:
+        click.echo(f"error: {len(found.evicted)} would be evicted (--fail-on-eviction)", err=True)
+        sys.exit(exit_codes.FAILED)
+
+
+def _text(found: "answers.Plan") -> list[str]:
+    lines = [f"{one.kind.partition('.')[0]}/{one.key} {painted(one.result, one.result)}" for one in found.objects]
+    lines += _part("starts", [*found.starts])
+    lines += _part("evicted", [_news(one) for one in found.evicted])
+    lines += _part("waits", [_news(one) for one in found.waits])
+    lines += _part("gone", found.gone)
+    lines += _part(
+        "borrows less", [f"{one.quota}: {one.resource} {one.before} -> {one.after}" for one in found.borrowing]
+    )
+    ahead = f" within {found.horizon}" if found.horizon not in {"", "0s"} else ""
+    counts = f"{len(found.starts)} would start, {len(found.evicted)} would be evicted, {len(found.waits)} would wait"
+    return [*lines, "", f"Plan{ahead}: {counts}. Nothing was changed."]
+
+
+def _part(title: str, items: list[str]) -> list[str]:
+    return ["", f"{painted(title, title)}:", *(f"  {item}" for item in items)] if items else []
+
+
+def _news(one: "answers.PodNews") -> str:
+    return f"{one.pod}{f' on {one.node}' if one.node else ''}{f': {one.reason}' if one.reason else ''}"
