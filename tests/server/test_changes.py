@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from bursar.server.answers import Problem
 from bursar.server.client import ApiError, Client
-from tests.server.live import Live, ManualClock, node, pod, quota, text
+from tests.server.live import Live, ManualClock, live, node, pod, quota, text
 
 
 def refused(call: Callable[..., object], *args: object, **kwargs: object) -> Problem:
@@ -175,3 +177,14 @@ def test_pods_end_in_real_time(bed: Live, clock: ManualClock) -> None:
     assert phases(bed.client) == {"a/p1": "Succeeded"}
     finished = bed.client.history("Pod", "a/p1").items[-1]
     assert finished.time == "2027-01-15T08:00:05Z"
+
+
+def test_a_pod_that_ends_soon_wakes_who_sleeps(tmp_path: Path) -> None:
+    with live(tmp_path / "b.db") as bed:
+        bed.give(node("n1"))
+        time.sleep(0.1)
+        bed.give(pod("a", "short", runs_for="50ms"))
+        end = time.monotonic() + 0.8
+        while bed.service.cluster.doing("a/short").phase != "Succeeded" and time.monotonic() < end:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        assert phases(bed.client) == {"a/short": "Succeeded"}

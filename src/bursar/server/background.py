@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from queue import SimpleQueue
 from threading import Event, Thread
 
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.server.hub import News
 from bursar.server.service import Service
 from bursar.store import snapshots
-from bursar.store.errors import StoreError
 
 LOG = logging.getLogger("bursar.server")
 POLL_MS = 1000
@@ -28,35 +26,41 @@ class Ticker:
     def __init__(self, service: Service, poll_ms: int = POLL_MS) -> None:
         self._service = service
         self._poll = poll_ms
-        self._stopped = Event()
+        self._stopping = False
         self._thread = _thread("bursar-ticker", self._run)
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        alarm = self._service.alarm
+        while not self._stopping:
+            alarm.ring.clear()
             try:
                 due = self._service.tick()
             except Exception:  # the service has noted it, and takes no changes any more
                 LOG.exception("time does not pass any more")
                 return
-            wait = self._poll if due is None else min(self._poll, max(1, due - self._service.now()))
-            self._stopped.wait(wait / 1000)
+            now = self._service.now()
+            wait = self._poll if due is None else min(self._poll, max(1, due - now))
+            alarm.at = now + wait
+            alarm.ring.wait(wait / 1000)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopping = True
+        self._service.alarm.ring.set()
         self._thread.join()
 
 
 class AuditWatch:
-    """Feeds every durable journal line to the independent auditor: first those of before, then those to come."""
+    """Feeds every journal line on the disk to the independent auditor, from the first one on."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._store = service.store
         self._auditor = Auditor(_UIDS_KEPT)
+        self._more = Event()
+        self._stopping = False
         self.failures = 0
         self.problem = ""
-        self._stopping = False
-        self._stop_listening = service.hub.listen(self._hear)
+        self._stop_listening = service.hub.listen(lambda _: self._more.set())
+        self._more.set()
         self._thread = _thread("bursar-audit", self._run)
 
     @property
@@ -64,36 +68,32 @@ class AuditWatch:
         """The last record that was found to be right."""
         return self._auditor.seq
 
-    def _hear(self, news: News) -> None:
-        for line in news.lines:
-            self._lines.put(line)
-
     def _run(self) -> None:
         try:
-            self._catch_up()
-            while (line := self._lines.get()) is not None:
-                self._feed(line)
-        except (AuditError, StoreError) as error:
+            self._begin()
+            while not self._stopping:
+                self._more.wait()
+                self._more.clear()
+                self._catch_up()
+        except AuditError as error:
             self._failed(str(error))
         except Exception as error:
             LOG.exception("the audit stopped")
             self._failed(f"{type(error).__name__}: {error}")
 
-    def _catch_up(self) -> None:
-        """The journal as it was when the thread began; what was heard meanwhile is passed over later."""
-        store = self._service.store
-        if store.pruned_to:
-            found = store.rows("SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1", store.pruned_to)
-            self._auditor.begin(bytes(found[0][0]))
-        for line in store.load_journal(self._auditor.seq + 1):
-            if self._stopping:
-                return
-            self._auditor.feed(line)
+    def _begin(self) -> None:
+        """What was pruned is vouched for by the snapshot that took its place."""
+        if self._store.pruned_to:
+            query = "SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1"
+            self._auditor.begin(bytes(self._store.rows(query, self._store.pruned_to)[0][0]))
 
-    def _feed(self, line: bytes) -> None:
-        seq = int(line.split(b",", 2)[1])
-        if seq > self._auditor.seq:
-            self._auditor.feed(line)
+    def _catch_up(self) -> None:
+        last = self._store.last_seq
+        if last > self._auditor.seq:
+            for line in self._store.load_journal(self._auditor.seq + 1, last):
+                if self._stopping:
+                    return
+                self._auditor.feed(line)
 
     def _failed(self, problem: str) -> None:
         if not self._stopping:
@@ -102,11 +102,9 @@ class AuditWatch:
             LOG.error("audit: %s", problem)
 
     def stop(self) -> None:
-        """Audit what was heard so far, and end."""
         self._stop_listening()
-        self._lines.put(None)
-        self._thread.join(timeout=10)
         self._stopping = True
+        self._more.set()
         self._thread.join()
 
 

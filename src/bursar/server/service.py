@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
+from threading import Event, RLock
 from typing import TypeVar
 
 from bursar.objects.errors import ManifestError
@@ -30,7 +30,8 @@ from bursar.server.moments import Clock, wall_clock
 from bursar.server.tally import Tally
 from bursar.server.undoing import Inverse, inverse_of
 from bursar.sim.cluster import Cluster
-from bursar.sim.news import Event, Happening
+from bursar.sim.news import Event as Notice
+from bursar.sim.news import Happening
 from bursar.sim.store import timestamp
 from bursar.store.batches import Batch, ObjectWrite
 from bursar.store.committer import GroupCommitter
@@ -61,6 +62,18 @@ class Pending:
     durable: Future[int] | None
 
 
+class Alarm:
+    """When somebody looks next whether something is due; rings when that is too late."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.ring = Event()
+
+    def due(self, moment: int | None) -> None:
+        if moment is not None and moment < self.at:
+            self.ring.set()
+
+
 class Service:
     """Owns the cluster, the store and its writing thread."""
 
@@ -70,6 +83,7 @@ class Service:
         self.lock = RLock()
         self.tally = Tally()
         self.hub = Hub()
+        self.alarm = Alarm()
         self.archive = archive.Archive(store, registry)
         self.error: BaseException | None = None
         self._clock = clock
@@ -206,10 +220,11 @@ class Service:
     # Durability
 
     def _flush(
-        self, meta: dict[str, str], happenings: Sequence[Happening] = (), events: Sequence[Event] = ()
+        self, meta: dict[str, str], happenings: Sequence[Happening] = (), events: Sequence[Notice] = ()
     ) -> Future[int] | None:
         """Hand what changed to the committer; the future of the last batch, for who must wait for it."""
         cluster = self.cluster
+        self.alarm.due(cluster.next_due)
         late_happenings, late_events = cluster.take_news()
         self.tally.note(cluster.engine.journal.records, [*happenings, *late_happenings])
         lines = cluster.engine.journal.take()
