@@ -11,7 +11,7 @@ CHECKED := $(wildcard src tests tools benchmarks setup.py)
 .PHONY: help run test bench lint format soak lock clean setup-run setup-dev compiled
 
 help:
-	@echo "make run               run the example scenarios and print what happened"
+	@echo "make run               serve a demo organisation; prints the address and three things to try"
 	@echo "make test              lint, then the test suite interpreted and compiled"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
 	@echo "make lint              ruff, mypy --strict, import-linter"
@@ -21,7 +21,8 @@ help:
 	@echo "make clean             remove .venv and everything built"
 
 run: setup-run
-	PYTHONPATH=src $(VENV) -m bursar test -v examples/
+	@mkdir -p build
+	PYTHONPATH=src $(VENV) -m bursar serve --demo --data build/demo.db
 
 test: lint compiled
 	$(VENV) tools/run_suite.py
