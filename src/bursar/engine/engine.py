@@ -260,6 +260,19 @@ class Engine:
         finally:
             self._end()
 
+    def next_due(self, now: int) -> int | None:
+        """When after ``now`` a tick may take something back although nothing else happens; as of the last tick."""
+        self._lock.acquire()
+        try:
+            earliest: int | None = None
+            for policy in self._core.policies:
+                moment = policy.next_due(now)
+                if moment is not None and (earliest is None or moment < earliest):
+                    earliest = moment
+            return earliest
+        finally:
+            self._lock.release()
+
     def outputs(self, now: int) -> list[Output]:
         """What the policies want written outside since the last call."""
         self._lock.acquire()

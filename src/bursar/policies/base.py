@@ -204,6 +204,10 @@ class Policy(Watcher):
         """Claims to be taken back because of over-use, as of ``now`` (milliseconds)."""
         return []
 
+    def next_due(self, now: int) -> int | None:
+        """When after ``now`` the passing of time alone may make something due; None: never. As of the last ``due``."""
+        return None
+
     def outputs(self, now: int) -> list[Output]:
         """What changed for the outside since the last call: statuses, labels, objects, events."""
         return []

@@ -114,14 +114,17 @@ class Cluster:
 
     def step_to(self, moment: int) -> bool:
         """Let time pass until something is due, and settle; False: nothing was, and it is that moment now."""
-        fired = self._clock.pass_to(max(moment, self._clock.now))
+        moment = max(moment, self._clock.now)
+        wanted = self.engine.next_due(self._clock.now)
+        fired = self._clock.pass_to(moment if wanted is None else min(moment, wanted))
         self.settle()
-        return fired
+        return fired or self._clock.now < moment
 
     @property
     def next_due(self) -> int | None:
-        """When a pod ends or has left by itself, if nothing happens before."""
-        return self._clock.next_due
+        """When a pod ends or has left by itself or a policy may take something back, if nothing happens before."""
+        moments = [self._clock.next_due, self.engine.next_due(self._clock.now)]
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def settle(self) -> None:
         """Until nothing changes any more; no time passes."""

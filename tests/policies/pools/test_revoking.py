@@ -10,9 +10,17 @@ from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.pools.revoking import choose
 from bursar.selectors import Requirement, Selector
 from bursar.vectors import EMPTY
+from tests.builders import node, pod
 from tests.policies.pools.world import World
+from tests.sim.steps import TestBed
 
 SECONDS = 1000
+GPU = "nvidia.com/gpu"
+QUOTA = {
+    "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+    "kind": "ElasticQuota",
+    "spec": {"max": {GPU: 4}, "min": {GPU: 2}},
+}
 V1 = [("p10", 10, [20, 0]), ("p9", 9, [10, 1]), ("p8", 8, [20, 0]), ("p7", 7, [40, 0])]
 Row = tuple[str, int, list[int]]
 
@@ -172,3 +180,36 @@ def test_what_is_guaranteed_is_not_taken_back() -> None:
     world.submit({"memory": 10}, "b")
     assert world.engine.tick(world.now) == []
     assert world.runtime("a") == {"memory": 15}
+
+
+def test_it_says_when_the_delay_will_have_passed() -> None:
+    world = lent()
+    assert world.engine.next_due(world.now) is None
+    claim = world.submit({"memory": 5}, "a")
+    start = world.now
+    world.engine.tick(start)
+    assert world.engine.next_due(start) == start + 120 * SECONDS
+    world.options(delay=60 * SECONDS)
+    assert world.engine.next_due(start) == start + 60 * SECONDS
+    assert world.engine.next_due(start + 60 * SECONDS) is None  # it is due now: nothing is to be waited for
+    world.options(revoke=False)
+    assert world.engine.next_due(start) is None
+    world.options()
+    world.engine.release(claim.uid)
+    world.engine.tick(start + 10 * SECONDS)
+    assert world.engine.next_due(start + 10 * SECONDS) is None
+
+
+def test_the_embedded_cluster_takes_back_on_time() -> None:
+    bed = TestBed(
+        node("n1", {GPU: 4}),
+        *({**QUOTA, "metadata": {"namespace": team, "name": team}} for team in "ab"),
+        pod("p1", "b", {GPU: 4}),
+    )
+    bed.give(pod("p1", "a", {GPU: 2}))
+    assert bed.next_due == 120 * SECONDS
+    bed.advance(600 * SECONDS)
+    assert [(h.at, h.what) for h in bed.happenings if h.pod == "b/p1" and h.what == "evicted"] == [
+        (120 * SECONDS, "evicted")
+    ]
+    assert bed.next_due is None

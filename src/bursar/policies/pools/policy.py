@@ -285,6 +285,9 @@ class PoolsPolicy(Policy):
     def due(self, now: int) -> list[Revocation]:
         return self.revoker.due(self.state, now)
 
+    def next_due(self, now: int) -> int | None:
+        return self.revoker.next_due(now)
+
     def outputs(self, now: int) -> list[Output]:
         return self.writer.outputs(self.state)
 

@@ -60,6 +60,18 @@ class Revoker:
         self.since = still
         return found
 
+    def next_due(self, now: int) -> int | None:
+        """When the delay of a quota that is over-used since the last look will have passed."""
+        options = self.books.options
+        if not options.revoke or not options.runtime:
+            return None
+        earliest: int | None = None
+        for since in self.since.values():
+            moment = since + options.delay
+            if moment > now and (earliest is None or moment < earliest):
+                earliest = moment
+        return earliest
+
     def _over(self, state: State, branch: Branch) -> list[int]:
         """Per slot what is used beyond the right to it, claims that go already left out; empty if nothing is."""
         if branch.quota is None or branch.parent is None or branch.top() is not self._root(branch):
