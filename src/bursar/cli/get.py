@@ -54,6 +54,12 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
     NAME is namespace/name, or a name within the namespace that -n gives.
     """  # noqa: D301 click reads the escape
     filters = {"namespace": namespace, "label": label, "phase": phase or "", "node": node, "quota": quota, "at": at}
-    asked = listings.Asked(what, names, {name: value for name, value in filters.items() if value}, limit or 0)
+    asked = listings.Asked(
+        what,
+        names,
+        {name: value for name, value in filters.items() if value},
+        limit or 0,
+        not at and target.data is None,
+    )
     with target.open() as client:
         repeat(lambda: listings.listing(client, asked, output), watch=watch, interval=interval)

@@ -9,7 +9,7 @@ import click
 
 from bursar.cli.connection import fail
 from bursar.cli.kinds import CLAIMS, NODES
-from bursar.cli.output import age, amounts, shown
+from bursar.cli.output import age, amounts, shown, wall_time
 from bursar.cli.tables import Column
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Asked:
     names: tuple[str, ...]
     filters: dict[str, str]
     limit: int
+    live: bool = False  # the present, as a server has it: ages go on
 
     def only(self, *known: str) -> dict[str, str]:
         for name in self.filters:
@@ -85,6 +86,12 @@ def _kept(found: Any, asked: Asked, key: Callable[[Any], str]) -> Any:  # noqa: 
     return msgspec.structs.replace(found, items=items)
 
 
+def _now(found: Any, asked: Asked) -> str:  # noqa: ANN401 a list of the API
+    """What ages are counted to: a server's own time stands still while nothing happens."""
+    moment: str = found.moment.time
+    return max(moment, wall_time()) if asked.live else moment
+
+
 def _key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
@@ -97,7 +104,7 @@ def _claims(client: "Client", asked: Asked, output: str) -> Lines:
         Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
         Column("QUOTAS", wide=True), Column("NOTE"),
     )  # fmt: skip
-    now = found.moment.time
+    now = _now(found, asked)
     rows = [
         (row.namespace, row.name, row.phase, amounts(row.requests), row.node, row.priority, age(row.created, now),
          ", ".join(row.quotas), _claim_note(row, output))
@@ -123,7 +130,7 @@ def _queue(client: "Client", asked: Asked, output: str) -> Lines:
     )  # fmt: skip
     rows = [
         (row.position, row.namespace, row.name, amounts(row.requests), row.priority,
-         age(row.created, found.moment.time), row.message)
+         age(row.created, _now(found, asked)), row.message)
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "nobody waits")
@@ -282,7 +289,7 @@ def _objects(client: "Client", asked: Asked, output: str) -> Lines:
         Column("KIND", wide=True), Column("NAMESPACE", wide=not spaced), Column("NAME"),
         Column("AGE", fixed=True, right=True), Column("VERSION", wide=True, right=True), Column("LABELS", wide=True),
     )  # fmt: skip
-    rows = [_object_row(body, found.moment.time) for body in found.items]
+    rows = [_object_row(body, _now(found, asked)) for body in found.items]
     return shown(found, output, columns, rows, f"no {asked.what} found")
 
 

@@ -103,6 +103,12 @@ def age(since: str, now: str) -> str:
     return f"{max(seconds, 0)}s"
 
 
+def wall_time() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def amounts(found: dict[str, str]) -> str:
     """As in "cpu 2, gpu 1": what is asked for, with the domain of a resource left out."""
     return ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(found.items()))
