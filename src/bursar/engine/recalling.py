@@ -16,7 +16,7 @@ import msgspec
 from bursar.engine.deciding import displaced
 from bursar.engine.decisions import ADMITTED, Decision, decision_from_record
 from bursar.ledger.claims import PENDING, Claim
-from bursar.ledger.replay import Line
+from bursar.ledger.kinds import Line
 from bursar.ledger.state import State
 
 _DEPARTED_KEPT: Final = 10_000
@@ -56,7 +56,7 @@ class Recall:
         if kind == "release":
             self.unread.pop(cast("str", cause[1]), None)
             return
-        text = line.decision_text
+        text = bytes(line.decided)
         if text == b"null":
             return
         if kind == "decide" and text.endswith(_PLAIN):

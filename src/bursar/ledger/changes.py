@@ -20,6 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec, costs_record
+from bursar.ledger.marks import cell_mark
 from bursar.ledger.state import State
 from bursar.vectors import NO_LIMITS, Limits, Vector, fingerprint, name_mark
 
@@ -421,16 +422,9 @@ class PutCell(Change):
 
     def digest(self, state: State) -> None:
         if self.old is not None:
-            state.digest_pair(self._mark(self.old), _CELL_KIND, 1, -1)
+            state.digest_pair(cell_mark(self.table, self.key, self.old), _CELL_KIND, 1, -1)
         if self.new is not None:
-            state.digest_pair(self._mark(self.new), _CELL_KIND, 1, 1)
-
-    def _mark(self, value: object) -> int:
-        """One hash over place and value: hashing is most of what a cell costs.
-
-        ascii, not repr: which characters repr escapes changes with the version of Python.
-        """
-        return fingerprint(ascii((self.table, self.key, value)))
+            state.digest_pair(cell_mark(self.table, self.key, self.new), _CELL_KIND, 1, 1)
 
     def record(self) -> list[object]:
         return ["cell", self.policy, self.table, self.key, self.new]

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Final, cast, final
 import msgspec
 from mypy_extensions import i64, mypyc_attr
 
+from bursar.ledger.marks import plain_mark
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
 from bursar.vectors import (
     EMPTY,
-    PRIME_A,
-    PRIME_B,
     Vector,
     fingerprint,
     fingerprint_bytes,
@@ -208,9 +207,9 @@ class Binding:
         self.accounts: Final = accounts
         self.costs: Final = costs
         self.data: Final = data
-        start = fingerprint(policy + ascii(data)) if data else name_mark(policy)
-        a: i64 = start % PRIME_A
-        b: i64 = start % PRIME_B
+        start: i64 = plain_mark((policy, data)) if data else name_mark(policy)
+        a = start % _A
+        b = start % _B
         for i in range(len(accounts)):
             account = accounts[i]
             cost = costs[i]

@@ -7,10 +7,10 @@ bindings, costs) stays raw text: replay looks it up by its text and decodes only
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw, Struct
-from msgspec.json import Decoder
+from msgspec.json import Decoder, decode, encode
 
 
 class _Effect(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -92,20 +92,28 @@ EFFECTS = frozenset(
 )
 
 
-class Wire(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A whole line."""
+class Line(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A whole line. Decision and effects in plain form are decoded only for who asks."""
 
     format: int
     seq: int
     at: int
     engine: str
     cause: list[Any]
-    decision: Raw
-    effects: list[Effect]
+    decided: Raw
+    changes: list[Effect]
     digest: str
     hash: str
 
+    @property
+    def decision(self) -> list[Any] | None:
+        return cast("list[Any] | None", decode(self.decided))
 
-LINES: Decoder[Wire] = Decoder(Wire)
+    @property
+    def effects(self) -> list[list[Any]]:
+        return cast("list[list[Any]]", decode(encode(self.changes)))
+
+
+LINES: Decoder[Line] = Decoder(Line)
 EFFECT_LISTS: Decoder[list[Effect]] = Decoder(list[Effect])
 AMOUNTS: Decoder[dict[str, int]] = Decoder(dict[str, int])

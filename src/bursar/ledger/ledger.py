@@ -8,8 +8,9 @@ from typing import Final, final
 from bursar._version import __version__
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.journal import Journal, Record
+from bursar.ledger.kinds import Line
 from bursar.ledger.provenance import Provenance
-from bursar.ledger.replay import Line, Replay, read_next
+from bursar.ledger.replay import Replay, read_next
 from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
@@ -73,9 +74,9 @@ class Ledger:
         for text in lines:
             line = read_next(text, journal.head, self.version + 1)
             replay.apply(line)
-            self.version = line.seq
+            self.version += 1
             journal.head = line.hash
-            journal.sealed_to = line.seq
+            journal.sealed_to = self.version
             yield line
 
     def restore(self, snapshot: Snapshot, provenance: Provenance | None = None) -> None:
@@ -85,7 +86,7 @@ class Ledger:
         replay = Replay(self.state, provenance)
         last = len(snapshot.lines) - 1
         for i in range(len(snapshot.lines)):
-            replay.build(snapshot.lines[i], snapshot.digest if i == last else -1)
+            replay.build(snapshot.lines[i], f"{snapshot.digest:016x}" if i == last else "")
         self.version = snapshot.seq
         self.journal.head = snapshot.head
         self.journal.sealed_to = snapshot.seq

@@ -51,9 +51,9 @@ from bursar.ledger.kinds import (
     Entered,
     Field,
     Limited,
+    Line,
     Opened,
     Stated,
-    Wire,
 )
 from bursar.ledger.provenance import Provenance
 from bursar.ledger.state import State
@@ -73,48 +73,13 @@ class ReplayError(ValueError):
     """A journal that is damaged, was altered, or is newer than this version."""
 
 
-@final
-class Line:
-    """One line of a journal. Effects and decision are decoded in full only for who asks."""
-
-    __slots__ = ("cause", "digest", "hash", "seq", "wire")
-
-    def __init__(self, wire: Wire) -> None:
-        self.wire: Final = wire
-        self.seq: Final = wire.seq
-        self.cause: Final[list[object]] = wire.cause
-        self.digest: Final = int(wire.digest, 16)
-        self.hash: Final = wire.hash
-
-    @property
-    def at(self) -> int:
-        return self.wire.at
-
-    @property
-    def engine(self) -> str:
-        return self.wire.engine
-
-    @property
-    def decision_text(self) -> bytes:
-        """The decision as it is written; ``null`` if there is none."""
-        return bytes(self.wire.decision)
-
-    @property
-    def decision(self) -> list[object] | None:
-        return cast("list[object] | None", msgspec.json.decode(self.wire.decision))
-
-    @property
-    def effects(self) -> list[list[object]]:
-        return cast("list[list[object]]", msgspec.json.decode(msgspec.json.encode(self.wire.effects)))
-
-
 def read_line(text: bytes, number: int) -> Line:
     """Decode one line; refuse what is no record or of a newer format."""
     try:
-        wire = LINES.decode(text)
-        if wire.format == FORMAT:
-            return Line(wire)
-        problem = _unknown_format(wire.format)
+        line = LINES.decode(text)
+        if line.format == FORMAT:
+            return line
+        problem = _unknown_format(line.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         problem = _wording(text, error)
     raise ReplayError(f"journal line {number}: {problem}")
@@ -172,17 +137,17 @@ class Replay:
 
     def apply(self, line: Line) -> None:
         """Repeat the effects of a line and prove the digest, or change nothing."""
-        self._repeat(line.wire.effects, line.digest, f"journal line {line.seq}")
+        self._repeat(line.changes, line.digest, line.seq)
 
-    def build(self, text: bytes, digest: int) -> None:
-        """Repeat a line of a snapshot; -1: what the digest is then is not known."""
+    def build(self, text: bytes, digest: str) -> None:
+        """Repeat a line of a snapshot; empty: what the digest is then is not known."""
         try:
             effects = EFFECT_LISTS.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReplayError(f"snapshot: {error}") from error
-        self._repeat(effects, digest, "snapshot")
+        self._repeat(effects, digest, 0)
 
-    def _repeat(self, effects: list[Effect], digest: int, subject: str) -> None:
+    def _repeat(self, effects: list[Effect], digest: str, seq: int) -> None:
         state = self.state
         lane_a = state.lane_a
         lane_b = state.lane_b
@@ -194,14 +159,14 @@ class Replay:
                 change.apply(state)
                 done.append(change)
                 change.digest(state)
-            if digest not in (-1, state.digest):
+            if digest and int(digest, 16) != state.digest:
                 raise ValueError("the state after it is not the recorded one")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             while done:
                 done.pop().revert(state)
             state.lane_a = lane_a
             state.lane_b = lane_b
-            raise ReplayError(f"{subject}: {error}") from error
+            raise ReplayError(f"{f'journal line {seq}' if seq else 'snapshot'}: {error}") from error
         if self.provenance is not None:
             for change in done:
                 self.provenance.note(change)

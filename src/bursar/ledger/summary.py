@@ -13,9 +13,10 @@ import msgspec
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import LEAVING, PLACE, WAITS_FOR
 from bursar.ledger.claims import Claim
+from bursar.ledger.kinds import Line
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.provenance import Provenance
-from bursar.ledger.replay import Line, ReplayError
+from bursar.ledger.replay import ReplayError
 from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.vectors import NO_LIMITS

@@ -139,10 +139,11 @@ class Transaction:
 
     def put(self, policy: str, table: str, key: str, value: object) -> None:
         """Set a cell to a plain immutable value; None removes it."""
-        old = self.state.cell(table, key)
+        change = PutCell(self.state, policy, table, key, value)
+        old = change.old
         # True == 1, but they are different cells: equal values are compared as they are written.
-        if old is not value and (old != value or ascii(old) != ascii(value)):
-            self.do(PutCell(self.state, policy, table, key, value))
+        if old is not value and (old is None or old != value or ascii(old) != ascii(value)):
+            self.do(change)
 
     def get(self, table: str, key: str) -> object:
         return self.state.cell(table, key)
