@@ -25,10 +25,11 @@ from bursar.policies.settings import Output, Setting
 from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unknown
 from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
 from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache, gpu_share
-from bursar.vectors import Vector, dimension, from_amounts
+from bursar.vectors import Tally, Vector, dimension, first_short, from_amounts
 
 ROOM: Final = "gpus.room."
 _PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
+_NOTHING_USED: Final = Tally()
 
 
 @final
@@ -161,16 +162,34 @@ class GpusPolicy(Policy):
             return iter(())
         return self._victims(claim, worker, refusal.place)
 
+    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        """Whole GPUs are what quotas guarantee, so everybody in the plugin's set may have to give way. Parts of a GPU
+        are guaranteed by none: there a quota chooses among those whom priority lets the worker displace.
+        """
+        account = binding.accounts[0]
+        if account.name.startswith(PLUGIN_PREFIX):
+            if first_short(_NOTHING_USED, binding.costs[0], account.limits) >= 0:
+                return []
+            return sorted(self.index.residents.get(account.name, {}).values(), key=_importance)
+        worker = self.workers.of(claim.spec)
+        if not isinstance(worker, Worker) or not refusal.reason.startswith(ROOM):
+            return None
+        return self._lower(claim, suiting(self.index.sync(), worker, refusal.place))
+
+    def _lower(self, claim: Claim, positions: list[int]) -> list[Claim]:
+        """Less important workers on some GPUs, the least important first."""
+        found: dict[str, Claim] = {}
+        for at in positions:
+            for other in self.index.residents.get(self.index.fleet.accounts[at].name, {}).values():
+                if other.spec.priority < claim.spec.priority:
+                    found[other.uid] = other
+        return sorted(found.values(), key=_importance)
+
     def _victims(self, claim: Claim, worker: Worker, place: str) -> Iterator[Claim]:
-        """Less important workers on GPUs that suit, the least important first, until enough GPUs have room."""
+        """Less important workers on GPUs that suit, until enough GPUs have room."""
         fleet = self.index.sync()
         positions = suiting(fleet, worker, place)
-        lower: dict[str, Claim] = {}
-        for at in positions:
-            for other in self.index.residents.get(fleet.accounts[at].name, {}).values():
-                if other.spec.priority < claim.spec.priority:
-                    lower[other.uid] = other
-        for other in sorted(lower.values(), key=_importance):
+        for other in self._lower(claim, positions):
             if sum([fits(worker, fleet.gpus[at], fleet.accounts[at]) for at in positions]) >= worker.count:
                 return
             if other.counts():
