@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from bursar.engine.decisions import HOLDING
 from bursar.engine.engine import EngineError
 from bursar.engine.what_if import Adjust
 from bursar.ledger.claims import ClaimSpec
+from bursar.objects.core import PodSpec
+from bursar.objects.needs import node_needs
+from bursar.policies.gpus.bodies import HostBody
 from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, NODE_COMPACT
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement
-from tests.policies.gpus.world import World, marks, worker
+from bursar.vectors import dimension
+from tests.policies.gpus.world import GI, World, marks, worker
 
 A100 = "NVIDIA A100"
 
@@ -31,6 +38,28 @@ def test_a1_one_gpu() -> None:
     assert found.alloc((50, "8Gi"), uid="w", gpupool="pool").place == "node-1"
     (gpu,) = found.on("w")
     assert found.free(gpu) == ("50", "24Gi" if gpu == "g2" else "8Gi")
+
+
+@pytest.mark.parametrize("oversell", [None, (50, 70, 500)])
+def test_a1_what_is_left_of_the_node_and_of_what_it_promises(oversell: tuple[int, int, int] | None) -> None:
+    """node-1 is the only node of the pool whose GPUs run, so the pool's figures are the node's."""
+    found = fixture()
+    found.pool("pool", COMPACT, oversell=oversell)
+    found.host("node-1", HostBody(memory=256 * GI, disk=1024 * GI))
+    before = found.pool_status()["pool"]
+    assert found.alloc((50, "8Gi"), gpupool="pool").admitted
+    after = found.pool_status()["pool"]
+    for kind in ("available", "virtualAvailable"):
+        assert taken(before, after, kind + "TFlops", "tflops") == 50_000
+        assert taken(before, after, kind + "VRAM", "vram") == 8 * GI
+    for kind in ("total", "virtual"):
+        assert [before[kind + name] for name in ("TFlops", "VRAM")] == [
+            after[kind + name] for name in ("TFlops", "VRAM")
+        ]
+
+
+def taken(before: dict[str, Any], after: dict[str, Any], field: str, name: str) -> int:
+    return dimension(name).parse(before[field]) - dimension(name).parse(after[field])
 
 
 def test_a2_two_gpus_of_one_node() -> None:
@@ -333,7 +362,6 @@ def test_a27_all_gpus_of_a_worker_are_on_one_node(count: int, nodes: list[str]) 
 
 
 def test_a28_required_node_affinity() -> None:
-    """Preferred terms are not part of the claims that Bursar keeps: in the original, scoring overwrites them too."""
     found = World()
     found.node("n1", {"gpu": "a100"})
     found.node("n2", {"gpu": "v100"})
@@ -342,6 +370,38 @@ def test_a28_required_node_affinity() -> None:
     terms = (NodeTerm((Requirement("gpu", "In", ("v100",)),)),)
     claim = found.claim(marks((1, 1)), "w", needs=NodeNeeds({}, terms))
     assert found.engine.decide(claim).place == "n2"
+
+
+@pytest.mark.parametrize(
+    ("required", "places"),
+    [
+        pytest.param(None, ["n1", "n2"], id="A28 preferred only"),
+        pytest.param(["a100", "v100"], ["n1", "n2"], id="A28 required and preferred"),
+        pytest.param(["v100"], ["n2"], id="A28 required is kept beside preferred"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["n1", "n2"])
+def test_a28_preferred_node_affinity_keeps_every_node(required: list[str] | None, places: list[str], zone: str) -> None:
+    """Preferred terms only order the candidates of the original's filter, and its scores order them anew. By ruling
+    the placement mode decides over the node on every path, and ties go by name: a preference never shows, whichever
+    node it is for, and never takes a node away.
+    """
+    found = World()
+    for name, model in (("n1", "a100"), ("n2", "v100")):
+        found.node(name, {"gpu": model, "zone": name})
+        found.gpu(f"g-{name}", name, 10, 10)
+    affinity: dict[str, Any] = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}}
+        ]
+    }
+    if required is not None:
+        wanted = {"matchExpressions": [{"key": "gpu", "operator": "In", "values": required}]}
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [wanted]}
+    spec = {"containers": [{"name": "main"}], "affinity": {"nodeAffinity": affinity}}
+    needs = node_needs(msgspec.convert(spec, PodSpec))
+    given = [found.engine.decide(found.claim(marks((6, 6)), needs=needs)).place for _ in range(2)]
+    assert [place for place in given if place] == places
 
 
 def test_a29_percent_of_a_gpu() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
@@ -113,9 +115,9 @@ class World:
     def mode(self, mode: str, vram_weight: int = 70) -> None:
         self.set(OPTIONS, "default", OptionsBody(Options(mode, vram_weight)))
 
-    def pool(self, name: str, mode: str, default: bool = False) -> None:
+    def pool(self, name: str, mode: str, default: bool = False, oversell: tuple[int, int, int] | None = None) -> None:
         self.set(TEMPLATE, f"{name}-template", TemplateBody(mode))
-        self.set(POOL, name, PoolBody(f"{name}-template", default))
+        self.set(POOL, name, PoolBody(f"{name}-template", default, oversell))
 
     # Claims
 
@@ -186,6 +188,10 @@ class World:
         mask = bytearray(b"\x01" * len(nodes))
         self.gpus.filter(probe, mask)
         return sorted(nodes.names[slot] for slot in range(len(mask)) if mask[slot])
+
+    def pool_status(self) -> dict[str, dict[str, Any]]:
+        """Statuses of pools that are to be written now."""
+        return {o.key: o.value or {} for o in self.engine.outputs(0) if o.kind == "GPUPool.tensor-fusion.ai"}
 
     def replayed(self) -> World:
         """Another world that repeats all that this one has committed; can be asked once."""

@@ -38,27 +38,34 @@ class GpuBody(Body):
 class HostBody(Body):
     """What a node says of its GPUs."""
 
-    __slots__ = ("count", "fractions", "model", "vram")
+    __slots__ = ("count", "disk", "fractions", "memory", "model", "vram")
 
-    def __init__(self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1) -> None:
+    def __init__(
+        self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1, memory: int = 0, disk: int = 0
+    ) -> None:
         self.count: Final = count
         self.model: Final = model
         self.vram: Final = vram  # of one GPU
         self.fractions: Final = fractions  # how many are for fractions; -1: as configured
+        self.memory: Final = memory  # of the node itself, as its disk: what pools may extend vram to
+        self.disk: Final = disk
 
     def cell(self) -> tuple[object, ...]:
-        return (self.count, self.model, self.vram, self.fractions)
+        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk)
 
 
 @final
 class PoolBody(Body):
-    """A pool: the template with its placement mode, and whether workers that name no pool belong to it."""
+    """A pool: the template with its placement mode, whether workers that name no pool belong to it, and what it
+    promises beyond what it has: (percent of host memory, percent of host disk, tflops in percent).
+    """
 
-    __slots__ = ("default", "template")
+    __slots__ = ("default", "oversell", "template")
 
-    def __init__(self, template: str = "", default: bool = False) -> None:
+    def __init__(self, template: str = "", default: bool = False, oversell: tuple[int, int, int] | None = None) -> None:
         self.template: Final = template
         self.default: Final = default
+        self.oversell: Final = oversell
 
 
 @final

@@ -167,7 +167,7 @@ class Inventory:
         host = self.state.cell(HOSTS, node)
         if host is None:
             return {}
-        count, model, vram, fractions = cast("tuple[object, ...]", host)
+        count, model, vram, fractions = cast("tuple[object, ...]", host)[:4]
         every, models = self._derivation()
         total = cast("int", count)
         shared = cast("int", fractions)
@@ -206,13 +206,13 @@ class Inventory:
             tx.put(NAME, POOLS, name, None)
             return
         mode = self.state.cell(TEMPLATES, pool.template)
-        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template))
+        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template, pool.oversell))
 
     def _templates(self, tx: Transaction) -> None:
         for name, cell in sorted(self.state.cells(POOLS).items()):
-            _, default, template = cast("tuple[object, ...]", cell)
+            _, default, template, oversell = cast("tuple[object, ...]", cell)
             mode = self.state.cell(TEMPLATES, cast("str", template))
-            tx.put(NAME, POOLS, name, (mode or "", default, template))
+            tx.put(NAME, POOLS, name, (mode or "", default, template, oversell))
 
     # The plugin's set
 

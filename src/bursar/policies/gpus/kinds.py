@@ -39,8 +39,21 @@ class Gpu(Object, frozen=True):
     status: GpuStatus = GpuStatus()
 
 
+class Oversubscription(Lenient, frozen=True):
+    """What a pool promises beyond what it has, in percent."""
+
+    vram_expand_to_host_mem: Percent = 50
+    vram_expand_to_host_disk: Percent = 70
+    tflops_oversell_ratio: Annotated[int, Meta(ge=100, le=100_000)] = 500
+
+
+class CapacityConfig(Lenient, frozen=True):
+    oversubscription: Oversubscription | None = None
+
+
 class PoolSpec(Lenient, frozen=True):
     scheduling_config_template: str | None = None
+    capacity_config: CapacityConfig | None = None
 
 
 class GpuPool(Object, frozen=True):

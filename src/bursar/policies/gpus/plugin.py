@@ -108,7 +108,13 @@ def pool_settings(key: str, pool: GpuPool | None) -> list[Setting]:
     if pool is None:
         return [Setting(POOL, key, None)]
     default = pool.metadata.annotations.get(_DEFAULT_POOL) == "true"
-    return [Setting(POOL, key, PoolBody(pool.spec.scheduling_config_template or "", default))]
+    config = pool.spec.capacity_config
+    promised = None if config is None else config.oversubscription
+    oversell = None
+    if promised is not None:
+        memory, disk = promised.vram_expand_to_host_mem, promised.vram_expand_to_host_disk
+        oversell = (memory, disk, promised.tflops_oversell_ratio)
+    return [Setting(POOL, key, PoolBody(pool.spec.scheduling_config_template or "", default, oversell))]
 
 
 def template_settings(key: str, template: SchedulingConfigTemplate | None) -> list[Setting]:
@@ -122,6 +128,7 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
     field = "allocatable" if node.status.allocatable else "capacity"
     amounts = amounts_from(getattr(node.status, field), f"status.{field}")
     count = amounts.get(PLUGIN_RESOURCE, 0)
+    whole = amounts_from(node.status.capacity, "status.capacity") or amounts
     labels = node.metadata.labels
     memory = labels.get(MEMORY_LABEL, "")
     body = HostBody(
@@ -129,6 +136,8 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
         labels.get(PRODUCT_LABEL, ""),
         int(memory) * _MEBI if memory.isascii() and memory.isdigit() and len(memory) < 12 else 0,
         _fractions(labels.get(FRACTIONS_LABEL), count),
+        whole.get("memory", 0),
+        whole.get("ephemeral-storage", 0),
     )
     return [Setting(HOST, key, body)]
 

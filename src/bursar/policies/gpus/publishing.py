@@ -1,4 +1,4 @@
-"""What the allocator tells the outside: the GPUs of each worker on its pod, and what is left of each GPU.
+"""What the allocator tells the outside: the GPUs of each worker on its pod, what is left of each GPU and each pool.
 
 Memory of the outside, not of the ledger: after a restart everything is written once more, except what a pod is seen to
 carry already. Only what changed since the last call is looked at.
@@ -14,8 +14,9 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.policies.gpus.bodies import is_derived
+from bursar.policies.gpus.virtual import PoolFigures
 from bursar.policies.settings import Output
-from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, TFLOPS, VRAM, Gpu, gpu_of
+from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, TFLOPS, VERSION, VRAM, Gpu, gpu_of
 from bursar.policies.tensorfusion.worker import (
     CONTAINER_GPUS,
     GPU_IDS,
@@ -28,19 +29,22 @@ from bursar.policies.tensorfusion.worker import (
 from bursar.vectors import dimension_at
 
 GPU_KIND: Final = "GPU.tensor-fusion.ai"
+POOL_KIND: Final = "GPUPool.tensor-fusion.ai"
 
 
 @final
 class Publisher:
-    """Annotations of worker pods and statuses of GPU objects."""
+    """Annotations of worker pods, statuses of GPU objects and pools."""
 
-    __slots__ = ("claims", "gpus", "told", "written")
+    __slots__ = ("claims", "figures", "gpus", "pools", "told", "written")
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, str]] = {}  # to look at: uid -> key of the pod
         self.gpus: Final[dict[str, None]] = {}  # to look at
         self.told: Final[dict[str, dict[str, object]]] = {}  # by uid
         self.written: Final[dict[str, dict[str, object]]] = {}  # by GPU
+        self.pools: Final[dict[str, dict[str, object]]] = {}  # by pool: what was written
+        self.figures: Final = PoolFigures()
 
     def touched(self, claim: Claim, account: Account, sign: int) -> None:
         self.gpus[account.name[len(PREFIX) :]] = None
@@ -59,6 +63,7 @@ class Publisher:
         self.claims.clear()
         for name in sorted(self.gpus):
             self._gpu(state, name, residents.get(PREFIX + name, {}), found)
+        self._pools(state, workers, residents, found)
         self.gpus.clear()
         return found
 
@@ -94,6 +99,20 @@ class Publisher:
         if self.written.get(name) != status:
             self.written[name] = status
             found.append(Output(GPU_KIND, name, "status", status))
+
+    def _pools(
+        self, state: State, workers: WorkerCache, residents: dict[str, dict[str, Claim]], found: list[Output]
+    ) -> None:
+        known = state.cells(POOLS)
+        for pool in [pool for pool in self.pools if pool not in known]:
+            del self.pools[pool]
+        if not known:
+            return
+        for pool in self.figures.update(state, state.cell(VERSION, ONLY), list(self.gpus), workers, residents):
+            status = self.figures.sums[pool].status()
+            if self.pools.get(pool) != status:
+                self.pools[pool] = status
+                found.append(Output(POOL_KIND, pool, "status", status))
 
 
 def binding_of(claim: Claim) -> Binding | None:
