@@ -11,7 +11,7 @@ CHECKED := $(wildcard src tests tools benchmarks setup.py)
 .PHONY: help run test bench lint format soak lock clean setup-run setup-dev compiled
 
 help:
-	@echo "make run               serve a demo organisation; prints the address and three things to try"
+	@echo "make run               run the examples, then serve a demo organisation; prints its address"
 	@echo "make test              lint, then the test suite interpreted and compiled"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
 	@echo "make lint              ruff, mypy --strict, import-linter"
@@ -22,6 +22,7 @@ help:
 
 run: setup-run
 	@mkdir -p build
+	PYTHONPATH=src $(VENV) -m bursar test -v examples
 	PYTHONPATH=src $(VENV) -m bursar serve --demo --data build/demo.db
 
 test: lint compiled
