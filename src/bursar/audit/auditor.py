@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bursar.audit.digests import Cost, Digest, binding_mark, mark, spelling
+from bursar.audit.digests import Cost, Digest, binding_mark, mark, plain_mark, spelling
 
 FORMAT = 1
 PENDING, HELD, RESERVED = 0, 1, 2
@@ -196,7 +196,7 @@ class Auditor:
         old = self.cells.pop((table, key), None)
         for content, (before, after) in ((old, (1, 0)), (value, (0, 1))):
             if content is not None:
-                self.digest.swap(mark(spelling([table, key, content])), CELL_KIND, before, after)
+                self.digest.swap(plain_mark([table, key, content]), CELL_KIND, before, after)
         if value is not None:
             self.cells[table, key] = value
 

@@ -26,6 +26,29 @@ def spelling(value: object) -> str:
     return ascii(frozen(value))
 
 
+def plain_mark(value: object) -> int:
+    """The number of a cell or of a binding's data: texts are hashed one by one, all else is arithmetic."""
+    if isinstance(value, str):
+        return mark(ascii(value))
+    if value is None or isinstance(value, bool):
+        return 1 if value is None else 2 if value else 3
+    if isinstance(value, int):
+        if abs(value) >= 2**60:
+            return mark(str(value))
+        return stirred([pow(value + 1013904223, 5, prime) * factor + 1 for prime, factor, *_ in LANES])
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{value!r} is not plain")
+    folded = [1664525 + len(value)] * len(LANES)
+    for item in map(plain_mark, value):
+        folded = [(held * lane[1] + item) % lane[0] for held, lane in zip(folded, LANES, strict=True)]
+    return stirred(folded)
+
+
+def stirred(residues: list[int]) -> int:
+    first, second = (pow(residue, 5, lane[0]) for residue, lane in zip(residues, LANES, strict=True))
+    return first * LANES[1][0] + second
+
+
 def weight(cost: Cost) -> int:
     return sum(mark(name) * amount for name, amount in cost.items())
 
@@ -34,7 +57,7 @@ def binding_mark(policy: str, data: list[object], parts: list[tuple[int, Cost]])
     """``parts``: for each account its mark, and the cost there."""
     found = []
     for prime, factor, second, _ in LANES:
-        value = mark(policy + spelling(data) if data else policy)
+        value = plain_mark([policy, data]) if data else mark(policy)
         for account, cost in parts:
             value = ((value * factor + account) * second + weight(cost)) % prime
         found.append(value % prime)
