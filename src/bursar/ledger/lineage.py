@@ -29,11 +29,12 @@ def lineage_of(state: State, uid: str) -> str:
 
 def barred(state: State, claimant: str, victim: str) -> bool:
     """Whether the victim displaced the claimant, directly or through others."""
-    if not state.cells("displaced"):
-        return False
+    own = lineage_of(state, claimant)
+    if not _list(state, "displaced", own):
+        return False  # nearly always: nobody displaced it
     target = lineage_of(state, victim)
-    todo = [lineage_of(state, claimant)]
-    seen = set(todo)
+    todo = [own]
+    seen = {own}
     while todo:
         for other in _list(state, "displaced", todo.pop()):
             if other == target:
