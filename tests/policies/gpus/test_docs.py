@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from bursar.objects.manifests import Document
@@ -17,12 +18,27 @@ def page(repository: Path) -> str:
     return (repository / "docs" / "namespace-gpu-quota.md").read_text()
 
 
-def test_the_manifests_of_the_page_work_together(repository: Path) -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", page(repository), re.DOTALL)
+def blocks(repository: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page(repository), re.DOTALL)
+
+
+def applied(repository: Path) -> Cluster:
+    """A cluster with all manifests of the page."""
     cluster = Cluster()
     cluster.apply([Document("", 0, node("node-1"))])
-    for block in blocks:
+    for block in blocks(repository, "yaml"):
         cluster.apply([Document("docs/namespace-gpu-quota.md", 1, yaml.safe_load(block))])
+    return cluster
+
+
+def test_the_list_of_the_page_is_printed(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(repository, "python")
+    exec(example, {"engine": applied(repository).engine})  # noqa: S102 the page's own text
+    assert capsys.readouterr().out == "team-a/team-quota 1\nteam-a/infer 100\n"
+
+
+def test_the_manifests_of_the_page_work_together(repository: Path) -> None:
+    cluster = applied(repository)
     found = cluster.pod("team-a/infer")
     assert found is not None
     assert (found.phase, found.node) == ("Running", "node-2")

@@ -25,6 +25,7 @@ from bursar.policies.limits.judging import NAME, judge
 from bursar.policies.limits.publishing import Publisher
 from bursar.policies.limits.quotas import DemandBody, QuotaBody, Space, spoiled
 from bursar.policies.limits.status import alerting
+from bursar.policies.limits.views import Usage, View, Views, cost_of
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache
 from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, shortfall
@@ -47,6 +48,7 @@ class LimitsPolicy(Policy):
         self.workers: Final = WorkerCache()
         self.costs: Costs = Costs(self.state)
         self.publisher: Final = Publisher()
+        self.views: Final = Views()
         self.spaces: Final[dict[str, Space]] = {}
         self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
         self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: who counts there
@@ -115,6 +117,7 @@ class LimitsPolicy(Policy):
     def _touched(self, namespace: str) -> None:
         self.unsettled[namespace] = None
         self.publisher.touched(namespace)
+        self.views.touched(namespace)
 
     # One claim
 
@@ -227,14 +230,33 @@ class LimitsPolicy(Policy):
             account = self.state.accounts.get(PREFIX + namespace)
             if account is None:
                 continue
-            declared = EMPTY
-            for cost in self.declared.get(namespace, {}).values():
-                declared = declared.plus(cost)
+            declared = self._declared(namespace)
             for quota in self.space(namespace).quotas.values():
                 alert = self.state.cell(ALERTS, quota.key) is not None
                 self.publisher.publish(quota, account.used, declared, alert, now, found)
         self.publisher.forget(self.state.cells(QUOTAS))
         return found
+
+    def _declared(self, namespace: str) -> Vector:
+        declared = EMPTY
+        for cost in self.declared.get(namespace, {}).values():
+            declared = declared.plus(cost)
+        return declared
+
+    def view(self, version: int) -> View:
+        """Usage as of now, which is that version; call it with the engine's lock, read the view without."""
+        renewed: list[Usage] = []
+        for namespace in self.views.stale:
+            account = self.state.accounts.get(PREFIX + namespace)
+            workers = [(claim.key, cost_of(claim, NAME)) for claim in self._residents(namespace)]
+            workers.sort(key=_by_key)
+            quotas = tuple(self.space(namespace).quotas.values())
+            used = EMPTY if account is None else account.used.vector()
+            renewed.append(Usage(namespace, quotas, used, self._declared(namespace), tuple(workers)))
+        return self.views.keep(version, renewed)
+
+    def _residents(self, namespace: str) -> list[Claim]:
+        return list(self.residents.get(PREFIX + namespace, {}).values())
 
 
 def _count(binding: Binding) -> int:
@@ -244,6 +266,10 @@ def _count(binding: Binding) -> int:
 def _grown(before: Vector, after: Vector) -> Vector:
     """The whole new amounts of the dimensions that grow."""
     return from_indices([(dim, after.get(dim)) for dim in after.indices() if after.get(dim) > before.get(dim)])
+
+
+def _by_key(worker: tuple[str, Vector]) -> str:
+    return worker[0]
 
 
 def _holds(claim: Claim, short: Vector) -> bool:
