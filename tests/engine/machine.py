@@ -45,7 +45,7 @@ class Machine:
 
     def set_room(self, policy: str, path: str, cpu: int, gpu: int) -> None:
         self.engine.configure([room_setting(policy, path, cpu, gpu)], self.now)
-        self.twin.rooms[policy, path] = {"cpu": cpu, "gpu": gpu}
+        self.twin.set_room((policy, path), {"cpu": cpu, "gpu": gpu})
 
     def decide_new(self, team: int, project: int, cpu: int, gpu: int, priority: int, preemptible: bool) -> None:
         claim, asker = self._ask(team, project, cpu, gpu, priority, preemptible)

@@ -28,6 +28,14 @@ class Twin:
     askers: dict[str, Asker] = field(default_factory=dict)
     displaced: set[tuple[str, str]] = field(default_factory=set)  # (winner, loser)
 
+    def set_room(self, room: tuple[str, str], has: dict[str, int]) -> None:
+        """Who is held on a host that has become too small even when empty waits anew."""
+        self.rooms[room] = has
+        for _, asker in sorted(self.askers.items()):
+            there = room == ("hosts", asker.place) and asker.state == "held"
+            if there and any(amount > has.get(what, 0) for what, amount in asker.wants.items()):
+                self.back_to_pending(asker)
+
     def counted(self, asker: Asker) -> bool:
         return asker.state != "pending" and not asker.leaving
 

@@ -1,13 +1,16 @@
 """Settings: quotas, nodes and options come, change and go, and the claims they govern are bound anew.
 
 Ruling: lowering a quota evicts nobody by itself, so claims that already count are rebound by force; a claim that a
-policy can no longer read keeps the binding it had.
+policy can no longer read keeps the binding it had. One that is only held has not started: when its node goes, is
+cordoned or becomes too small for it, it waits anew and may find another one.
 """
 
 from __future__ import annotations
 
 from bursar.engine import budgets
 from bursar.engine.core import Core
+from bursar.engine.leaving import all_held, back_to_pending
+from bursar.engine.placing import is_possible
 from bursar.engine.rebinding import rebind
 from bursar.policies.settings import Setting, SettingError
 
@@ -15,6 +18,7 @@ from bursar.policies.settings import Setting, SettingError
 def apply_settings(core: Core, settings: list[Setting]) -> None:
     """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts."""
     stale: dict[str, None] = {}
+    places: set[str] = set()
     for setting in settings:
         if setting.kind == budgets.KIND:
             core.budgets.configure(core.tx, setting)
@@ -23,6 +27,8 @@ def apply_settings(core: Core, settings: list[Setting]) -> None:
         for policy in core.policies:
             if setting.kind in policy.kinds:
                 taken = True
+                if policy.placement:
+                    places.add(setting.key)
                 for uid in policy.configure(core.tx, setting):
                     stale[uid] = None
         if not taken:
@@ -31,3 +37,11 @@ def apply_settings(core: Core, settings: list[Setting]) -> None:
         claim = core.ledger.state.claims.get(uid)
         if claim is not None:
             rebind(core, claim, claim.place, True)
+    if places:
+        _leave_lost_places(core, places)
+
+
+def _leave_lost_places(core: Core, places: set[str]) -> None:
+    for claim in all_held(core):
+        if claim.place in places and not is_possible(core, claim, claim.place):
+            back_to_pending(core, claim)

@@ -151,6 +151,15 @@ def holders(core: Core, uid: str) -> tuple[str, ...]:
     return () if found is None else cast("tuple[str, ...]", found)
 
 
+def all_held(core: Core) -> list[Claim]:
+    """Claims that have their place and wait for others to leave, by uid."""
+    waiting: set[str] = set()
+    for uids in core.ledger.state.cells("holders").values():
+        waiting.update(cast("tuple[str, ...]", uids))
+    claims = [core.ledger.state.claims[uid] for uid in sorted(waiting)]
+    return [claim for claim in claims if claim.state == HELD]
+
+
 def has_left(core: Core, claim: Claim) -> None:
     """Whoever waited for this claim waits for one less; who waits for nobody may start."""
     for uid in holders(core, claim.uid):

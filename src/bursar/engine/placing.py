@@ -23,6 +23,16 @@ def possible_nodes(core: Core, claim: Claim) -> list[str]:
     return _named(core, _possible(core, claim))
 
 
+def is_possible(core: Core, claim: Claim, node: str) -> bool:
+    """Whether the claim could run on the node if that were empty."""
+    mask = bytearray(len(core.nodes))
+    slot = core.nodes.slot(node)
+    mask[slot] = 1
+    for policy in core.placing:
+        policy.could(claim, mask)
+    return mask[slot] == 1
+
+
 def contestable_nodes(core: Core, claim: Claim) -> list[str]:
     """Of those, by name, the ones on which somebody may have to give way; all of them, if a quota policy and not
     priority says who that is.
