@@ -332,7 +332,12 @@ class Cluster:
     def write(self, output: Output) -> None:
         if output.part == "object":
             self._seen.append(lambda: self._write_object(output))
-            return
+        elif self._store.find(output.kind, output.key) is None:
+            self._seen.append(lambda: self._write_part(output))  # the object itself may be about to be written
+        else:
+            self._write_part(output)
+
+    def _write_part(self, output: Output) -> None:
         stored = self._store.find(output.kind, output.key)
         if stored is not None:
             written = stored.with_written(output.part, output.value or {})
