@@ -12,7 +12,7 @@ from bursar.ledger.claims import RUNNING
 from bursar.policies.gpus.bodies import OPTIONS as OPTIONS_KIND
 from bursar.policies.gpus.bodies import HostBody, OptionsBody
 from bursar.policies.settings import SettingError
-from bursar.policies.tensorfusion.fleet import COMPACT, Options
+from bursar.policies.tensorfusion.scoring import COMPACT, Options
 from bursar.selectors import NodeNeeds
 from tests.policies.gpus.world import GI, NS, World, marks, total
 

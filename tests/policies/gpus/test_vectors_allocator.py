@@ -14,7 +14,7 @@ from bursar.ledger.claims import ClaimSpec
 from bursar.objects.core import PodSpec
 from bursar.objects.needs import node_needs
 from bursar.policies.gpus.bodies import HostBody
-from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, NODE_COMPACT
+from bursar.policies.tensorfusion.scoring import COMPACT, LOW_LOAD, NODE_COMPACT
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement
 from bursar.vectors import dimension
 from tests.policies.gpus.world import GI, World, marks, worker

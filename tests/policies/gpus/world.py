@@ -27,8 +27,10 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.settings import Body, Setting
 from bursar.policies.tensorfusion.choice import fits
-from bursar.policies.tensorfusion.fleet import Gpu, Options
-from bursar.policies.tensorfusion.worker import DOMAIN, Worker, read_worker
+from bursar.policies.tensorfusion.fleet import Gpu
+from bursar.policies.tensorfusion.reading import read_worker
+from bursar.policies.tensorfusion.scoring import Options
+from bursar.policies.tensorfusion.worker import DOMAIN, Worker
 from bursar.selectors import NO_NEEDS, NodeNeeds
 from bursar.vectors import dimension, parse_limits, parse_vector
 

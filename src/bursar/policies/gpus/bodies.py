@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from bursar.policies.settings import Body
-from bursar.policies.tensorfusion.fleet import Gpu, Options
+from bursar.policies.tensorfusion.fleet import Gpu
+from bursar.policies.tensorfusion.scoring import Options
 
 GPU: Final = "gpus.GPU"
 HOST: Final = "gpus.Host"

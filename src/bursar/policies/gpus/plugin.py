@@ -39,6 +39,7 @@ from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.plugin import ObjectView, Plugin
 from bursar.policies.settings import Setting
 from bursar.policies.tensorfusion import fleet
+from bursar.policies.tensorfusion.scoring import Options
 from bursar.policies.tensorfusion.worker import DOMAIN, GPU_IDS
 from bursar.quantity import QuantityError
 from bursar.vectors import dimension
@@ -164,7 +165,7 @@ def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
             models[name] = (dimension("tflops").parse(model.tflops), vram)
         except QuantityError as error:
             raise ManifestError(str(error), f"spec.gpus.models.{name}") from None
-    options = fleet.Options(section.placement_mode, section.vram_weight)
+    options = Options(section.placement_mode, section.vram_weight)
     return [Setting(OPTIONS, key, OptionsBody(options, section.fractions == "all", models))]
 
 

@@ -24,7 +24,8 @@ from bursar.policies.gpus.survey import survey
 from bursar.policies.settings import Output, Setting
 from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unknown
 from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
-from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache, gpu_share
+from bursar.policies.tensorfusion.reading import WorkerCache
+from bursar.policies.tensorfusion.worker import Unreadable, Worker, gpu_share
 from bursar.vectors import Tally, Vector, dimension, first_short, from_amounts
 
 ROOM: Final = "gpus.room."

@@ -17,6 +17,7 @@ from bursar.policies.gpus.bodies import is_derived
 from bursar.policies.gpus.virtual import PoolFigures
 from bursar.policies.settings import Output
 from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, TFLOPS, VERSION, VRAM, Gpu, gpu_of
+from bursar.policies.tensorfusion.reading import WorkerCache
 from bursar.policies.tensorfusion.worker import (
     CONTAINER_GPUS,
     GPU_IDS,
@@ -24,7 +25,6 @@ from bursar.policies.tensorfusion.worker import (
     NOT_GIVEN,
     Unreadable,
     Worker,
-    WorkerCache,
 )
 from bursar.vectors import dimension_at
 

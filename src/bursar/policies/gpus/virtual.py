@@ -16,7 +16,8 @@ from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.gpus.inventory import HOSTS
 from bursar.policies.tensorfusion.fleet import GPUS, POOLS, PREFIX, TFLOPS, VRAM, Gpu, gpu_of
-from bursar.policies.tensorfusion.worker import Worker, WorkerCache
+from bursar.policies.tensorfusion.reading import WorkerCache
+from bursar.policies.tensorfusion.worker import Worker
 from bursar.vectors import dimension_at
 
 NO_OVERSELL: Final = (0, 0, 100)

@@ -27,7 +27,8 @@ from bursar.policies.limits.quotas import DemandBody, QuotaBody, Space, spoiled
 from bursar.policies.limits.status import alerting
 from bursar.policies.limits.views import Usage, View, Views, cost_of
 from bursar.policies.settings import Output, Setting, SettingError
-from bursar.policies.tensorfusion.worker import Unreadable, Worker, WorkerCache
+from bursar.policies.tensorfusion.reading import WorkerCache
+from bursar.policies.tensorfusion.worker import Unreadable, Worker
 from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, shortfall
 
 PREFIX: Final = "limits/"

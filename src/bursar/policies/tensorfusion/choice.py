@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Claim
-from bursar.policies.tensorfusion.fleet import COMPACT, LOW_LOAD, PREFIX, TFLOPS, VRAM, Fleet, Gpu
+from bursar.policies.tensorfusion.fleet import PREFIX, TFLOPS, VRAM, Fleet, Gpu
+from bursar.policies.tensorfusion.scoring import COMPACT, LOW_LOAD
 from bursar.policies.tensorfusion.worker import GPU_IDS, Worker
 
 

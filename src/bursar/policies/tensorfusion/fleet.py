@@ -16,6 +16,7 @@ from mypy_extensions import i64
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.state import State
+from bursar.policies.tensorfusion.scoring import Options, points
 from bursar.policies.tensorfusion.worker import Worker
 from bursar.vectors import dimension
 
@@ -29,12 +30,6 @@ VERSION: Final = "gpus.version"  # table with one key
 ONLY: Final = "all"
 REMOVED: Final[tuple[object, ...]] = ()
 
-COMPACT: Final = "CompactFirst"
-LOW_LOAD: Final = "LowLoadFirst"
-NODE_COMPACT: Final = "NodeCompactGPULowLoad"
-MODES: Final = (COMPACT, LOW_LOAD, NODE_COMPACT)
-
-PLUGIN_SET: Final = "nvidia-device-plugin"
 FRACTION_SET: Final = "tensor-fusion"
 
 
@@ -150,21 +145,6 @@ def gpu_of(name: str, cell: object) -> Gpu | None:
         cast("str", isolation),
         cast("tuple[str, ...] | None", supports),
     )
-
-
-@final
-class Options:
-    """How GPUs are chosen: the placement mode, and what vram and tflops weigh in a score, in percent."""
-
-    __slots__ = ("mode", "tflops_weight", "vram_weight")
-
-    def __init__(self, mode: str = NODE_COMPACT, vram_weight: int = 70) -> None:
-        self.mode: Final = mode
-        self.vram_weight: Final = vram_weight
-        self.tflops_weight: Final = 100 - vram_weight
-
-    def cell(self) -> tuple[object, ...]:
-        return (self.mode, self.vram_weight)
 
 
 @final
@@ -290,21 +270,6 @@ class Fleet:
             suits = self.suitable(worker)
             self.bounds[worker] = peak(worker, [gpu for at, gpu in enumerate(self.gpus) if suits[at]])
         return self.bounds[worker]
-
-
-def points(options: Options, tflops: int, tflops_cap: int, vram: int, vram_cap: int) -> int:
-    """The weighted share of a GPU, from 0 to 100, rounded half up. A dimension that the GPU does not have counts as
-    the other one. In Python integers: the products leave 64 bits.
-    """
-    if tflops_cap <= 0 and vram_cap <= 0:
-        return 0
-    if tflops_cap <= 0:
-        tflops, tflops_cap = vram, vram_cap
-    elif vram_cap <= 0:
-        vram, vram_cap = tflops, tflops_cap
-    share = options.vram_weight * vram * tflops_cap + options.tflops_weight * tflops * vram_cap
-    whole = tflops_cap * vram_cap
-    return min(max((2 * share + whole) // (2 * whole), 0), 100)
 
 
 def filled(amount: int, count: int) -> vec[i64]:
