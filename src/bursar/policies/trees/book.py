@@ -236,8 +236,10 @@ def _tree_of(entry: Entry) -> str:
 def touched_trees(changes: tuple[Change, ...]) -> list[str]:
     """Trees whose seats or documents the changes wrote."""
     found: dict[str, None] = {}
+    last = ""
     for change in changes:
-        if isinstance(change, PutCell):
+        if isinstance(change, PutCell) and change.table != last:
+            last = "" if change.table == SPEC else change.table
             if change.table.startswith(AT):
                 found[change.table[len(AT) :]] = None
             elif change.table == SPEC:

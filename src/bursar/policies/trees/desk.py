@@ -81,11 +81,13 @@ class Desk:
         if trying:
             watched = {*self._watched(asks, via), *touched_trees(record.changes)}
             token = self._token(claim, record, watched, before)
-        return self._allocated(claim, asks, plan, skipped, token, self._ignored(rows))
+        return self._allocated(claim, asks, plan, skipped, token, self._ignored(rows, asks))
 
-    def _ignored(self, rows: list[Row]) -> tuple[str, ...]:
+    def _ignored(self, rows: list[Row], asks: list[Ask]) -> tuple[str, ...]:
         found: list[str] = []
-        for row in rows:
+        for i, row in enumerate(rows):
+            if len(asks[i].cost) == len(row.request):
+                continue  # all of it is counted
             names = self.book.trees.by_name[row.tree].counted(row.request).ignored
             found.extend([f"the tree {row.tree} does not count {name}" for name in names])
         return tuple(found)

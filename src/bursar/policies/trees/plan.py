@@ -151,15 +151,16 @@ class Plan:
         """Whom to push off a node so that the ask fits; empty when nobody helps."""
         need = Need(node, ask)
         chosen: list[Seat] = []
-        for key in node.order:
-            seat = tree.seats[str(key[2])]
-            if lower_only and seat.ask.priority >= ask.priority:
-                break
-            if need.helps(seat) and (node.parent is not None or self._may_displace(seat, ask)):
-                chosen.append(seat)
-                need.take(seat)
-                if need.met():
-                    return _needed(need, chosen)
+        for chunk in node.order.chunks:  # nothing moves meanwhile
+            for key in chunk:
+                seat = tree.seats[cast("str", key[2])]
+                if lower_only and seat.ask.priority >= ask.priority:
+                    return []
+                if need.helps(seat) and (node.parent is not None or self._may_displace(seat, ask)):
+                    chosen.append(seat)
+                    need.take(seat)
+                    if need.met():
+                        return _needed(need, chosen)
         return []
 
     def _may_displace(self, seat: Seat, ask: Ask) -> bool:
@@ -306,6 +307,8 @@ class Need:
 
 def _needed(need: Need, chosen: list[Seat]) -> list[Seat]:
     """The chosen without those that are not needed, dropped from the last one back."""
+    if len(chosen) == 1:
+        return chosen  # without it nothing was met
     kept: list[Seat] = []
     for seat in reversed(chosen):
         need.give_back(seat)
