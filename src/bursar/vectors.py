@@ -167,7 +167,7 @@ class Vector:
         return True
 
     def __hash__(self) -> int:
-        return hash((self.lane_a, self.lane_b))
+        return self.lane_a * _B + self.lane_b
 
     def __repr__(self) -> str:
         return f"Vector({self.show()})"
