@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from bursar.engine.engine import EngineError
 from tests.builders import Manifest, container, node, pod
-from tests.policies.elastic.world import HIGH, LOW, MIDDLE
+from tests.policies.elastic.world import HIGH, LOW, MIDDLE, World
 from tests.sim.steps import TestBed
 
 CPU, MEM, GPU = "cpu", "memory", "nvidia.com/gpu"
@@ -243,3 +244,34 @@ def test_5d_status_ended_pods() -> None:
     assert used(bed, "ns1") == {CPU: "30", MEM: "40"}
     bed.finish(["ns1/p1", "ns1/p2"])
     assert used(bed, "ns1") == {CPU: "10", MEM: "10"}
+
+
+# 5C reserve and unreserve, on the ledger alone
+
+
+def test_5c_reserve_counts_in_its_own_quota_only() -> None:
+    world = World(borrowing="capacity")
+    world.quota("ns1", {MEM: 1000})
+    world.fact("before", "ns1", {MEM: 300})
+    world.ask("p1", "ns1", {MEM: 50})
+    world.ask("p2", "ns2", {MEM: 50})
+    assert (world.used("ns1"), sorted(world.found("ns1").members)) == ({MEM: "350"}, ["before", "p1"])
+
+
+def test_5c_unreserve_takes_back_only_what_was_counted() -> None:
+    world = World(borrowing="capacity")
+    world.quota("ns1", {MEM: 1000})
+    world.fact("p3", "ns1", {MEM: 50})
+    world.fact("p4", "ns1", {MEM: 250})
+    world.ask("p2", "ns2", {MEM: 50})
+    with pytest.raises(EngineError, match="no claim p1"):
+        world.engine.release("p1")
+    world.engine.release("p2")
+    assert world.used("ns1") == {MEM: "300"}
+    world.engine.release("p3")
+    assert (world.used("ns1"), sorted(world.found("ns1").members)) == ({MEM: "250"}, ["p4"])
+
+
+def test_5a_guaranteed_of_an_unknown_quota() -> None:
+    """Where no quota governs, there is nothing to ask for a guarantee."""
+    assert World().policy.book.governing("unknown") is None
