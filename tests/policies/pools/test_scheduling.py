@@ -191,7 +191,6 @@ class TestWaking:
         assert {"pools//a", "pools//"} <= touched
         assert "pools//b" not in touched
 
-
     def test_an_admission_wakes_nobody_who_waits_for_a_share_of_the_tree(self) -> None:
         world = World(units(10, 10))
         world.quota("a", units(10, 10))
