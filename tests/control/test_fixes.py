@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bursar.control.edits import Edit, edited, look_up, show_path
 from bursar.control.fixes import Found, find_fixes
-from bursar.control.trying import Attempt, Effort, Raise, Tries
+from bursar.control.lining import Effort, Raise
+from bursar.control.trying import Attempt, Tries
 from bursar.engine.engine import Engine
 from bursar.sim.cluster import Cluster
 from bursar.sim.fixing import ClusterDesk, fixes_for
@@ -189,6 +190,17 @@ def test_several_must_end_and_nobody_is_named_in_vain() -> None:
     apply(cluster, pod("vision", "two", 2))
     (fix,) = (fix for fix in fixes(cluster, "vision/two").fixes if fix.code == "wait")
     assert len(fix.waits_for) == 2
+
+
+def test_room_has_to_be_on_one_node() -> None:
+    cluster = new_cluster()
+    for number in range(12):
+        apply(cluster, pod("free", f"p{number}", 1))
+    apply(cluster, pod("free", "four", 4))
+    (fix,) = (fix for fix in fixes(cluster, "free/four").fixes if fix.code == "wait")
+    assert len(fix.waits_for) == 4
+    places = [cluster.pod(key) for key in fix.waits_for]
+    assert len({place.node for place in places if place is not None}) == 1
 
 
 @pytest.mark.parametrize("key", ["vision/runs", "vision/member"])

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 
 from bursar.control import lessening
 from bursar.control.edits import Edit, Path, look_up
+from bursar.control.lining import Effort, Raise, TiredError
 from bursar.control.queue import Queue
 from bursar.control.raising import smallest_raise
-from bursar.control.trying import Attempt, Desk, Effort, Raise, TiredError, Tries, Verdict, number
+from bursar.control.trying import Attempt, Desk, Tries, Verdict, number
 from bursar.control.waiting import fewest_to_end
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, Claim
@@ -32,7 +33,7 @@ from bursar.policies.plugin import Registry
 from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
 from bursar.vectors import UNLIMITED, dimension
 
-EFFORT = 20_000  # decisions
+EFFORT = 5_000  # decisions
 VALUES_AT_MOST = 8
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bursar.control.edits import Edit, Path, look_up
+from bursar.control.lining import Raise
 from bursar.control.quotafields import Holder, holders
-from bursar.control.trying import Attempt, Raise, Tries, number
+from bursar.control.trying import Attempt, Tries, number
 from bursar.policies.checks import Refusal
 from bursar.vectors import dimension
 

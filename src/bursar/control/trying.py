@@ -10,26 +10,24 @@ The effort is bounded: a search that has used it up finds nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from bursar.control.edits import Body, Edit, edited
+from bursar.control.lining import Effort, Enter, InLine, Line, Raise, RaiseLimit
 from bursar.control.pods import PodBook
 from bursar.control.queue import Queue, urgency
 from bursar.control.translation import ObjectChange, settings_of
-from bursar.engine import deciding
-from bursar.engine.core import Core
-from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.engine import Engine
-from bursar.engine.what_if import Adjust, Change, Configure, Outlook, Release
-from bursar.ledger.claims import PENDING, Claim
+from bursar.engine.what_if import Adjust, Change, Configure, Release
+from bursar.ledger.claims import Claim
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.checks import Refusal
 from bursar.policies.plugin import Registry
 from bursar.policies.settings import SettingError
 from bursar.quantity import QuantityError
-from bursar.vectors import Limits, dimension
+from bursar.vectors import dimension
 
 
 class Desk(Protocol):
@@ -47,113 +45,6 @@ class Desk(Protocol):
 
     def ends(self, uid: str) -> int | None:
         """When a running claim ends by itself, if that is known; milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raise:
-    """An account may hold more of a resource: for policies whose manifests nobody here can read."""
-
-    account: str
-    resource: str
-    amount: int
-
-
-class RaiseLimit(Change):
-    """Raise the limit of an account, as a change of its quota would."""
-
-    def __init__(self, wanted: Raise) -> None:
-        self.wanted = wanted
-
-    def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        account = core.ledger.state.accounts[self.wanted.account]
-        listed = {**account.limits.listed, self.wanted.resource: self.wanted.amount}
-        core.tx.set_limits(account, Limits(listed, account.limits.stock))
-
-
-class Enter(Change):
-    """A claim comes and waits in line."""
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-
-    def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        core.enter(self.claim)
-
-
-class InLine(Change):
-    """Those in front try first, then the claims that it is about, together, then those behind.
-
-    ``kept``: they got in, and nobody of those behind took it away again.
-    """
-
-    def __init__(self, line: Line, unit: list[str], strict: bool, effort: Effort) -> None:
-        self._line = line
-        self._unit = unit
-        self._strict = strict
-        self._effort = effort
-        self._refused: set[tuple[int, str]] = set()
-        self.kept = False
-
-    def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        for unit in self._line.ahead:
-            decision = self._try(core, unit, at, outlook)
-            if self._strict and decision is not None and not decision.admitted and decision.outcome != NEVER:
-                return
-        claims = [core.ledger.state.claims[uid] for uid in self._unit]
-        if not self._decide(core, claims, at, outlook).admitted:
-            return
-        self._refused.clear()
-        for unit in self._line.behind:
-            self._try(core, unit, at, outlook)
-        self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
-
-    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
-        """None: it waits no longer, or its like was refused a moment ago and nobody has come or gone since."""
-        claims = [claim for claim in unit if claim.state == PENDING]
-        if not claims:
-            return None
-        like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
-        if like in self._refused and not self._strict:
-            return None
-        decision = self._decide(core, claims, at, outlook)
-        if decision.admitted:
-            self._refused.clear()
-        elif like is not None:
-            self._refused.add(like)
-        return decision
-
-    def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
-        self._effort.spend()
-        alone = len(claims) == 1
-        decisions = [deciding.decide(core, claims[0], at)] if alone else deciding.group(core, claims, at)
-        for decision in decisions:
-            outlook.add(decision)
-        core.settle()
-        return decisions[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The other units that wait, each with its claims, before and after those that it is about."""
-
-    ahead: list[list[Claim]]
-    behind: list[list[Claim]]
-
-
-class TiredError(Exception):
-    """The effort is used up."""
-
-
-@dataclass(slots=True)
-class Effort:
-    """How many decisions may still be tried."""
-
-    left: int
-
-    def spend(self) -> None:
-        if self.left <= 0:
-            raise TiredError
-        self.left -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +121,14 @@ class Tries:
         found.extend(RaiseLimit(one) for one in wanted.raised)
         uids = {claim.key: claim.uid for claim in self.unit}
         line = self._line
+        reconfigured = bool(wanted.raised)
         edits = (*self.base, *wanted.edits)
         if edits:
             staged = self._staged(edits)
             settings = settings_of(self.registry, staged)
             if settings:
                 found.append(Configure(settings))
+                reconfigured = True
             entered = []
             for claim in (self._book.read(change)[0] for change in staged if change.is_pod):
                 if claim is None:
@@ -249,7 +142,7 @@ class Tries:
                     entered.append(claim)
             if entered:
                 line = self._standing(min(urgency(claim) for claim in entered))
-        return found, uids, line
+        return found, uids, replace(line, reconfigured=reconfigured)
 
     def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
         by_object: dict[tuple[str, str], list[Edit]] = {}

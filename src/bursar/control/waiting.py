@@ -8,7 +8,8 @@ from bursar.control.trying import Attempt, Tries
 from bursar.ledger.claims import RESERVED, Claim
 
 ALONE_AT_MOST = 24  # claims of which it is tried whether the end of one alone is enough
-TOGETHER_AT_MOST = 256
+TOGETHER_AT_MOST = 64
+NODES_AT_MOST = 4
 
 
 def fewest_to_end(tries: Tries) -> list[Claim]:
@@ -49,11 +50,25 @@ def _end(tries: Tries, claim: Claim) -> tuple[bool, int]:
 
 
 def _fewest(candidates: list[Claim], enough: Callable[[list[Claim]], bool]) -> list[Claim]:
-    """One that is enough; else a shortest beginning of the line that is, without those who can be spared."""
+    """One that is enough; else the smallest that is found among all, and among those of a node."""
     for claim in candidates[:ALONE_AT_MOST]:
         if enough([claim]):
             return [claim]
-    line = candidates[:TOGETHER_AT_MOST]
+    found = [_needed(line[:TOGETHER_AT_MOST], enough) for line in (candidates, *_by_node(candidates))]
+    return min((claims for claims in found if claims), key=len, default=[])
+
+
+def _by_node(candidates: list[Claim]) -> list[list[Claim]]:
+    """The claims of each node, for the nodes of the first few candidates: room has to be in one place."""
+    lines: dict[str, list[Claim]] = {}
+    for claim in candidates:
+        if claim.place in lines or (claim.place and len(lines) < NODES_AT_MOST):
+            lines.setdefault(claim.place, []).append(claim)
+    return list(lines.values())
+
+
+def _needed(line: list[Claim], enough: Callable[[list[Claim]], bool]) -> list[Claim]:
+    """The shortest beginning of the line that is enough, without those who can be spared; empty: not even all are."""
     if len(line) < 2 or not enough(line):
         return []
     low, high = 1, len(line)  # the first ``high`` are enough

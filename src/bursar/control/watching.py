@@ -45,7 +45,7 @@ class Watch(CommitListener):
             elif isinstance(change, PutCell):
                 victims_differ = victims_differ or change.table == "displaced"
             else:
-                victims_differ = _touched_topics(change, topics) or victims_differ
+                victims_differ = touched_topics(change, topics) or victims_differ
         for uid, claim in touched.items():
             if uid not in gone:
                 self._moved(claim)
@@ -94,7 +94,7 @@ class Watch(CommitListener):
             self.queue.wake_preempting()
 
 
-def _touched_topics(change: Change, topics: dict[str, None]) -> bool:
+def touched_topics(change: Change, topics: dict[str, None]) -> bool:
     """Add the topics of what the change touched; whether it touched a disruption budget."""
     budget = False
     relief = not isinstance(change, Charge) or change.mode in {RELEASE, VACATE}
