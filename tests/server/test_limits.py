@@ -185,3 +185,18 @@ def test_a_store_that_fails_ends_the_taking_of_changes(bed: Live, monkeypatch: p
     status, _, content = bed.raw("GET", "/readyz")
     assert (status, "takes no changes" in content.decode()) == (503, True)
     assert bed.raw("GET", "/healthz")[0] == 200
+
+
+def test_metrics_count_annotations_that_cannot_be_read(bed: Live) -> None:
+    crossquota = {"gpu-resource-names": "nvidia.com/gpu", "quota.cpu": "4"}
+    configuration = {
+        "apiVersion": "bursar.dev/v1alpha1",
+        "kind": "Configuration",
+        "metadata": {"name": "default"},
+        "spec": {"crossquota": crossquota},
+    }
+    marked = node("n2")
+    marked["metadata"]["annotations"] = {"volcano.sh/crossquota-cpu": "NaN"}
+    bed.give(configuration, marked)
+    found = bed.raw("GET", "/metrics")[2].decode()
+    assert 'bursar_policy_events_total{event="bad_annotations",policy="crossquota"} 1.0' in found

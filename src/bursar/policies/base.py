@@ -212,6 +212,10 @@ class Policy(Watcher):
         """What changed for the outside since the last call: statuses, labels, objects, events."""
         return []
 
+    def counters(self) -> dict[str, int]:
+        """What it has counted since it began, by name: for metrics. It decides nothing and is not kept."""
+        return {}
+
     # Placement policies only
 
     def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:

@@ -45,6 +45,7 @@ class Snapshot:
     nodes: list[tuple[str, dict[str, int], dict[str, int]]]  # (name, allocatable, used)
     states: Counter[str]
     pending: Counter[str]
+    policies: list[tuple[str, str, int]]  # (policy, what it counted, how often)
     seq: int
     objects: int
 
@@ -61,7 +62,9 @@ def snapshot(cluster: Cluster) -> Snapshot:
         if account is not None:
             listed = {name: most for name, most in account.limits.listed.items() if most < 2**62}
             nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
-    return Snapshot(quotas.quotas(cluster), nodes, states, pending, cluster.engine.version, cluster.objects.count())
+    engine = cluster.engine
+    counted = [(policy.name, name, count) for policy in engine.policies for name, count in policy.counters().items()]
+    return Snapshot(quotas.quotas(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count())
 
 
 class Metrics(Collector):
@@ -114,6 +117,10 @@ class Metrics(Collector):
         yield _counted("bursar_claims", "Claims by state.", "state", numbers.states)
         yield _counted("bursar_claims_pending", "Claims that wait, by reason.", "reason", numbers.pending)
         yield from self._totals()
+        policies = CounterMetricFamily("bursar_policy_events", "What policies counted.", labels=("policy", "event"))
+        for policy, name, count in numbers.policies:
+            policies.add_metric((policy, name), count)
+        yield policies
         yield from self._service_metrics(numbers)
 
     def _totals(self) -> Iterator[Metric]:

@@ -255,6 +255,9 @@ class CrossQuotaPolicy(Policy):
     def outputs(self, now: int) -> list[Output]:
         return self.publisher.outputs(self.index)
 
+    def counters(self) -> dict[str, int]:
+        return {"bad_annotations": self.publisher.bad_annotations}
+
     # All nodes at once
 
     def could(self, claim: Claim, mask: bytearray) -> None:
