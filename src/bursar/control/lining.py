@@ -13,7 +13,7 @@ from bursar.engine import deciding
 from bursar.engine.core import Core
 from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.what_if import Change, Outlook
-from bursar.ledger.changes import PutCell
+from bursar.ledger.account_changes import PutCell
 from bursar.ledger.claims import PENDING, Claim
 from bursar.vectors import Limits
 

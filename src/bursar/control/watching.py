@@ -13,7 +13,9 @@ from __future__ import annotations
 from bursar.control.queue import Queue
 from bursar.engine import budgets
 from bursar.engine.engine import CommitListener
-from bursar.ledger.changes import LEAVING, RELEASE, SPEC, VACATE, Change, Charge, DropClaim, PutCell, SetField, SetState
+from bursar.ledger.account_changes import PutCell
+from bursar.ledger.changes import RELEASE, VACATE, Change, Charge
+from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetField, SetState
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.ledger.journal import Record
 

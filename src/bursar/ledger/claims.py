@@ -2,7 +2,7 @@
 
 A claim is split in two. ``ClaimSpec`` is what was asked for: immutable, and shared by all claims that ask for the
 same (a thousand pods of one job carry one spec). ``Claim`` is one asker: its identity and its mutable status,
-which only changes of a transaction write (see ``ledger.changes``).
+which only changes of a transaction write (see ``ledger.claim_changes``).
 
     pending ──► reserved ──► bound ──► running ──► terminating ──► gone
         └─────► held ──┘  (its place is decided, but the victims that make room have not left yet)
@@ -237,7 +237,7 @@ def costs_record(costs: tuple[Vector, ...]) -> list[object]:
 @final
 @mypyc_attr(acyclic=True)
 class Claim:
-    """One asker. Identity is fixed; the status fields change only through ``ledger.changes``."""
+    """One asker. Identity is fixed; the status fields change only through ``ledger.claim_changes``."""
 
     __slots__ = (
         "bindings",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.ledger.changes import CHARGE, RELEASE, RETURN, VACATE, Change, Charge, PutCell
+from bursar.ledger.account_changes import PutCell
+from bursar.ledger.changes import CHARGE, RELEASE, RETURN, VACATE, Change, Charge
 from bursar.ledger.claims import costs_record
 from bursar.vectors import Vector
 

@@ -12,28 +12,10 @@ from typing import Final, cast, final
 
 import msgspec
 
+from bursar.ledger.account_changes import CloseAccount, OpenAccount, PutCell, SetLimits
 from bursar.ledger.accounts import Account
-from bursar.ledger.changes import (
-    CHARGE,
-    CLEAR,
-    PLACE,
-    RELEASE,
-    RETURN,
-    SPEC,
-    VACATE,
-    WAITS_FOR,
-    AddClaim,
-    Change,
-    Charge,
-    CloseAccount,
-    DropClaim,
-    OpenAccount,
-    PutCell,
-    SetBindings,
-    SetField,
-    SetLimits,
-    SetState,
-)
+from bursar.ledger.changes import CHARGE, CLEAR, RELEASE, RETURN, VACATE, Change, Charge
+from bursar.ledger.claim_changes import PLACE, SPEC, WAITS_FOR, AddClaim, DropClaim, SetBindings, SetField, SetState
 from bursar.ledger.claims import Binding, Claim, ClaimSpec, spec_from_record
 from bursar.ledger.journal import FORMAT, GENESIS, chain
 from bursar.ledger.kinds import (

@@ -1,7 +1,7 @@
 """The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
 
 A cell is whatever a policy must remember besides usage: a key and a plain immutable value (None, bool, int, str,
-tuples of those) in a table of its own. Nothing here is changed directly: ``ledger.changes`` holds the only writers.
+tuples of those) in a table of its own. Nothing here is changed directly: the changes beside it are the only writers.
 
 The digest is a pair of residues, kept by adding and taking what each change contributes:
 

@@ -11,7 +11,7 @@ from typing import Final, final
 import msgspec
 
 from bursar.ledger.accounts import Account
-from bursar.ledger.changes import LEAVING, PLACE, WAITS_FOR
+from bursar.ledger.claim_changes import LEAVING, PLACE, WAITS_FOR
 from bursar.ledger.claims import Claim
 from bursar.ledger.kinds import Line
 from bursar.ledger.ledger import Ledger

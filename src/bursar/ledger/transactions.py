@@ -11,27 +11,18 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.ledger.account_changes import CloseAccount, OpenAccount, PutCell, SetLimits
 from bursar.ledger.accounts import Account
-from bursar.ledger.changes import (
-    CHARGE,
-    CLEAR,
+from bursar.ledger.changes import CHARGE, CLEAR, RELEASE, RETURN, VACATE, Change, Charge
+from bursar.ledger.claim_changes import (
     LEAVING,
     PLACE,
-    RELEASE,
-    RETURN,
     SPEC,
-    VACATE,
     WAITS_FOR,
     AddClaim,
-    Change,
-    Charge,
-    CloseAccount,
     DropClaim,
-    OpenAccount,
-    PutCell,
     SetBindings,
     SetField,
-    SetLimits,
     SetState,
 )
 from bursar.ledger.claims import Binding, Claim, ClaimSpec

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Final, cast, final
 
 from bursar.ledger import lineage
+from bursar.ledger.account_changes import PutCell
 from bursar.ledger.accounts import Watcher
-from bursar.ledger.changes import CHARGE, Change, Charge, PutCell, SetBindings, SetState
+from bursar.ledger.changes import CHARGE, Change, Charge
+from bursar.ledger.claim_changes import SetBindings, SetState
 from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.ledger.ledger import Ledger
