@@ -1,7 +1,6 @@
 """The naive twin of the engine: a list of claims, sums made anew each time, every rule said once and slowly.
 
-It does not search for victims. It judges what the engine decided: nobody was displaced without need, the set is
-minimal, and a refusal means that not even all possible victims together would have helped.
+It does not search for victims, it judges the engine's: allowed, sufficient, minimal; none when none would have helped.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ class Twin:
 
     def fits(self, asker: Asker, host: str) -> bool:
         for room in [*asker.accounts, ("hosts", host)]:
-            for what, amount in asker.wants.items():
-                cap = self.rooms[room].get(what, 0 if room[0] == "hosts" else 10**9)
-                if self.used(room, what) + amount > cap:
-                    return False
+            rest = 0 if room[0] == "hosts" else 10**9
+            if any(self.used(room, what) + n > self.rooms[room].get(what, rest) for what, n in asker.wants.items()):
+                return False
         return True
 
     def hosts(self) -> list[str]:
@@ -67,10 +65,9 @@ class Twin:
 
     def remove(self, uid: str) -> None:
         victim = self.askers[uid]
-        if victim.state == "held":
+        victim.leaving = victim.state != "held"
+        if not victim.leaving:
             self.back_to_pending(victim)
-        else:
-            victim.leaving = True
 
     def back_to_pending(self, asker: Asker) -> None:
         asker.state, asker.place, waited, asker.waits = "pending", "", asker.waits, []
@@ -80,23 +77,21 @@ class Twin:
                 other.leaving = False
 
     def hold(self, asker: Asker, host: str, victims: list[str]) -> None:
-        for uid in victims:
-            self.displaced.add((asker.uid, uid))
+        self.displaced |= {(asker.uid, uid) for uid in victims}
         asker.place, asker.state = host, "reserved"
         gone_soon = [uid for uid in victims if self.askers[uid].leaving]
-        room = self.rooms["hosts", host]
-        if any(self.used(("hosts", host), what, busy=True) > room.get(what, 0) for what in asker.wants):
+        room = ("hosts", host)
+        if any(self.used(room, what, busy=True) > self.rooms[room].get(what, 0) for what in asker.wants):
             leaving = [a.uid for a in self.askers.values() if a.leaving and a.place == host]
             gone_soon += [uid for uid in leaving if uid not in gone_soon]
         asker.waits, asker.state = gone_soon, "held" if gone_soon else "reserved"
 
     def gone(self, uid: str) -> None:
         asker = self.askers[uid]
-        taken = asker.leaving
         if asker.waits:
             self.back_to_pending(asker)
         del self.askers[uid]
-        if not taken:
+        if not asker.leaving:
             self.displaced = {(w, v) for w, v in self.displaced if uid not in (w, v)}
         for other in self.askers.values():
             if uid in other.waits:
