@@ -22,7 +22,7 @@ from bursar.control.watching import Watch
 from bursar.engine.decisions import HOLDING, NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
-from bursar.ledger.claims import PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.policies.checks import Check
@@ -129,10 +129,25 @@ class Controller:
         self._pods.add(key, claim)
         self.engine.submit(claim, now)
         node = claim.spec.needs.node_name
-        if node:
-            self.engine.place(claim.uid, node, now, forced=True)
-        else:
+        if not node:
             self.queue.add(claim)
+            return
+        self.engine.place(claim.uid, node, now, forced=True)
+        if claim.spec.group:  # members that are there already count for those that come
+            self.queue.add(claim)
+            self.queue.admitted(claim)
+
+    def bound(self, uid: str, node: str) -> None:
+        """The pod was seen on a node: a fact, whether it is the one that was decided or another."""
+        claim = self.engine.state.claims.get(uid)
+        if claim is None:
+            return
+        now = self._ports.now()
+        if claim.state == HELD:
+            self.engine.give_up(uid, now)
+        if claim.place != node or claim.state == PENDING:
+            self.engine.place(uid, node, now, forced=True)
+        self._seen(uid, BOUND)
 
     def running(self, uid: str) -> None:
         """The pod runs."""
@@ -155,10 +170,20 @@ class Controller:
 
     # Deciding and acting
 
-    def settle(self) -> None:
-        """Decide and act until nothing changes."""
+    def settle(self, rounds: int | None = None) -> bool:
+        """Decide and act until nothing changes; whether that was within so many rounds.
+
+        What was decided when the rounds are over is acted upon and written all the same.
+        """
         while self._act() or self._decide_next() or self._revoke() or self._write():
             self._check_progress()
+            if rounds is not None:
+                rounds -= 1
+                if rounds <= 0:
+                    self._act()
+                    self._write()
+                    return False
+        return True
 
     def _decide_next(self) -> bool:
         claims = self.queue.next()
