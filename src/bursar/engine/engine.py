@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from bursar.engine import deciding, leaving
+from bursar.engine import deciding, leaving, restoring
 from bursar.engine.configuring import apply_settings
 from bursar.engine.core import Core
 from bursar.engine.decisions import (
@@ -231,6 +231,35 @@ class Engine:
             self._begin()
             leaving.back_to_pending(self._core, claim)
             self._commit(at, ("give-up", uid), None)
+        finally:
+            self._end()
+
+    # Taking over from another engine
+
+    def resume_hold(self, uid: str, node: str, victims: list[str], at: int = 0) -> Decision:
+        """A pending claim was promised a place once these have left it; those that are unknown are gone."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            if claim.state != PENDING:
+                raise EngineError(f"{claim.key} is {STATES[claim.state]}, not pending")
+            self._begin()
+            found = [self.state.claims[victim] for victim in victims if victim in self.state.claims]
+            return self._conclude(claim, restoring.resume_hold(self._core, claim, node, found, at), at, "resume")
+        finally:
+            self._end()
+
+    def recall_displaced(self, uid: str, victims: list[tuple[str, str]], at: int = 0) -> None:
+        """The claim once took the place of these: (uid, owner) of each; only those that are gone count."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            self._begin()
+            for victim, owner in victims:
+                if victim not in self.state.claims:
+                    restoring.recall_displaced(self._core, claim, victim, owner)
+            if self._core.tx.log:
+                self._commit(at, ("recall", uid), None)
         finally:
             self._end()
 

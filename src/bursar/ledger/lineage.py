@@ -62,6 +62,15 @@ def displaced(tx: Transaction, claimant: Claim, victim: Claim) -> None:
     _add(tx, "displaces", winner, loser)
 
 
+def displaced_before(tx: Transaction, claimant: Claim, victim: str, owner: str) -> None:
+    """The same for a victim that is gone by now, as it was written down then."""
+    winner = lineage_of(tx.state, claimant.uid)
+    _add(tx, "displaced", victim, winner)
+    _add(tx, "displaces", winner, victim)
+    if owner:
+        _add(tx, "orphans", owner, victim)
+
+
 def departed(tx: Transaction, claim: Claim, evicted: bool) -> None:
     """The claim is gone: by its owner (its record ends) or evicted (it waits for a successor)."""
     state = tx.state
