@@ -1,0 +1,286 @@
+"""The verbs of the Kubernetes API, for any resource.
+
+Objects come back as ``Body`` (see ``models``); what is sent is a mapping, a struct or JSON. Every write names the field
+manager. An eviction has results rather than errors where the answer is about budgets, because the caller plans by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+from bursar.kube.client.errors import ApiError, Conflict, Malformed, NotFound, ServerError, Throttled
+from bursar.kube.client.http import Call, Http, Request
+from bursar.kube.client.models import ApiResourceList, Body, Page, Version
+from bursar.kube.client.resources import PODS, Resource
+from bursar.kube.client.retries import Retry, is_budget
+
+FIELD_MANAGER = "bursar"
+PAGE = 500
+
+Payload = Mapping[str, object] | msgspec.Struct | bytes
+JsonPatch = list[dict[str, object]]
+Query = tuple[tuple[str, str], ...]
+T = TypeVar("T")
+
+
+class PatchKind(StrEnum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"  # JSON is YAML
+
+
+class Outcome(StrEnum):
+    """What became of an eviction."""
+
+    EVICTED = "evicted"  # the pod is leaving
+    GONE = "gone"  # there is no such pod any more, or another one has its name
+    BLOCKED = "blocked"  # 429: its disruption budget does not allow it now
+    AMBIGUOUS = "ambiguous"  # 500: more than one budget covers it, which the API refuses always
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    outcome: Outcome
+    message: str = ""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    items: list[Body]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Which objects of a collection: selectors as the API writes them, ``a=b,c!=d``."""
+
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> Query:
+        pairs = (("labelSelector", self.labels), ("fieldSelector", self.fields))
+        return tuple(pair for pair in pairs if pair[1])
+
+
+EVERYTHING = Select()
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a write is to be made, where the defaults do not do."""
+
+    field_manager: str = FIELD_MANAGER
+    dry_run: bool = False
+    gated: bool = True
+    within: float | None = None  # seconds, all tries together
+    retry: Retry | None = None
+
+    def query(self) -> Query:
+        return (("fieldManager", self.field_manager), *((("dryRun", "All"),) if self.dry_run else ()))
+
+
+PLAIN = Writing()
+_decode_page = msgspec.json.Decoder(Page).decode
+
+
+class Api:
+    """All verbs over one session."""
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        within: float | None = None,
+        retry: Retry | None = None,
+    ) -> Body:
+        request = Request(_call("get", resource), "GET", resource.path(namespace, name))
+        return _body(request, await self.http.send(request, within=within, retry=retry))
+
+    async def find(self, resource: Resource, name: str, namespace: str = "") -> Body | None:
+        """The object, or None when there is none."""
+        try:
+            return await self.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def pages(
+        self, resource: Resource, namespace: str = "", select: Select = EVERYTHING, *, limit: int = PAGE
+    ) -> AsyncIterator[Page]:
+        """A consistent list, page by page; ``Gone`` when it takes so long that the server forgot its start."""
+        path, continue_ = resource.path(namespace), ""
+        while True:
+            query = select.query()
+            if limit:
+                query += (("limit", str(limit)),)
+            if continue_:
+                query += (("continue", continue_),)
+            request = Request(_call("list", resource), "GET", path, query)
+            page = _page(request, await self.http.send(request))
+            yield page
+            continue_ = page.metadata.continue_
+            if not continue_:
+                return
+
+    async def list(self, resource: Resource, namespace: str = "", select: Select = EVERYTHING) -> Listing:
+        """All objects at once; for kinds with many objects use a reflector."""
+        items: list[Body] = []
+        version = ""
+        async for page in self.pages(resource, namespace, select):
+            items.extend(Body(bytes(raw)) for raw in page.items or ())
+            version = page.metadata.resource_version
+        return Listing(items, version)
+
+    async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> Body:
+        path = resource.path(namespace)
+        return await self._write(Request(_call("create", resource), "POST", path, how.query(), _encode(body)), how)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        kind: PatchKind,
+        patch: Payload | JsonPatch,
+        *,
+        subresource: str = "",
+        how: Writing = PLAIN,
+    ) -> Body:
+        """Change an object, or with ``subresource="status"`` its status. A JSON patch is a list of operations."""
+        path = resource.path(namespace, name, subresource)
+        call = _call("patch", resource, subresource)
+        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value), how)
+
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        body: Payload,
+        *,
+        force: bool = False,
+        subresource: str = "",
+        how: Writing = PLAIN,
+    ) -> Body:
+        """Server-side apply: create or change, owning exactly the fields given. ``body`` names apiVersion and kind."""
+        path = resource.path(namespace, name, subresource)
+        query = (*how.query(), ("force", "true" if force else "false"))
+        call = _call("patch", resource, subresource)
+        return await self._write(Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value), how)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace: int | None = None,
+        how: Writing = PLAIN,
+    ) -> None:
+        """Delete an object; with ``uid`` or ``resource_version`` only that very one (``Conflict`` otherwise)."""
+        options = delete_options(uid, resource_version, grace, how)
+        path = resource.path(namespace, name)
+        await self._send(Request(_call("delete", resource), "DELETE", path, (), _encode(options)), how)
+
+    async def evict(
+        self, name: str, namespace: str, *, uid: str = "", grace: int | None = None, how: Writing = PLAIN
+    ) -> Eviction:
+        """Ask for a pod to leave, as its disruption budget allows."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": delete_options(uid, "", grace, how),
+        }
+        path = PODS.path(namespace, name, "eviction")
+        request = Request(_call("create", PODS, "eviction"), "POST", path, how.query(), _encode(body))
+        try:
+            await self._send(request, how)
+        except ApiError as error:
+            return _refused_eviction(error)
+        return Eviction(Outcome.EVICTED)
+
+    async def server_version(self) -> Version:
+        request = Request(Call("get", "", "/version"), "GET", "/version")
+        return _decoded(request, await self.http.send(request), Version)
+
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the server has this resource in this very version."""
+        request = Request(Call("get", "", resource.root), "GET", resource.root)
+        try:
+            answer = _decoded(request, await self.http.send(request), ApiResourceList)
+        except NotFound:
+            return False
+        return any(entry.name == resource.plural for entry in answer.resources)
+
+    async def _write(self, request: Request, how: Writing) -> Body:
+        return _body(request, await self._send(request, how))
+
+    async def _send(self, request: Request, how: Writing) -> bytes:
+        request = request._replace(gated=how.gated)
+        return await self.http.send(request, within=how.within, retry=how.retry)
+
+
+def delete_options(uid: str, resource_version: str, grace: int | None, how: Writing) -> dict[str, object]:
+    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    if how.dry_run:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def _refused_eviction(error: ApiError) -> Eviction:
+    if isinstance(error, NotFound | Conflict):
+        return Eviction(Outcome.GONE, error.message)
+    if isinstance(error, Throttled) and is_budget(error):
+        return Eviction(Outcome.BLOCKED, error.message, error.retry_after)
+    if isinstance(error, ServerError) and "more than one PodDisruptionBudget" in error.message:
+        return Eviction(Outcome.AMBIGUOUS, error.message)
+    raise error
+
+
+def _call(verb: str, resource: Resource, subresource: str = "") -> Call:
+    name = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    return Call(verb, resource.group, name)
+
+
+def _encode(body: object) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _decoded(request: Request, answer: bytes, struct: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=struct)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"{request}: {error}") from None
+
+
+def _page(request: Request, answer: bytes) -> Page:
+    try:
+        return _decode_page(answer)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"{request}: {error}") from None
+
+
+def _body(request: Request, answer: bytes) -> Body:
+    try:
+        return Body(answer)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"{request}: {error}") from None
