@@ -137,15 +137,18 @@ class Controller:
             self.queue.add(claim)
             self.queue.admitted(claim)
 
-    def bound(self, uid: str, node: str) -> None:
-        """The pod was seen on a node: a fact, whether it is the one that was decided or another."""
+    def bound(self, uid: str, node: str, *, anew: bool = False) -> None:
+        """The pod was seen on a node: a fact, whether it is the one that was decided or another.
+
+        ``anew``: it was seen there before, when the node was not known yet.
+        """
         claim = self.engine.state.claims.get(uid)
         if claim is None:
             return
         now = self._ports.now()
         if claim.state == HELD:
             self.engine.give_up(uid, now)
-        if claim.place != node or claim.state == PENDING:
+        if anew or claim.place != node or claim.state == PENDING:
             self.engine.place(uid, node, now, forced=True)
         self._seen(uid, BOUND)
 
@@ -312,6 +315,10 @@ class Controller:
     def claim(self, key: str) -> Claim | None:
         """The claim of the pod of that name, while it is in the ledger."""
         return self._pods.claim(key)
+
+    def read(self, change: ObjectChange) -> Claim | None:
+        """The claim that a pod would make, new and in no ledger; None: it has ended."""
+        return self._pods.read(change)[0]
 
     def name(self, uid: str) -> str:
         """What people call the claim."""

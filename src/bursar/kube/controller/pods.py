@@ -1,0 +1,280 @@
+"""Pods: which of them are wishes and which are facts, and what became of them since.
+
+A pod with our gate is a *wish*: it is queued and decided. A pod on a node is a *fact*, and so is one that was let go
+and is not bound yet (its record says where it counts). Everything else is none of our business until it is bound.
+Facts count whoever made them; those that nobody asked Bursar to govern are never taken away for others.
+
+What a wish asks for is read as long as it is gated. After that only what can still grow or shrink is read again: its
+node constraints now contain what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bursar.control.admission import Admission
+from bursar.control.loop import Controller
+from bursar.control.translation import ObjectChange
+from bursar.kube.controller.names import INVALID, UNJUDGED
+from bursar.kube.controller.patches import narrowed, node_terms, with_node_terms
+from bursar.kube.controller.placement import Placement
+from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
+from bursar.kube.controller.sight import SeenPod, milliseconds, read_pod, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.world import World
+from bursar.objects.core import ObjectMeta, Pod
+from bursar.objects.corekinds import POD
+from bursar.objects.errors import ManifestError
+from bursar.objects.kindset import TypedObject
+from bursar.objects.manifests import Document
+from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
+from bursar.policies.tensorfusion.worker import is_worker
+
+Body = dict[str, Any]
+Report = Callable[[str, str, str, str], None]
+_FOREIGN = {PREEMPTIBLE_LABEL: "false"}
+_OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
+
+
+class UnjudgedError(ManifestError):
+    """A pod that needs a node to be chosen, with constraints that only the scheduler judges."""
+
+
+@dataclass(slots=True)
+class Sight:
+    """A pod that counts or wants to, as it was last seen."""
+
+    seen: SeenPod
+    counted: Pod | None  # as the ledger knows it; None: it cannot be read, or waits for somebody to change it
+    governed: bool
+    record: AdmissionRecord | None = None
+    hold: HoldRecord | None = None
+    body: Body | None = None  # while it is gated: the manifest, and with what admission fills in
+    admitted: Body | None = None
+    problem: str = ""
+    let_go: int = 0  # when its gate was seen gone, in milliseconds
+
+    @property
+    def uid(self) -> str:
+        return self.seen.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.seen.key
+
+
+class PodIntake:
+    """Tells the loop of pods."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        world: World,
+        admission: Admission,
+        placement: Placement,
+        governs: Callable[[SeenPod], bool],
+        report: Report,
+    ) -> None:
+        self._controller = controller
+        self._world = world
+        self._admission = admission
+        self._placement = placement
+        self._governs = governs
+        self._report = report
+        self.by_key: dict[str, Sight] = {}
+        self.by_uid: dict[str, Sight] = {}
+
+    # What is seen
+
+    def seen(self, raw: bytes, now: int) -> None:
+        """A pod came or changed."""
+        pod = read_pod(raw)
+        known = self.by_key.get(pod.key)
+        if known is not None and known.uid != pod.metadata.uid:
+            self.gone(pod.key)
+            known = None
+        if pod.ended:
+            self.gone(pod.key)
+        elif known is None:
+            self._enter(pod, raw, now)
+        else:
+            self._again(known, pod, raw, now)
+
+    def gone(self, key: str) -> None:
+        """A pod is gone, or has ended."""
+        known = self.by_key.pop(key, None)
+        if known is not None:
+            del self.by_uid[known.uid]
+            self._controller.gone(known.uid)
+
+    # The first time
+
+    def _enter(self, pod: SeenPod, raw: bytes, now: int) -> None:
+        marks = pod.metadata.annotations
+        record = admission_of(marks)
+        node = pod.spec.node_name
+        if not node and pod.gated:
+            if not pod.leaving:
+                self._keep(Sight(pod, None, governed=True, hold=hold_of(marks)))
+                self._wish(self.by_key[pod.key], raw)
+        elif node or record is not None:
+            governed = record is not None or self._governs(pod)
+            sight = Sight(pod, None, governed, record, let_go=now)
+            self._keep(sight)
+            self._fact(sight, node or (record.place if record is not None else ""))
+
+    def _keep(self, sight: Sight) -> None:
+        self.by_key[sight.key] = sight
+        self.by_uid[sight.uid] = sight
+
+    def _fact(self, sight: Sight, place: str) -> None:
+        pod = sight.seen
+        spec = msgspec.structs.replace(pod.spec, node_name=place)
+        counted = msgspec.structs.replace(pod, metadata=self._counted_meta(sight, pod.metadata.annotations), spec=spec)
+        if not self._tell(sight, counted):
+            # Whatever is wrong with its marks, it takes room: count it without them.
+            bare = {name: value for name, value in pod.metadata.labels.items() if name not in _OUR_LABELS}
+            meta = msgspec.structs.replace(counted.metadata, labels=bare | _FOREIGN)
+            if not self._tell(sight, msgspec.structs.replace(counted, metadata=meta)):
+                return
+        if sight.record is not None and sight.record.displaced:
+            self._controller.engine.recall_displaced(sight.uid, list(sight.record.displaced))
+        self._progress(sight, pod)
+
+    def _counted_meta(self, sight: Sight, annotations: dict[str, str]) -> ObjectMeta:
+        meta = sight.seen.metadata
+        labels = wished_labels(meta.labels)
+        if not sight.governed:
+            labels = labels | _FOREIGN
+        return msgspec.structs.replace(meta, labels=labels, annotations=annotations)
+
+    # A wish
+
+    def _wish(self, sight: Sight, raw: bytes) -> None:
+        """Read what a gated pod wants, as the embedded cluster would have admitted it."""
+        body = msgspec.json.decode(raw)
+        sight.body = {**body, "apiVersion": "v1", "kind": "Pod"}
+        try:
+            admitted = self._admit(sight, sight.body)
+        except ManifestError as error:
+            self._refuse(sight, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
+            return
+        sight.admitted = admitted.body
+        typed = admitted.typed
+        assert isinstance(typed, Pod)  # noqa: S101 the kind says so
+        meta = msgspec.structs.replace(
+            sight.seen.metadata, labels=typed.metadata.labels, annotations=typed.metadata.annotations
+        )
+        if self._tell(sight, msgspec.structs.replace(typed, metadata=meta)):
+            sight.problem = ""
+
+    def _admit(self, sight: Sight, body: Body) -> TypedObject:
+        metadata = body["metadata"]
+        wished = {
+            **metadata,
+            "labels": wished_labels(metadata.get("labels") or {}),
+            "annotations": wished_annotations(metadata.get("annotations") or {}),
+        }
+        given = self._world.kinds.read(Document("", 0, {**body, "metadata": wished}))
+        given = self._admission.admit(self._world, None, given)
+        others = unjudged(sight.seen.spec)
+        return self._judge(given, others) if others else given
+
+    def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
+        """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
+        metadata = given.body.get("metadata") or {}
+        if is_worker(metadata.get("labels") or {}, metadata.get("annotations") or {}):
+            problem = f"its {' and '.join(others)} cannot be judged, and parts of GPUs need a node to be chosen"
+            raise UnjudgedError(problem, "spec", subject=f"Pod {given.key}")
+        claim = self._controller.read(ObjectChange(POD, given.key, given))
+        if claim is None or not self._placement.must_stay_off(claim):
+            return given
+        terms = node_terms(given.body)
+        fenced = narrowed(terms, terms, pin="", keep_off=True)
+        return given if fenced is None else self._world.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
+
+    def retry(self) -> None:
+        """Objects changed: wishes that could not be read may be readable now."""
+        for sight in list(self.by_key.values()):
+            if sight.problem and sight.body is not None:
+                self._wish(sight, msgspec.json.encode(sight.body))
+
+    # Again
+
+    def _again(self, sight: Sight, pod: SeenPod, raw: bytes, now: int) -> None:
+        before = sight.seen
+        sight.seen = pod
+        if pod.leaving and sight.body is not None and not pod.spec.node_name:
+            self.gone(pod.key)  # a wish that is being deleted is none any more
+            return
+        if pod.gated and not pod.spec.node_name:
+            if _asks(pod) != _asks(before):
+                self._wish(sight, raw)
+            return
+        if sight.body is not None:
+            sight.body = sight.admitted = None
+            sight.record = admission_of(pod.metadata.annotations)
+            sight.let_go = now
+        if _grows(pod) != _grows(before):
+            self._adjust(sight, pod)
+        self._progress(sight, pod)
+
+    def _adjust(self, sight: Sight, pod: SeenPod) -> None:
+        """Requests, labels and annotations may change while a pod runs; where it is and may be stays as it was."""
+        counted = sight.counted
+        if counted is None:
+            return
+        ours = {k: v for k, v in counted.metadata.annotations.items() if k not in wished_annotations({k: v})}
+        annotations = wished_annotations(pod.metadata.annotations) | ours
+        spec = msgspec.structs.replace(
+            counted.spec,
+            containers=pod.spec.containers,
+            init_containers=pod.spec.init_containers,
+            resources=pod.spec.resources,
+        )
+        meta = self._counted_meta(sight, annotations)
+        self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=spec))
+
+    def _progress(self, sight: Sight, pod: SeenPod) -> None:
+        uid = sight.uid
+        if pod.spec.node_name:
+            self._controller.bound(uid, pod.spec.node_name)
+        if pod.status.phase == "Running":
+            self._controller.running(uid)
+        if pod.leaving:
+            self._controller.terminating(uid)
+
+    # Telling
+
+    def _tell(self, sight: Sight, counted: Pod) -> bool:
+        created = milliseconds(counted.metadata.creation_timestamp)
+        meta = counted.metadata
+        whole = TypedObject(POD, meta.namespace, meta.name, {}, counted)
+        try:
+            self._controller.apply([ObjectChange(POD, sight.key, whole, created)])
+        except ManifestError as error:
+            self._refuse(sight, INVALID, str(error))
+            return False
+        sight.counted = counted
+        return True
+
+    def _refuse(self, sight: Sight, reason: str, problem: str) -> None:
+        if sight.problem != problem:
+            self._report("Pod", sight.key, reason, problem)
+        sight.problem = problem
+
+
+def _asks(pod: SeenPod) -> tuple[object, ...]:
+    """All that a gated pod may change and that a decision reads."""
+    meta = pod.metadata
+    return pod.spec, wished_labels(meta.labels), wished_annotations(meta.annotations)
+
+
+def _grows(pod: SeenPod) -> tuple[object, ...]:
+    """All that a pod without a gate may change and that a decision reads."""
+    meta, spec = pod.metadata, pod.spec
+    marks = wished_labels(meta.labels), wished_annotations(meta.annotations)
+    return spec.containers, spec.init_containers, spec.resources, *marks

@@ -1,0 +1,114 @@
+"""Pods as the API server shows them: what the ledger reads of them, and what only Kubernetes itself judges.
+
+``unjudged`` names the constraints of a pod that decide over nodes and that Bursar does not judge. A pod that has some
+is never pinned: its node is the scheduler's choice.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw, field
+
+from bursar.kube.controller.names import GATE, OWN_LABELS, is_own_annotation
+from bursar.objects.core import Affinity, Condition, Lenient, Pod, PodSpec, PodStatus
+
+ENDED = ("Succeeded", "Failed")
+_LOCAL_VOLUMES = frozenset(
+    {"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath", "image", "nfs", "gitRepo"}
+)
+
+
+class _PodRules(Lenient, frozen=True):
+    required: tuple[Raw, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
+
+
+class SeenAffinity(Affinity, frozen=True):
+    pod_affinity: _PodRules = _PodRules()
+    pod_anti_affinity: _PodRules = _PodRules()
+
+
+class _Spread(Lenient, frozen=True):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class SeenSpec(PodSpec, frozen=True):
+    affinity: SeenAffinity = SeenAffinity()
+    volumes: tuple[dict[str, Raw], ...] = ()
+    topology_spread_constraints: tuple[_Spread, ...] = ()
+    resource_claims: tuple[Raw, ...] = ()
+
+
+class SeenStatus(PodStatus, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+
+
+class SeenPod(Pod, frozen=True):
+    """A pod with everything that the controller looks at."""
+
+    spec: SeenSpec = SeenSpec()
+    status: SeenStatus = SeenStatus()
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def gated(self) -> bool:
+        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+
+    @property
+    def leaving(self) -> bool:
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def ended(self) -> bool:
+        return self.status.phase in ENDED
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler tried it and found no node."""
+        return any(
+            condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"
+            for condition in self.status.conditions
+        )
+
+
+read_pod = msgspec.json.Decoder(SeenPod).decode
+
+
+def unjudged(spec: SeenSpec) -> tuple[str, ...]:
+    """What decides over the pod's node besides that which Bursar judges, in people's words."""
+    found: list[str] = []
+    if any(not _LOCAL_VOLUMES.issuperset(volume) for volume in spec.volumes):
+        found.append("volumes")
+    if any(spread.when_unsatisfiable == "DoNotSchedule" for spread in spec.topology_spread_constraints):
+        found.append("topology spread")
+    if spec.affinity.pod_affinity.required or spec.affinity.pod_anti_affinity.required:
+        found.append("pod affinity")
+    if spec.resource_claims:
+        found.append("resource claims")
+    return tuple(found)
+
+
+def wished_labels(labels: dict[str, str]) -> dict[str, str]:
+    """The labels without those that Bursar writes."""
+    if OWN_LABELS.isdisjoint(labels):
+        return labels
+    return {name: value for name, value in labels.items() if name not in OWN_LABELS}
+
+
+def wished_annotations(annotations: dict[str, str]) -> dict[str, str]:
+    """The annotations without those that Bursar writes."""
+    if not any(is_own_annotation(name) for name in annotations):
+        return annotations
+    return {name: value for name, value in annotations.items() if not is_own_annotation(name)}
+
+
+def milliseconds(timestamp: str) -> int:
+    """A timestamp of the API server in milliseconds; 0 for none."""
+    if not timestamp:
+        return 0
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)

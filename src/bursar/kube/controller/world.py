@@ -1,0 +1,115 @@
+"""The objects of the cluster besides pods: as manifests, for admission, and as the loop last took them.
+
+What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
+of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
+a change, and might lead to the next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from bursar.objects.kinds import Kind
+from bursar.objects.kindset import KindSet, TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.settings import Output
+
+_BOOKKEEPING = ("managedFields", "resourceVersion", "selfLink")
+
+
+@dataclass(slots=True)
+class Known:
+    """An object, and where it is to be found on the server (a key of ours may not be its name there)."""
+
+    given: TypedObject
+    namespace: str
+    name: str
+    uid: str
+
+
+class World:
+    """Everything that was seen and taken."""
+
+    def __init__(self, kinds: KindSet) -> None:
+        self.kinds = kinds
+        self._by_kind: dict[str, dict[str, Known]] = {}
+        self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
+        self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
+
+    # For admission
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        found = self._by_kind.get(kind, {}).get(key)
+        return None if found is None else found.given.body
+
+    def list(self, kind: str) -> Iterable[Mapping[str, Any]]:
+        return [known.given.body for known in self._by_kind.get(kind, {}).values()]
+
+    # What is known
+
+    def find(self, kind: str, key: str) -> Known | None:
+        return self._by_kind.get(kind, {}).get(key)
+
+    def key_at(self, kind: str, namespace: str, name: str) -> str | None:
+        """Our key of the object that the server has under that name."""
+        return self._keys.get((kind, namespace, name))
+
+    def read(self, kind: Kind, raw: bytes) -> tuple[TypedObject, dict[str, Any]]:
+        """The object as its owner wants it, and its metadata on the server; raises ``ManifestError``."""
+        body = msgspec.json.decode(raw)
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
+        if _status_is_ours(kind):
+            body.pop("status", None)
+        given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
+        stripped = self._without_written(given)
+        return given if stripped is None else self.kinds.read(Document("", 0, stripped)), metadata
+
+    def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
+        namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+        known = Known(given, namespace, name, metadata.get("uid", ""))
+        self._by_kind.setdefault(given.kind.name, {})[given.key] = known
+        self._keys[given.kind.name, namespace, name] = given.key
+
+    def drop(self, kind: str, key: str) -> None:
+        known = self._by_kind.get(kind, {}).pop(key, None)
+        if known is not None:
+            self._keys.pop((kind, known.namespace, known.name), None)
+        for part in ("labels", "annotations"):
+            self._written.pop((kind, key, part), None)
+
+    # What we write
+
+    def note_written(self, output: Output) -> None:
+        if output.part in {"labels", "annotations"} and output.value:
+            self._written.setdefault((output.kind, output.key, output.part), {}).update(output.value)
+
+    def _without_written(self, given: TypedObject) -> dict[str, Any] | None:
+        """The manifest without marks that repeat what we wrote; None when there are none."""
+        metadata = dict(given.body.get("metadata") or {})
+        changed = False
+        for part in ("labels", "annotations"):
+            ours = self._written.get((given.kind.name, given.key, part))
+            marks = metadata.get(part)
+            if not ours or not marks:
+                continue
+            kept = {name: value for name, value in marks.items() if ours.get(name) != value}
+            changed = changed or len(kept) != len(marks)
+            metadata[part] = kept
+        return {**given.body, "metadata": metadata} if changed else None
+
+
+_OURS: dict[type, bool] = {}
+
+
+def _status_is_ours(kind: Kind) -> bool:
+    """Whether the kind's status is only written by Bursar: then its struct reads nothing of it."""
+    known = _OURS.get(kind.struct)
+    if known is None:
+        known = get_type_hints(kind.struct).get("status") is object
+        _OURS[kind.struct] = known
+    return known
