@@ -1,0 +1,39 @@
+"""One control plane for all tests of this folder, a namespace of its own for each test that asks for one.
+
+Tests that disturb the shared plane leave it as they found it; they run one after the other (tools/run_suite.py).
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "test" / "control-plane"
+
+
+@pytest.fixture(scope="session")
+def plane(request: pytest.FixtureRequest, worker_id: str) -> Iterator[ControlPlane]:
+    """The shared control plane. Its folder, with the logs, stays after a session with failures."""
+    folder = FOLDER / worker_id
+    shutil.rmtree(folder, ignore_errors=True)
+    plane = ControlPlane.start(folder=folder)
+    yield plane
+    plane.stop(keep=request.session.testsfailed > 0)
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    name = plane.create_namespace()
+    yield name
+    plane.delete_namespace(name)
+
+
+@pytest.fixture
+def nodes(plane: ControlPlane) -> Iterator[list[str]]:
+    """Two nodes for the time of a test."""
+    names = plane.add_nodes(2)
+    yield names
+    plane.remove_nodes(names)

@@ -1,0 +1,62 @@
+"""``make cluster``: a control plane in the foreground. ``build``: find or build the binaries, say where they are.
+
+``python -m tests.cluster.controlplane [build | NODES]``
+"""
+
+import signal
+import sys
+import time
+
+from tests.cluster.controlplane import BinariesError, ComponentError, ControlPlane, binaries
+
+HELP = """
+export KUBECONFIG={kubeconfig}
+kubectl: {kubectl}
+
+Things to try:
+  kubectl get nodes
+  kubectl run one --image=none && kubectl get pods -w        (kwok plays the kubelet: it runs at once)
+  kubectl auth can-i create pods --as=alice                  (alice has the role edit everywhere)
+Ctrl-C stops everything and removes {folder}
+"""
+
+
+def build() -> None:
+    for binary in binaries.find().values():
+        sys.stdout.write(binary.line() + "\n")
+
+
+def serve(nodes: int) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = time.monotonic()
+    with ControlPlane.start() as plane:
+        plane.add_nodes(nodes, {"nvidia.com/gpu": "8"}, prefix="node")
+        for binary in plane.binaries.values():
+            sys.stdout.write(binary.line() + "\n")
+        sys.stdout.write(f"ready after {time.monotonic() - started:.1f} s with {nodes} nodes\n")
+        text = HELP.format(kubeconfig=plane.kubeconfig, kubectl=plane.binaries["kubectl"].path, folder=plane.folder)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            sys.stdout.write("\nstopping\n")
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        if arguments == ["build"]:
+            build()
+        elif not arguments or (len(arguments) == 1 and arguments[0].isdigit()):
+            serve(int(arguments[0]) if arguments else 3)
+        else:
+            sys.stderr.write("usage: python -m tests.cluster.controlplane [build | NODES]\n")
+            return 2
+    except (BinariesError, ComponentError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
