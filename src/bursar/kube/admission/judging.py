@@ -1,0 +1,134 @@
+"""What the webhook says about an object: the policies' own admission functions for quota kinds, the gate for pods.
+
+Nothing is remembered and nothing is written, so a dry run is like any other call. A change that touches neither spec,
+labels nor annotations always passes, and so does any change of an object that is being deleted: nobody must be kept
+from removing a finalizer of an object that would not be admitted today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from bursar.control.admission import Admission
+from bursar.control.kinds import known_kinds
+from bursar.kube.admission.governed import HAS_GATE, Arm, arms
+from bursar.kube.admission.options import GATE, Options
+from bursar.kube.admission.patching import Operation, patch_between
+from bursar.kube.admission.reviews import AdmissionRequest
+from bursar.kube.admission.terms import facts_of
+from bursar.objects.errors import ManifestError
+from bursar.objects.kindset import TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import ObjectView, Registry
+
+Body = dict[str, Any]
+
+
+class LiveView(ObjectView, Protocol):
+    """The objects of the cluster, as the controller sees them. Kinds go by their names, as everywhere in Bursar."""
+
+    def ready(self) -> bool:
+        """Whether everything was listed once; until then nothing can be judged."""
+
+    async def catch_up(self) -> None:
+        """Come to know everything that the API server had acknowledged before the call."""
+
+
+class QuotaJudge:
+    """Judges quota kinds."""
+
+    def __init__(self, registry: Registry, view: LiveView) -> None:
+        self._kinds = known_kinds(registry)
+        self._admission = Admission(registry, self._kinds)
+        self._view = view
+
+    async def fill(self, request: AdmissionRequest) -> list[Operation]:
+        """What to change about the object; raises ``ManifestError``."""
+        return await self._surely(request, self._fill)
+
+    async def check(self, request: AdmissionRequest) -> None:
+        """Raises ``ManifestError`` when the object must not be stored, or not be deleted."""
+        await self._surely(request, self._check)
+
+    async def _surely(self, request: AdmissionRequest, judge: _Judge) -> list[Operation]:
+        """A refusal may be due to news that have not arrived, such as a parent made a moment ago: look again."""
+        try:
+            return judge(request)
+        except ManifestError:
+            await self._view.catch_up()
+            return judge(request)
+
+    def _fill(self, request: AdmissionRequest) -> list[Operation]:
+        given, old = self._read(request)
+        if given is None:
+            return []
+        admitted = self._admission.admit(self._view, old, given)
+        return patch_between(given.body, admitted.body)
+
+    def _check(self, request: AdmissionRequest) -> list[Operation]:
+        if request.operation == "DELETE":
+            self._check_removal(request.old_object or {})
+            return []
+        given, old = self._read(request)
+        if given is not None:
+            self._admission.admit(self._view, old, given)
+        return []
+
+    def _check_removal(self, body: Body) -> None:
+        known = self._kinds.find(_kind_name(body))
+        metadata = body.get("metadata") or {}
+        namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+        self._admission.check_removal(self._view, known, f"{namespace}/{name}" if namespace else name, lambda: body)
+
+    def _read(self, request: AdmissionRequest) -> tuple[TypedObject | None, Body | None]:
+        """The object as it is to be judged, None if it need not be, and what it was before."""
+        body, old = request.object, request.old_object
+        if body is None or _is_leaving(body) or (old is not None and _meaning(old) == _meaning(body)):
+            return None, old
+        return self._kinds.read(Document("", 0, body)), old
+
+
+class _Judge(Protocol):
+    def __call__(self, request: AdmissionRequest, /) -> list[Operation]: ...
+
+
+def _kind_name(body: Body) -> str:
+    group = str(body.get("apiVersion", "")).rpartition("/")[0]
+    return f"{body.get('kind', '')}.{group}" if group else str(body.get("kind", ""))
+
+
+def _is_leaving(body: Body) -> bool:
+    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _meaning(body: Body) -> list[object]:
+    metadata = body.get("metadata") or {}
+    own = {key: value for key, value in body.items() if key not in {"metadata", "status"}}
+    return [own, metadata.get("labels") or {}, metadata.get("annotations") or {}]
+
+
+class PodGate:
+    """The gate where the server has no MutatingAdmissionPolicy."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._arms: Mapping[str, Arm] = {arm.name: arm for arm in arms(options)}
+
+    def arm(self, name: str) -> Arm | None:
+        return self._arms.get(name)
+
+    def patch(self, arm: Arm, pod: Body) -> list[Operation]:
+        """What to change about a new pod of one of the arm's namespaces."""
+        facts = facts_of(pod)
+        spec = pod.get("spec") or {}
+        if spec.get("nodeName") or not arm.holds(facts):
+            return []
+        found: list[Operation] = []
+        if not spec.get("schedulingGates"):
+            found.append({"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]})
+        elif not HAS_GATE.holds(facts):
+            found.append({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}})
+        if spec.get("schedulerName") in self._options.scheduler_names:
+            found.append({"op": "replace", "path": "/spec/schedulerName", "value": self._options.cluster_scheduler})
+        return found

@@ -1,0 +1,39 @@
+"""What an administrator may choose about admission. The defaults are those of the chart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GATE = "bursar.dev/quota"
+NAMESPACE_LABEL = "bursar.dev/quota"
+ENFORCED = "enforced"
+TERM_ANNOTATION = "bursar.dev/term"
+RECORD_ANNOTATION = "bursar.dev/admission"
+OWN_PREFIX = "bursar.dev/"
+LEASE = "bursar-controller"
+SERVICE = "bursar-webhook"
+CERTIFICATES = "bursar-webhook-tls"
+MANAGED_BY = {"app.kubernetes.io/name": "bursar", "app.kubernetes.io/component": "admission"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Names of accounts and namespaces, and how far Bursar reaches."""
+
+    namespace: str = "bursar-system"  # Bursar's own: never governed
+    accounts: tuple[str, ...] = ("system:serviceaccount:bursar-system:bursar",)
+    schedulers: tuple[str, ...] = ("system:kube-scheduler",)  # who may bind governed pods
+    daemon_set_accounts: tuple[str, ...] = (
+        "system:serviceaccount:kube-system:daemon-set-controller",
+        "system:kube-controller-manager",
+    )
+    scheduler_names: tuple[str, ...] = ("n8s-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler")
+    cluster_scheduler: str = "default-scheduler"  # what those become
+    everywhere: bool = False  # CrossQuota is in force: all namespaces but the exempt ones are governed
+    exempt_namespaces: tuple[str, ...] = ()  # by CrossQuota, beside those that are never governed
+    more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Namespaces in which no pod is governed."""
+        return tuple(dict.fromkeys(("kube-system", self.namespace)))

@@ -1,0 +1,102 @@
+"""The shapes of admission policies and their bindings, as plain objects. Everything fails closed.
+
+Each policy comes with the binding that puts it in force. Conditions narrow a policy to what it is about, so that it
+costs nothing, and can break nothing, for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bursar.kube.admission.governed import Namespaces
+from bursar.kube.admission.options import MANAGED_BY
+
+Object = dict[str, Any]
+
+API = "admissionregistration.k8s.io/v1"
+
+
+def metadata(name: str) -> Object:
+    return {"name": name, "labels": dict(MANAGED_BY)}
+
+
+def rule(operations: Iterable[str], *resources: str) -> Object:
+    """Calls about pods and what belongs to them."""
+    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": list(resources)}
+
+
+def _constraints(namespaces: Namespaces, rules: Sequence[Object]) -> Object:
+    return {"matchPolicy": "Equivalent", "namespaceSelector": namespaces.selector(), "resourceRules": list(rules)}
+
+
+def conditions(given: Mapping[str, str]) -> list[Object]:
+    return [{"name": name, "expression": expression} for name, expression in given.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must be true, and what is said when it is not. ``details``: CEL that says it with names."""
+
+    expression: str
+    message: str
+    details: str = ""
+
+    def rendered(self) -> Object:
+        found: Object = {"expression": self.expression, "message": self.message, "reason": "Forbidden"}
+        if self.details:
+            found["messageExpression"] = self.details
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A ValidatingAdmissionPolicy."""
+
+    name: str
+    namespaces: Namespaces
+    rules: tuple[Object, ...]
+    conditions: Mapping[str, str]
+    checks: tuple[Check, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    param_kind: Object | None = None
+    param_ref: Object | None = None
+
+    def objects(self) -> list[Object]:
+        spec: Object = {"failurePolicy": "Fail"}
+        if self.param_kind is not None:
+            spec["paramKind"] = self.param_kind
+        spec["matchConstraints"] = _constraints(self.namespaces, self.rules)
+        if self.conditions:
+            spec["matchConditions"] = conditions(self.conditions)
+        if self.variables:
+            spec["variables"] = conditions(self.variables)
+        spec["validations"] = [check.rendered() for check in self.checks]
+        binding: Object = {"policyName": self.name, "validationActions": ["Deny"]}
+        if self.param_ref is not None:
+            binding["paramRef"] = self.param_ref
+        kind = "ValidatingAdmissionPolicy"
+        return [_object(kind, self.name, spec), _object(f"{kind}Binding", self.name, binding)]
+
+
+def mutating(
+    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], applied: Sequence[str]
+) -> list[Object]:
+    """A MutatingAdmissionPolicy that merges the given configurations, asked again when others change the object."""
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": _constraints(namespaces, rules),
+        "matchConditions": conditions(given),
+        "mutations": [
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+            for expression in applied
+        ],
+    }
+    kind = "MutatingAdmissionPolicy"
+    return [_object(kind, name, spec), _object(f"{kind}Binding", name, {"policyName": name})]
+
+
+def _object(kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": API, "kind": kind, "metadata": metadata(name), "spec": spec}

@@ -1,0 +1,175 @@
+"""Statements about a pod, each written once and read twice: as CEL by the API server, as Python by Bursar.
+
+A term says the same in both readings, for every pod that the API server can hold; tests compare them over random
+pods. CEL text uses only what every server knows that has admission policies: ``has``, ``in``, ``exists``,
+``startsWith`` and the operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+_PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What terms look at. ``controllers``: (apiVersion, kind) of owners that control the pod."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    gates: tuple[str, ...] = ()
+    controllers: tuple[tuple[str, str], ...] = ()
+
+
+def facts_of(pod: Mapping[str, Any]) -> PodFacts:
+    """The facts of a pod as the API server writes it."""
+    metadata = pod.get("metadata") or {}
+    spec = pod.get("spec") or {}
+    return PodFacts(
+        metadata.get("labels") or {},
+        metadata.get("annotations") or {},
+        tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        tuple(
+            (owner.get("apiVersion", ""), owner.get("kind", ""))
+            for owner in metadata.get("ownerReferences") or ()
+            if owner.get("controller")
+        ),
+    )
+
+
+class Term(Protocol):
+    """One statement. ``subject`` is the variable that holds the pod: ``object`` or ``oldObject``."""
+
+    def cel(self, subject: str) -> str: ...
+
+    def holds(self, pod: PodFacts) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A label or annotation is there whose key is one of ``keys`` or begins with one of ``prefixes``."""
+
+    part: Literal["labels", "annotations"]
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+    def cel(self, subject: str) -> str:
+        marks = f"{subject}.metadata.{self.part}"
+        if len(self.keys) == 1 and not self.prefixes:
+            return f"(has({marks}) && {quoted(self.keys[0])} in {marks})"
+        return f"(has({marks}) && {marks}.exists(k, {self.cel_of_key('k')}))"
+
+    def cel_of_key(self, key: str) -> str:
+        """Whether a key, in a variable of that name, is one of these."""
+        tests = [f"{key}.startsWith({quoted(prefix)})" for prefix in self.prefixes]
+        if self.keys:
+            tests.insert(0, f"{key} in {listed(self.keys)}")
+        return " || ".join(tests)
+
+    def names(self, key: str) -> bool:
+        """Whether a key is one of these."""
+        return key in self.keys or key.startswith(self.prefixes)
+
+    def holds(self, pod: PodFacts) -> bool:
+        return any(self.names(key) for key in (pod.labels if self.part == "labels" else pod.annotations))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A label has that value."""
+
+    key: str
+    value: str
+
+    def cel(self, subject: str) -> str:
+        labels = f"{subject}.metadata.labels"
+        key = quoted(self.key)
+        return f"(has({labels}) && {key} in {labels} && {labels}[{key}] == {quoted(self.value)})"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return pod.labels.get(self.key) == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """The pod belongs to a controller of that kind."""
+
+    api_version: str
+    kind: str
+
+    def cel(self, subject: str) -> str:
+        owners = f"{subject}.metadata.ownerReferences"
+        ours = f"o.apiVersion == {quoted(self.api_version)} && o.kind == {quoted(self.kind)}"
+        return f"(has({owners}) && {owners}.exists(o, {ours} && has(o.controller) && o.controller))"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return (self.api_version, self.kind) in pod.controllers
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """The pod has that scheduling gate."""
+
+    gate: str
+
+    def cel(self, subject: str) -> str:
+        gates = f"{subject}.spec.schedulingGates"
+        return f"(has({gates}) && {gates}.exists(g, g.name == {quoted(self.gate)}))"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return self.gate in pod.gates
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of the terms holds."""
+
+    terms: tuple[Term, ...]
+
+    def cel(self, subject: str) -> str:
+        return "(" + " || ".join(term.cel(subject) for term in self.terms) + ")"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return any(term.holds(pod) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All of the terms hold."""
+
+    terms: tuple[Term, ...]
+
+    def cel(self, subject: str) -> str:
+        return "(" + " && ".join(term.cel(subject) for term in self.terms) + ")"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return all(term.holds(pod) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The term does not hold."""
+
+    term: Term
+
+    def cel(self, subject: str) -> str:
+        return f"!{self.term.cel(subject)}"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return not self.term.holds(pod)
+
+
+def quoted(text: str) -> str:
+    """A CEL string. Names of Kubernetes need no escapes, so anything that would is a mistake."""
+    if _PLAIN.fullmatch(text) is None:
+        raise ValueError(f"{text!r} cannot stand in a CEL expression")
+    return f"'{text}'"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """A CEL list of strings."""
+    return "[" + ", ".join(quoted(text) for text in texts) + "]"

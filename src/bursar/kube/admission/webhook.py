@@ -1,0 +1,125 @@
+"""The webhook server's application: raw ASGI, three routes, one answer a request.
+
+``/mutate-quotas`` and ``/validate-quotas`` judge quota kinds; ``/gate-pods/<arm>`` is the gate for servers without
+MutatingAdmissionPolicy. Bodies are limited, answers are short, and as long as the objects of the cluster are not all
+known the answer is 503, which the API server takes for a refusal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from bursar.kube.admission.hooks import GATE_PODS, MUTATE_QUOTAS, VALIDATE_QUOTAS
+from bursar.kube.admission.judging import LiveView, PodGate, QuotaJudge
+from bursar.kube.admission.options import Options
+from bursar.kube.admission.reviews import AdmissionRequest, ReviewError, allowed, read_review, refused
+from bursar.objects.errors import ManifestError
+from bursar.policies.plugin import Registry
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Answer = tuple[int, bytes]
+
+MOST_BYTES = 8 * 2**20
+"""The API server takes requests of up to 3 MiB, and sends the object as it is and as it was."""
+
+_JSON = b"application/json"
+_TEXT = b"text/plain; charset=utf-8"
+_log = logging.getLogger(__name__)
+
+
+class RequestError(Exception):
+    """A request that is not the API server's: a status and what is wrong."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.problem = problem
+
+
+class Webhook:
+    """The application."""
+
+    def __init__(self, options: Options, registry: Registry, view: LiveView) -> None:
+        self._view = view
+        self._quotas = QuotaJudge(registry, view)
+        self._gate = PodGate(options)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"this application serves http only, not {scope['type']}")
+        try:
+            status, body = await self._respond(scope, receive)
+            kind = _JSON
+        except RequestError as error:
+            status, body, kind = error.status, error.problem.encode(), _TEXT
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _respond(self, scope: Message, receive: Receive) -> Answer:
+        handle = self._route(scope["path"])
+        if scope["method"] != "POST":
+            raise RequestError(405, "only POST is served here")
+        try:
+            request = read_review(await _body(scope, receive))
+        except ReviewError as error:
+            raise RequestError(400, f"the body {error}") from None
+        try:
+            return 200, await handle(request)
+        except ManifestError as error:
+            return 200, refused(request.uid, str(error))
+        except RequestError:
+            raise
+        except Exception as error:
+            _log.exception("cannot judge %s %s/%s", request.kind.kind, request.namespace, request.name)
+            raise RequestError(500, f"cannot judge it: {type(error).__name__}") from error
+
+    def _route(self, path: str) -> Callable[[AdmissionRequest], Awaitable[bytes]]:
+        if path == MUTATE_QUOTAS:
+            return self._mutate
+        if path == VALIDATE_QUOTAS:
+            return self._validate
+        arm = self._gate.arm(path.removeprefix(GATE_PODS)) if path.startswith(GATE_PODS) else None
+        if arm is None:
+            raise RequestError(404, "nothing is served here")
+
+        async def gate(request: AdmissionRequest) -> bytes:
+            return allowed(request.uid, self._gate.patch(arm, request.object or {}))
+
+        return gate
+
+    async def _mutate(self, request: AdmissionRequest) -> bytes:
+        self._require_view()
+        return allowed(request.uid, await self._quotas.fill(request))
+
+    async def _validate(self, request: AdmissionRequest) -> bytes:
+        self._require_view()
+        await self._quotas.check(request)
+        return allowed(request.uid)
+
+    def _require_view(self) -> None:
+        if not self._view.ready():
+            raise RequestError(503, "Bursar has not seen all objects of the cluster yet: try again")
+
+
+async def _body(scope: Message, receive: Receive) -> bytes:
+    headers = dict(scope["headers"])
+    if not headers.get(b"content-type", b"").startswith(_JSON):
+        raise RequestError(415, "the body must be application/json")
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestError(400, "the request was cut off")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise RequestError(413, f"the body is longer than {MOST_BYTES} bytes")
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
