@@ -14,6 +14,7 @@ from typing import cast
 from bursar.engine.core import Core
 from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
+from bursar.ledger.state import State
 
 
 def release(core: Core, claim: Claim) -> None:
@@ -147,7 +148,11 @@ def wait_for(core: Core, claim: Claim, uids: tuple[str, ...]) -> None:
 
 def holders(core: Core, uid: str) -> tuple[str, ...]:
     """Claims that wait for this one to leave."""
-    found = core.ledger.state.cell("holders", uid)
+    return holders_of(core.ledger.state, uid)
+
+
+def holders_of(state: State, uid: str) -> tuple[str, ...]:
+    found = state.cell("holders", uid)
     return () if found is None else cast("tuple[str, ...]", found)
 
 

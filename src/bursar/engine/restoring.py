@@ -7,8 +7,8 @@ to leave (a *hold*), and who once took whose place (the no-thrash record). Both 
 from __future__ import annotations
 
 from bursar.engine.core import Core
-from bursar.engine.decisions import ADMITTED, HOLDING, Decision
 from bursar.engine.deciding import refused
+from bursar.engine.decisions import ADMITTED, HOLDING, Decision
 from bursar.engine.leaving import hold, leave
 from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, Claim

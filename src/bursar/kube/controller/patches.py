@@ -23,10 +23,10 @@ OFF_GPU_NODES: Body = {"key": GPU_NODE, "operator": "DoesNotExist"}
 def start_patch(
     pod: Mapping[str, Any],
     admitted: Mapping[str, Any],
+    annotations: Mapping[str, str | None],
     *,
     pin: str,
     keep_off: bool,
-    annotations: Mapping[str, str | None],
 ) -> Body:
     """Let a pod go. ``pod``: as it is; ``admitted``: with what admission fills in; ``pin``: its node, or ""."""
     metadata = pod["metadata"]

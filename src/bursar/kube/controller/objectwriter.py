@@ -1,0 +1,102 @@
+"""Writing on everything but pods: statuses, labels and annotations of quotas and nodes, and quotas that policies own.
+
+Statuses are gathered for a moment and written whole, by server-side apply under a name of their own, so that a field
+that is not wanted any more goes away and those of others stay.
+"""
+
+from __future__ import annotations
+
+from bursar.kube.client.api import Api, PatchKind, Writing
+from bursar.kube.client.resources import Resource
+from bursar.kube.controller.desk import Desk
+from bursar.kube.controller.names import INVALID
+from bursar.kube.controller.outcomes import Refused, sent
+from bursar.kube.controller.pods import Report
+from bursar.kube.controller.ports import ObjectKey
+from bursar.kube.controller.world import World
+from bursar.objects.kinds import Kind
+from bursar.policies.settings import Output
+
+WIDTH = 4
+GATHER = 0.25  # seconds in which changes of one object come together
+STATUS_MANAGER = "bursar-status"
+
+
+class ObjectWriter:
+    """Carries out what policies want written."""
+
+    def __init__(self, api: Api, world: World, report: Report, *, dry_run: bool = False) -> None:
+        self._api = api
+        self._world = world
+        self._report = report
+        self._dry_run = dry_run
+        self._wanted: dict[ObjectKey, dict[str, Output]] = {}
+        self.desk: Desk[ObjectKey] = Desk(self._perform, WIDTH, settle_for=GATHER)
+
+    def write(self, outputs: dict[ObjectKey, dict[str, Output]]) -> None:
+        for target, parts in outputs.items():
+            known = self._wanted.setdefault(target, {})
+            for part, output in parts.items():
+                self._world.note_written(output)
+                known[part] = _merged(known.get(part), output)
+            self.desk.want(target)
+
+    async def _perform(self, target: ObjectKey) -> None:
+        parts = self._wanted.pop(target, {})
+        kind = self._world.kinds.find(target[0])
+        try:
+            for part in ("object", "labels", "annotations", "status"):
+                output = parts.get(part)
+                if output is not None:
+                    await self._write(kind, output)
+                    del parts[part]
+        except BaseException:
+            newer = self._wanted.get(target, {})
+            self._wanted[target] = {**parts, **newer}
+            raise
+
+    async def _write(self, kind: Kind, output: Output) -> None:
+        resource = Resource.of(kind)
+        namespace, name = self._place(kind, output.key)
+        if output.part == "object":
+            await self._write_object(resource, namespace, name, output)
+        elif output.part == "status":
+            body = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+                "status": output.value or {},
+            }
+            how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
+            write = self._api.apply(resource, name, namespace, body, force=True, subresource="status", how=how)
+            await sent(write, refused=self._refused(output))
+        else:
+            patch = {"metadata": {output.part: output.value or {}}}
+            how = Writing(dry_run=self._dry_run)
+            write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
+            await sent(write, refused=self._refused(output))
+
+    async def _write_object(self, resource: Resource, namespace: str, name: str, output: Output) -> None:
+        how = Writing(dry_run=self._dry_run)
+        if output.value is None:
+            await sent(self._api.delete(resource, name, namespace, how=how), refused=self._refused(output))
+        else:
+            write = self._api.apply(resource, name, namespace, output.value, force=True, how=how)
+            await sent(write, refused=self._refused(output))
+
+    def _place(self, kind: Kind, key: str) -> tuple[str, str]:
+        known = self._world.find(kind.name, key)
+        if known is not None:
+            return known.namespace, known.name
+        namespace, _, name = key.rpartition("/")
+        return namespace, name
+
+    def _refused(self, output: Output) -> Refused:
+        return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
+
+
+def _merged(known: Output | None, newer: Output) -> Output:
+    """Marks add up; everything else is the newest alone."""
+    if known is None or newer.part not in {"labels", "annotations"}:
+        return newer
+    return Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})

@@ -1,0 +1,46 @@
+"""What a failed write means for whoever wanted it: try again, leave it, or stop being the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, NotFound, Unanswered
+from bursar.kube.controller.desk import Again
+
+T = TypeVar("T")
+STALE_TERM = "bursar.dev/term"  # stands in the message of the policy that refuses patches of a former leader
+_REFUSED_PAUSE = 5.0  # seconds before something that the server refused is sent once more
+
+Refused = Callable[[str], None]
+
+
+class Dethroned(Exception):  # noqa: N818 no error of ours: another replica leads now
+    """Another process leads now; nothing that this one wants may be written."""
+
+
+async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
+    """The answer to a write; None when its object is gone. Raises ``Again`` or ``Dethroned``.
+
+    ``refused`` is told what the server said when it refused the write itself.
+    """
+    try:
+        return await write
+    except NotFound:
+        return None
+    except Fenced as fenced:
+        raise Dethroned(str(fenced)) from None
+    except Forbidden as error:
+        if STALE_TERM in error.message:
+            raise Dethroned(error.message) from None
+        refused(error.message)
+        raise Again(error.message, _REFUSED_PAUSE) from None
+    except Invalid as error:
+        refused(error.message)
+        raise Again(error.message, _REFUSED_PAUSE) from None
+    except Conflict as error:
+        raise Again(error.message) from None
+    except ApiError as error:
+        raise Again(str(error), error.retry_after) from None
+    except Unanswered as error:
+        raise Again(str(error)) from None

@@ -1,0 +1,99 @@
+"""Taking places back: evictions through the API, which honours disruption budgets.
+
+Before a claim is told to leave for others, the hold stands on those others (``PodWriter.hold``), so that whoever takes
+over knows for whom it left. A budget that refuses is a reason to plan anew: the victim is left alone for a while, its
+claimants wait again and are decided without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bursar.engine.engine import Engine
+from bursar.engine.leaving import holders_of
+from bursar.kube.client.api import Api, Outcome, Writing
+from bursar.kube.controller.desk import Again, Desk
+from bursar.kube.controller.outcomes import sent
+from bursar.kube.controller.pods import PodIntake, Report
+from bursar.kube.controller.podwriter import PodWriter
+from bursar.ledger.claims import HELD, Claim
+
+WIDTH = 8
+BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is nobody's victim
+AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
+REFUSED = "EvictionRefused"
+_REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
+
+
+class Reclaimer:
+    """Carries out evictions."""
+
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        pods: PodIntake,
+        writer: PodWriter,
+        report: Report,
+        now: Callable[[], int],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self._api = api
+        self._engine = engine
+        self._pods = pods
+        self._writer = writer
+        self._report = report
+        self._now = now
+        self._how = Writing(dry_run=dry_run)
+        self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
+        self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
+        self.desk: Desk[str] = Desk(self._perform, WIDTH)
+        self.evicted = 0
+
+    def evict(self, claim: Claim) -> None:
+        for holder in holders_of(self._engine.state, claim.uid):
+            self._writer.displaces(holder, claim)
+        self.desk.want(claim.uid)
+
+    def unshield(self) -> None:
+        """Let those be victims again whose time is up."""
+        now = self._now()
+        for uid in [uid for uid, until in self._shielded.items() if until <= now]:
+            del self._shielded[uid]
+            self._pods.shield(uid, on=False)
+
+    async def _perform(self, uid: str) -> None:
+        claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
+        if claim is None or sight is None or not self._must_leave(claim) or sight.seen.leaving:
+            return
+        for holder in holders_of(self._engine.state, uid):
+            claimant = self._engine.state.claims.get(holder)
+            if claimant is not None:
+                await self._writer.hold(claimant)
+        if not self._must_leave(claim):
+            return  # spared while the holds were written
+        meta = sight.seen.metadata
+        evict = self._api.evict(meta.name, meta.namespace, uid=uid, how=self._how)
+        result = await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
+        if result is None or result.outcome in {Outcome.EVICTED, Outcome.GONE}:
+            self.evicted += 1
+            return
+        self._report("Pod", sight.key, REFUSED, result.message)
+        self._plan_anew(claim, AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR)
+
+    def _must_leave(self, claim: Claim) -> bool:
+        return claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
+
+    def _plan_anew(self, claim: Claim, pause: int) -> None:
+        claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]
+        if not claimants:
+            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
+        now = self._now()
+        for claimant in claimants:
+            if claimant is not None and claimant.state == HELD:
+                self._engine.give_up(claimant.uid, now)
+        self._shielded[claim.uid] = now + pause
+        self._pods.shield(claim.uid, on=True)
+        if self.changed is not None:
+            self.changed()
