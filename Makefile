@@ -1,6 +1,7 @@
 # Every target does its own set-up: Python 3.11, make, a C compiler and a package registry are enough.
 PYTHON ?= python3
 PART ?=
+NODES ?= 3
 STEPS ?= 100000
 SEED ?= 1
 
@@ -8,12 +9,13 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint format soak lock clean setup-run setup-dev compiled
+.PHONY: help run test bench cluster lint format soak lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
-	@echo "make test              lint, then the test suite interpreted and compiled"
+	@echo "make test              lint, then the test suite interpreted and compiled, and on a real control plane"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
+	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
 	@echo "make lint              ruff, mypy --strict, import-linter"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its naive twin"
@@ -25,11 +27,14 @@ run: setup-run
 	PYTHONPATH=src $(VENV) -m bursar test -v examples
 	PYTHONPATH=src $(VENV) -m bursar serve --demo --data build/demo.db
 
-test: lint compiled
+test: lint compiled binaries
 	$(VENV) tools/run_suite.py
 
 bench: compiled
 	PYTHONPATH=build/compiled $(VENV) -m benchmarks $(PART)
+
+cluster: setup-dev
+	$(VENV) -m tests.cluster.controlplane $(NODES)
 
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
@@ -59,3 +64,6 @@ setup-dev:
 
 compiled: setup-dev
 	@$(VENV) tools/build_compiled.py
+
+binaries: setup-dev
+	$(VENV) -m tests.cluster.controlplane build

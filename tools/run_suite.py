@@ -1,8 +1,9 @@
 """Run the test suite against the sources and against build/compiled, and count the tests of each run.
 
-Both runs happen even if the first fails. It fails when a test failed, was skipped, or when no test ran at
-all; the counts come from pytest's own JUnit report, and a run without a report is a failure. Arguments go
-to pytest.
+The tests on a real control plane (tests/cluster) are a run of their own, compiled, in one process: they share one
+control plane, and two cores have enough to do with it. All runs happen even if one fails. It fails when a test failed,
+was skipped, or when no test ran at all; the counts come from pytest's own JUnit report, and a run without a report is a
+failure. Arguments go to pytest.
 """
 
 import os
@@ -15,6 +16,22 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "test"
 PACKAGES = {"interpreted": ROOT / "src", "compiled": ROOT / "build" / "compiled"}
+CLUSTER = "tests/cluster"
+
+
+class Run(NamedTuple):
+    """One run of pytest: its name, the package it tests, its own arguments."""
+
+    name: str
+    mode: str
+    arguments: tuple[str, ...]
+
+
+RUNS = (
+    Run("interpreted", "interpreted", ("-n", "2", f"--ignore={CLUSTER}")),
+    Run("compiled", "compiled", ("-n", "2", f"--ignore={CLUSTER}")),
+    Run("cluster", "compiled", ("-n", "0", CLUSTER)),
+)
 
 
 class Outcome(NamedTuple):
@@ -27,10 +44,10 @@ class Outcome(NamedTuple):
     def good(self) -> bool:
         return self.status == 0 and self.passed > 0 and self.failed == 0 and self.skipped == 0
 
-    def line(self, mode: str) -> str:
+    def line(self, name: str) -> str:
         skipped = f", {self.skipped} skipped (none may be)" if self.skipped else ""
         aborted = f", pytest exit {self.status}" if self.status and not self.failed else ""
-        return f"{mode}: {self.passed} passed, {self.failed} failed{skipped}{aborted}"
+        return f"{name}: {self.passed} passed, {self.failed} failed{skipped}{aborted}"
 
 
 def read_report(report: Path, status: int) -> Outcome:
@@ -43,21 +60,22 @@ def read_report(report: Path, status: int) -> Outcome:
     return Outcome(status, tests - failures - errors - skipped, failures + errors, skipped)
 
 
-def run(mode: str, arguments: list[str]) -> Outcome:
-    report = REPORTS / f"{mode}.xml"
+def run(what: Run, arguments: list[str]) -> Outcome:
+    report = REPORTS / f"{what.name}.xml"
     report.unlink(missing_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGES[mode]), "BURSAR_EXPECT": mode}
-    print(f"== {mode}: {PACKAGES[mode].relative_to(ROOT)}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junitxml={report}", *arguments]
+    package = PACKAGES[what.mode]
+    environment = {**os.environ, "PYTHONPATH": str(package), "BURSAR_EXPECT": what.mode}
+    print(f"== {what.name}: {package.relative_to(ROOT)}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *what.arguments, *arguments]
     return read_report(report, subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
 
 
 def main(arguments: list[str]) -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
-    outcomes = {mode: run(mode, arguments) for mode in PACKAGES}
+    outcomes = {what.name: run(what, arguments) for what in RUNS}
     print()
-    for mode, outcome in outcomes.items():
-        print(outcome.line(mode))
+    for name, outcome in outcomes.items():
+        print(outcome.line(name))
     return 0 if all(outcome.good for outcome in outcomes.values()) else 1
 
 
