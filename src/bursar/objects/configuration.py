@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bursar.objects.core import Manifest, Part
+from bursar.objects.crd_rules import Rule
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 
@@ -18,6 +19,9 @@ GROUP = "bursar.dev"
 VERSION = "v1alpha1"
 NAME = "default"
 
+
+_ONLY = f"there is one Configuration, and its name is {NAME!r}"
+RULES = (Rule(f"self.metadata.name == {NAME!r}", _ONLY),)
 
 Section = type[msgspec.Struct] | type[dict[str, object]]
 
@@ -30,10 +34,13 @@ def configuration_kind(sections: Mapping[str, Section]) -> Kind:
         bases=(Part,),
         rename=None,
     )
-    struct = msgspec.defstruct("Configuration", [("spec", spec, spec())], bases=(Manifest,))
-    return Kind(GROUP, VERSION, "Configuration", "configurations", False, struct, strict=True, check=_check)
+    struct = msgspec.defstruct("Configuration", [("spec", spec, spec())], bases=(Manifest,), namespace={"rules": RULES})
+    short_names = ("bursarconfig",)
+    return Kind(
+        GROUP, VERSION, "Configuration", "configurations", False, struct, True, short_names=short_names, check=_check
+    )
 
 
 def _check(configuration: Manifest) -> None:
     if configuration.metadata.name != NAME:
-        raise ManifestError(f"there is one Configuration, and its name is {NAME!r}", "metadata.name")
+        raise ManifestError(_ONLY, "metadata.name")

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+
+
+class Column(NamedTuple):
+    """What a listing prints beside the name."""
+
+    title: str
+    path: str  # a JSON path, such as .status.used
+    wide: bool = False  # only in the wide form
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,8 @@ class Kind:
     name_path: tuple[str, ...] = ("metadata", "name")  # what identifies an object
     any_name: bool = False  # the name may be any text, not only a DNS name
     check: Callable[[Any], None] | None = None  # of the struct; raises errors.ManifestError with the field's path
-    columns: tuple[tuple[str, str], ...] = ()  # what a listing prints beside the name: (title, JSON path)
+    columns: tuple[Column, ...] = ()  # the age comes last without being listed
+    status: type[msgspec.Struct] | None = None  # what Bursar writes there; None: conditions only
 
     @property
     def name(self) -> str:

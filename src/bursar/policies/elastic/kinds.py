@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
 from bursar.objects.core import Manifest, Part, Quantities
+from bursar.objects.crd_rules import MIN_WITHIN_MAX, Rule, Status
 from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
+from bursar.objects.kinds import Column, Kind
 from bursar.objects.names import check_namespace, is_qualified
 from bursar.objects.quantities import amounts_from
 from bursar.policies.elastic.gpu_memory import DEFAULT_GB
@@ -19,17 +20,23 @@ VERSION = "v1alpha1"
 LARGEST_GPU_GB = 1_000_000
 
 _COLUMNS = (
-    ("Used", ".status.used"),
-    ("Reserved", ".status.reserved"),
-    ("Min", ".spec.min"),
-    ("Max", ".spec.max"),
-    ("Age", ".metadata.creationTimestamp"),
+    Column("Used", ".status.used"),
+    Column("Reserved", ".status.reserved", wide=True),
+    Column("Borrowed", ".status.borrowed", wide=True),
+    Column("Min", ".spec.min"),
+    Column("Max", ".spec.max"),
 )
+
+Min = Annotated[Quantities, Meta(description="What is guaranteed; what is not in use is lent to other quotas.")]
+Max = Annotated[Quantities, Meta(description="What is never exceeded. A resource that is not listed has no ceiling.")]
+GigaBytes = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": LARGEST_GPU_GB})]
 
 
 class ElasticQuotaSpec(Part, frozen=True):
-    min: Quantities = field(default_factory=dict)
-    max: Quantities = field(default_factory=dict)
+    rules: ClassVar[tuple[Rule, ...]] = (MIN_WITHIN_MAX,)
+
+    min: Min = field(default_factory=dict)
+    max: Max = field(default_factory=dict)
 
 
 class ElasticQuota(Manifest, frozen=True):
@@ -37,25 +44,51 @@ class ElasticQuota(Manifest, frozen=True):
 
 
 class CompositeElasticQuotaSpec(Part, frozen=True, kw_only=True):
-    namespaces: tuple[str, ...]
-    min: Quantities = field(default_factory=dict)
-    max: Quantities = field(default_factory=dict)
-    takeover: bool = False  # replaces the ElasticQuotas of its namespaces
+    rules: ClassVar[tuple[Rule, ...]] = (MIN_WITHIN_MAX,)
+
+    namespaces: Annotated[
+        tuple[
+            Annotated[str, Meta(extra_json_schema={"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63})], ...
+        ],
+        Meta(
+            description="The namespaces that share this quota.",
+            extra_json_schema={"minItems": 1, "x-kubernetes-list-type": "set"},
+        ),
+    ]
+    min: Min = field(default_factory=dict)
+    max: Max = field(default_factory=dict)
+    takeover: Annotated[bool, Meta(description="Replace the ElasticQuotas of these namespaces.")] = False
 
 
 class CompositeElasticQuota(Manifest, frozen=True, kw_only=True):
     spec: CompositeElasticQuotaSpec
 
 
+class ElasticQuotaStatus(Status, frozen=True):
+    used: Annotated[Quantities, Meta(description="What runs.")] = field(default_factory=dict)
+    reserved: Annotated[Quantities, Meta(description="What decisions count: what runs, and what was admitted.")] = (
+        field(default_factory=dict)
+    )
+    borrowed: Annotated[Quantities, Meta(description="What is in use beyond min.")] = field(default_factory=dict)
+
+
 class ElasticSection(Part, frozen=True):
     """``Configuration.spec.elastic``."""
 
-    gpu_memory: int = field(name="nvidiaGPUResourceMemoryGB", default=DEFAULT_GB)
-    slices: dict[str, int] = field(
-        default_factory=dict
-    )  # GB by resource name, for slices that do not carry their size in the name
-    borrowing: Literal["min", "capacity"] = "min"
-    order: Literal["priority", "creation"] = "priority"
+    gpu_memory: Annotated[GigaBytes, Meta(description="The GB of gpu-memory that one nvidia.com/gpu stands for.")] = (
+        field(name="nvidiaGPUResourceMemoryGB", default=DEFAULT_GB)
+    )
+    slices: Annotated[
+        dict[str, GigaBytes],
+        Meta(description="GB by resource name, for slices that do not carry their size in the name."),
+    ] = field(default_factory=dict)
+    borrowing: Annotated[
+        Literal["min", "capacity"],
+        Meta(description="What all may use together: the sum of min, or what the cluster has."),
+    ] = "min"
+    order: Annotated[
+        Literal["priority", "creation"], Meta(description="Which pods of a quota count as in-quota first.")
+    ] = "priority"
 
 
 def check_elastic_quota(quota: ElasticQuota) -> None:
@@ -106,6 +139,7 @@ ELASTIC_QUOTA_KIND = Kind(
     short_names=("eq", "eqs"),
     check=check_elastic_quota,
     columns=_COLUMNS,
+    status=ElasticQuotaStatus,
 )
 COMPOSITE_KIND = Kind(
     GROUP,
@@ -118,4 +152,5 @@ COMPOSITE_KIND = Kind(
     short_names=("ceq", "ceqs"),
     check=check_composite,
     columns=_COLUMNS,
+    status=ElasticQuotaStatus,
 )

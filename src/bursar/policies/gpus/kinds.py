@@ -8,7 +8,7 @@ from msgspec import Meta, field
 
 from bursar.objects.core import Int32, Lenient, Object, Part
 from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
+from bursar.objects.kinds import Column, Kind
 
 GROUP = "tensor-fusion.ai"
 VERSION = "v1"
@@ -39,6 +39,22 @@ class Gpu(Object, frozen=True):
     status: GpuStatus = GpuStatus()
 
 
+class RunningApp(Lenient, frozen=True):
+    """The pods of one workload that run on a GPU."""
+
+    namespace: str = ""
+    name: str = ""
+    count: int = 0
+    pods: tuple[str, ...] = ()
+
+
+class GpuReport(GpuStatus, frozen=True):
+    """The status with what Bursar writes there."""
+
+    available: Annotated[Capacity | None, Meta(description="What is left.")] = None
+    running_apps: Annotated[tuple[RunningApp, ...], Meta(description="Who uses it.")] = ()
+
+
 class Oversubscription(Lenient, frozen=True):
     """What a pool promises beyond what it has, in percent."""
 
@@ -58,6 +74,21 @@ class PoolSpec(Lenient, frozen=True):
 
 class GpuPool(Object, frozen=True):
     spec: PoolSpec = PoolSpec()
+
+
+class PoolReport(Lenient, frozen=True):
+    """What a pool has, promises and has left, as Bursar writes it."""
+
+    total_nodes: int = 0
+    total_gpus: int = field(name="totalGPUs", default=0)
+    total_tflops: Quantity | None = field(name="totalTFlops", default=None)
+    total_vram: Quantity | None = field(name="totalVRAM", default=None)
+    available_tflops: Quantity | None = field(name="availableTFlops", default=None)
+    available_vram: Quantity | None = field(name="availableVRAM", default=None)
+    virtual_tflops: Quantity | None = field(name="virtualTFlops", default=None)
+    virtual_vram: Quantity | None = field(name="virtualVRAM", default=None)
+    virtual_available_tflops: Quantity | None = field(name="virtualAvailableTFlops", default=None)
+    virtual_available_vram: Quantity | None = field(name="virtualAvailableVRAM", default=None)
 
 
 class Placement(Lenient, frozen=True):
@@ -82,10 +113,17 @@ class Model(Part, frozen=True):
 class GpusSection(Part, frozen=True):
     """``Configuration.spec.gpus``."""
 
-    placement_mode: Mode = "NodeCompactGPULowLoad"  # of pools that have no mode of their own
-    vram_weight: Percent = 70  # what vram weighs in a score; tflops weighs the rest
-    fractions: Literal["labelled", "all"] = "labelled"  # GPUs of nodes without GPU objects: which are for fractions
-    models: dict[str, Model] = field(default_factory=dict)  # by the product label of nodes
+    placement_mode: Annotated[Mode, Meta(description="Of pools that have no mode of their own.")] = (
+        "NodeCompactGPULowLoad"
+    )
+    vram_weight: Annotated[Percent, Meta(description="What vram weighs in a score; tflops weighs the rest.")] = 70
+    fractions: Annotated[
+        Literal["labelled", "all"],
+        Meta(description="Of nodes without GPU objects: which of their GPUs are handed out in fractions."),
+    ] = "labelled"
+    models: Annotated[dict[str, Model], Meta(description="What GPUs have, by the product label of their nodes.")] = (
+        field(default_factory=dict)
+    )
 
 
 def check_gpu(gpu: Gpu) -> None:
@@ -98,8 +136,50 @@ def check_gpu(gpu: Gpu) -> None:
             raise ManifestError("is required of a GPU that runs", f"status.capacity.{name}")
 
 
-GPU_KIND = Kind(GROUP, VERSION, "GPU", "gpus", False, Gpu, check=check_gpu)
-POOL_KIND = Kind(GROUP, VERSION, "GPUPool", "gpupools", False, GpuPool)
+GPU_KIND = Kind(
+    GROUP,
+    VERSION,
+    "GPU",
+    "gpus",
+    False,
+    Gpu,
+    check=check_gpu,
+    columns=(
+        Column("Phase", ".status.phase"),
+        Column("Model", ".status.gpuModel"),
+        Column("TFlops", ".status.capacity.tflops"),
+        Column("VRAM", ".status.capacity.vram"),
+        Column("Free TFlops", ".status.available.tflops"),
+        Column("Free VRAM", ".status.available.vram"),
+        Column("Used By", ".status.usedBy", wide=True),
+    ),
+    status=GpuReport,
+)
+POOL_KIND = Kind(
+    GROUP,
+    VERSION,
+    "GPUPool",
+    "gpupools",
+    False,
+    GpuPool,
+    columns=(
+        Column("Nodes", ".status.totalNodes"),
+        Column("GPUs", ".status.totalGPUs"),
+        Column("TFlops", ".status.totalTFlops"),
+        Column("VRAM", ".status.totalVRAM"),
+        Column("Free TFlops", ".status.availableTFlops"),
+        Column("Free VRAM", ".status.availableVRAM"),
+        Column("Virtual TFlops", ".status.virtualTFlops", wide=True),
+        Column("Virtual VRAM", ".status.virtualVRAM", wide=True),
+    ),
+    status=PoolReport,
+)
 TEMPLATE_KIND = Kind(
-    GROUP, VERSION, "SchedulingConfigTemplate", "schedulingconfigtemplates", False, SchedulingConfigTemplate
+    GROUP,
+    VERSION,
+    "SchedulingConfigTemplate",
+    "schedulingconfigtemplates",
+    False,
+    SchedulingConfigTemplate,
+    columns=(Column("Mode", ".spec.placement.mode"),),
 )

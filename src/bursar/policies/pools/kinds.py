@@ -2,47 +2,114 @@
 
 from __future__ import annotations
 
-from msgspec import field
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, field
 
 from bursar.objects.core import LabelSelector, Manifest, Part, Quantities
+from bursar.objects.crd_rules import MIN_WITHIN_MAX, Rule, Status
 from bursar.objects.durations import duration_ms
-from bursar.objects.kinds import Kind
+from bursar.objects.kinds import Column, Kind
 from bursar.objects.selectors import selector_from
 from bursar.policies.pools.changing import QuotaObject
+from bursar.policies.pools.names import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE
 from bursar.policies.pools.options import Options
 from bursar.policies.pools.profiles import Profile
 from bursar.policies.pools.reading import profile_from, quota_from
 
+_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+_DURATION = r"^(0|([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?([0-9.]+ms)?)$"
+
 
 class ElasticQuotaSpec(Part, frozen=True):
-    max: Quantities = field(default_factory=dict)
-    min: Quantities = field(default_factory=dict)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.min) || self.min.all(name, has(self.max) && name in self.max)",
+            "min lists a resource that max does not, which says what the quota manages",
+            ".min",
+        ),
+        MIN_WITHIN_MAX,
+    )
+
+    max: Annotated[
+        Quantities, Meta(description="What is never exceeded; its resources are those that the quota manages.")
+    ] = field(default_factory=dict)
+    min: Annotated[Quantities, Meta(description="What is guaranteed; what is not asked for is lent to siblings.")] = (
+        field(default_factory=dict)
+    )
 
 
 class ElasticQuota(Manifest, frozen=True):
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
 
 
+class ElasticQuotaStatus(Status, frozen=True):
+    used: Annotated[Quantities, Meta(description="What pods of the quota and of those below it use.")] = field(
+        default_factory=dict
+    )
+
+
 class ElasticQuotaProfileSpec(Part, frozen=True):
-    quota_name: str
-    node_selector: LabelSelector
-    quota_labels: dict[str, str] = field(default_factory=dict)
-    resource_ratio: str | None = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(f"!(self.quotaName in {list(BUILT_IN)})", "this is the name of a built-in quota", ".quotaName"),
+        Rule(
+            r"!has(self.resourceRatio) || self.resourceRatio.matches(r'^(0+\.0*[1-9][0-9]*|0*1(\.0+)?)$')",
+            "must be more than 0 and at most 1",
+            ".resourceRatio",
+        ),
+        Rule(
+            "!has(self.nodeSelector.matchExpressions) || self.nodeSelector.matchExpressions.all(e, "
+            "e.operator in ['Exists', 'DoesNotExist'] ? !has(e.values) || e.values.size() == 0 : "
+            "e.operator in ['In', 'NotIn'] && has(e.values) && e.values.size() > 0)",
+            "In and NotIn need values, Exists and DoesNotExist take none, and there are no other operators",
+            ".nodeSelector.matchExpressions",
+        ),
+    )
+
+    quota_name: Annotated[
+        str,
+        Meta(
+            description="The root quota of the tree, which is made from this profile.",
+            extra_json_schema={"pattern": _SUBDOMAIN, "maxLength": 253},
+        ),
+    ]
+    node_selector: Annotated[LabelSelector, Meta(description="The nodes that make up the tree; empty: all.")]
+    quota_labels: Annotated[
+        dict[str, Annotated[str, Meta(extra_json_schema={"pattern": _LABEL_VALUE, "maxLength": 63})]],
+        Meta(description="Labels that the root quota gets."),
+    ] = field(default_factory=dict)
+    resource_ratio: Annotated[
+        str | None,
+        Meta(
+            description="The share of the nodes that is handed out, such as 0.9.",
+            extra_json_schema={"pattern": r"^[0-9]{1,9}(\.[0-9]{1,18})?$", "maxLength": 28},
+        ),
+    ] = None
 
 
 class ElasticQuotaProfile(Manifest, frozen=True, kw_only=True):
     spec: ElasticQuotaProfileSpec
 
 
+class ElasticQuotaProfileStatus(Status, frozen=True):
+    nodes: Annotated[int, Meta(description="How many nodes the profile has.")] = 0
+    total: Annotated[Quantities, Meta(description="What they have, times the ratio.")] = field(default_factory=dict)
+    tree_id: Annotated[str, Meta(description="The tree that they make up.")] = ""
+
+
 class PoolsSection(Part, frozen=True):
     """Options; every one has a default that suits most clusters."""
 
-    runtime_quota: bool = True  # False: quotas are held to their max only
-    guarantee_usage: bool = False  # what a quota uses is never taken back for others
-    revoke_overuse: bool = True
-    delay_evict_time: str = "120s"  # over-use is tolerated that long
-    preempt_default_quota: bool = False
-    parent_quota_pods: bool = False  # pods may name a quota that has children
+    runtime_quota: Annotated[bool, Meta(description="False: quotas are held to their max only.")] = True
+    guarantee_usage: Annotated[bool, Meta(description="What a quota uses is never taken back for others.")] = False
+    revoke_overuse: Annotated[bool, Meta(description="Over-use is taken back by eviction.")] = True
+    delay_evict_time: Annotated[
+        str,
+        Meta(description="Over-use is tolerated that long.", extra_json_schema={"pattern": _DURATION, "maxLength": 63}),
+    ] = "120s"
+    preempt_default_quota: Annotated[bool, Meta(description="Pods of the default quota may be preempted.")] = False
+    parent_quota_pods: Annotated[bool, Meta(description="Pods may name a quota that has children.")] = False
 
 
 def quota_of_object(quota: ElasticQuota) -> QuotaObject:
@@ -85,6 +152,11 @@ def _check_profile(profile: ElasticQuotaProfile) -> None:
     profile_of_object(profile)
 
 
+def _mark(place: str, key: str) -> str:
+    """The JSON path of a label or annotation."""
+    return f".metadata.{place}." + key.replace(".", "\\.")
+
+
 QUOTA = Kind(
     "scheduling.sigs.k8s.io",
     "v1alpha1",
@@ -93,8 +165,19 @@ QUOTA = Kind(
     True,
     ElasticQuota,
     strict=True,
-    short_names=("eq",),
+    short_names=("eq", "eqs"),
     check=_check_quota,
+    columns=(
+        Column("Parent", _mark("labels", PARENT)),
+        Column("Used", ".status.used"),
+        Column("Runtime", _mark("annotations", RUNTIME)),
+        Column("Min", ".spec.min", wide=True),
+        Column("Max", ".spec.max"),
+        Column("Tree", _mark("labels", TREE), wide=True),
+        Column("Is Parent", _mark("labels", IS_PARENT), wide=True),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status', wide=True),
+    ),
+    status=ElasticQuotaStatus,
 )
 PROFILE = Kind(
     "quota.koordinator.sh",
@@ -106,4 +189,12 @@ PROFILE = Kind(
     strict=True,
     short_names=("eqp",),
     check=_check_profile,
+    columns=(
+        Column("Root Quota", ".spec.quotaName"),
+        Column("Tree", ".status.treeId"),
+        Column("Nodes", ".status.nodes"),
+        Column("Ratio", ".spec.resourceRatio", wide=True),
+        Column("Total", ".status.total", wide=True),
+    ),
+    status=ElasticQuotaProfileStatus,
 )

@@ -7,12 +7,15 @@ roots are errors with the path of the field.
 
 from __future__ import annotations
 
-from msgspec import field
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, field
 
 from bursar.objects.configuration import GROUP, VERSION
 from bursar.objects.core import Manifest, Part, Quantities
+from bursar.objects.crd_rules import Rule, Status
 from bursar.objects.errors import ManifestError, join
-from bursar.objects.kinds import Kind
+from bursar.objects.kinds import Column, Kind
 from bursar.objects.names import is_qualified
 from bursar.policies.trees.asks import Row
 from bursar.policies.trees.bodies import NodeBody, TreeBody, problem
@@ -25,19 +28,73 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _NO_PARENT = frozenset({"nil", ""})
 
 
+WholeQuantity = Annotated[
+    str | int | float,
+    Meta(extra_json_schema={"pattern": r"^\+?[0-9]+(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"}),
+]
+_MOST_NODES = 2000
+_IS_ROOT = "(!has(self.nodes[name].parent) || self.nodes[name].parent in ['', 'nil'])"
+
+
 class QuotaNode(Part, frozen=True):
-    quota: Quantities
-    parent: str = ""
-    hard: bool | str = False
+    quota: Annotated[
+        dict[str, WholeQuantity],
+        Meta(description="What may be used here and below. A resource that is not listed has no limit here."),
+    ]
+    parent: Annotated[
+        str, Meta(description="The node above; the root has none.", extra_json_schema={"maxLength": 253})
+    ] = ""
+    hard: Annotated[
+        bool | str,
+        Meta(
+            description="Nothing is borrowed from above.",
+            extra_json_schema={"enum": [True, False, *sorted(_TRUE), *sorted(_FALSE)]},
+        ),
+    ] = False
 
 
 class QuotaTreeSpec(Part, frozen=True):
-    nodes: dict[str, QuotaNode] = field(default_factory=dict)
-    resource_names: tuple[str, ...] = ()
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.nodes) || self.nodes.all(name, name != '' && name != 'nil' && name.size() <= 253)",
+            "the name of a node has 1 to 253 characters and is not nil",
+            ".nodes",
+        ),
+        Rule(
+            f"!has(self.nodes) || self.nodes.all(name, {_IS_ROOT} || self.nodes[name].parent in self.nodes)",
+            "the parent of a node is not a node of the tree",
+            ".nodes",
+        ),
+        Rule(
+            f"!has(self.nodes) || self.nodes.size() == 0 || self.nodes.exists_one(name, {_IS_ROOT})",
+            "exactly one node is the root: the one without a parent",
+            ".nodes",
+        ),
+    )
+
+    nodes: Annotated[
+        dict[str, QuotaNode],
+        Meta(description="The tree, by the names of its nodes.", extra_json_schema={"maxProperties": _MOST_NODES}),
+    ] = field(default_factory=dict)
+    resource_names: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema={"maxLength": 317})], ...],
+        Meta(description="What the tree counts; cpu, memory and nvidia.com/gpu if nothing is listed."),
+    ] = ()
 
 
 class QuotaTree(Manifest, frozen=True, kw_only=True):
     spec: QuotaTreeSpec
+
+
+class NodeStatus(Part, frozen=True):
+    used: Annotated[Quantities, Meta(description="What is in use here and below.")] = field(default_factory=dict)
+    claims: Annotated[int, Meta(description="How many sit here.")] = 0
+    borrowing: Annotated[tuple[str, ...], Meta(description="Those who sit here, but belong to a node below.")] = ()
+
+
+class QuotaTreeStatus(Status, frozen=True):
+    nodes: Annotated[dict[str, NodeStatus], Meta(description="What each node uses.")] = field(default_factory=dict)
+    warnings: Annotated[tuple[str, ...], Meta(description="What the tree leaves out.")] = ()
 
 
 class ConsumerTree(Part, frozen=True):
@@ -166,6 +223,13 @@ QUOTA_TREE = Kind(
     bare=True,
     any_name=True,
     check=check_tree,
+    columns=(
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Exceeded", '.status.conditions[?(@.type=="Exceeded")].status'),
+        Column("Resources", ".spec.resourceNames", wide=True),
+        Column("Warnings", ".status.warnings", wide=True),
+    ),
+    status=QuotaTreeStatus,
 )
 CONSUMER = Kind(
     GROUP,
