@@ -32,10 +32,8 @@ def redigested(lines: list[bytes], change: Callable[[list[Record]], None]) -> li
     change(records)
     books, head, sealed = Auditor(), GENESIS, []
     for record in records:
-        books.last = ""
-        for effect in record[6]:
-            books._effect(effect)
-        body = msgspec.json.encode([*record[:7], books.digest.text()])
+        books.apply(record[6])
+        body = msgspec.json.encode([*record[:7], books.digest])
         head = chain(head, body)
         sealed.append(body[:-1] + b',"' + head.encode() + b'"]')
     return sealed

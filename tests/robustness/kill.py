@@ -75,7 +75,7 @@ class Killer:
             self.unacknowledged += len(mine) - len(acks)
             engine = new_engine()
             restore(store, engine)
-            assert f"{engine.digest:016x}" == self.auditor.digest.text()
+            assert f"{engine.digest:016x}" == self.auditor.digest
 
     def _audit(self, store: Store) -> set[str]:
         """Check the records of this round; who was decided in them."""

@@ -1,11 +1,7 @@
 """The auditor: reads a journal line by line, keeps its own books in plain dictionaries, and stops at the first lie.
 
-It asks of every record: does it continue the chain, is the digest that of the books; is every account the sum of its
-charges, never below nothing, never charged twice by a claim; does a decided claim fit the limits at the moment it is
-charged; did its victims exist, could they be taken, were they told to leave before it got their place; does nobody
-start before those it waits for are gone; does a claim that is gone leave nothing behind, and never come back.
-
-It knows no rule of any policy and shares no code with the engine. ``feed`` takes a line and raises ``AuditError``.
+It knows no rule of any policy and shares no code with the engine. What it asks of every record stands where a problem
+is named (``require``): first the effects change the books, then all that must be true after them is looked at.
 """
 
 from __future__ import annotations
@@ -15,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from bursar.audit.digests import Cost, Digest, binding_mark, mark, plain_mark, spelling
+from bursar.audit.digests import LANES, Book, account_number, cell_number, claim_number, each_cost, mark
 
 FORMAT = 1
 PENDING, HELD, RESERVED = 0, 1, 2
-MODES = {0: (1, 1), 1: (-1, -1), 2: (-1, 0), 3: (1, 0), 4: (0, -1)}  # what a charge adds to used and busy
-PLACE, LEAVING, WAITS, SPEC = 1, 2, 3, 5
-FIELDS = {PLACE: "place", LEAVING: "leaving", WAITS: "waits", SPEC: "spec"}
-SPEC_KIND, CELL_KIND, ACCOUNT_KIND, LIMITS_KIND, BINDING_KIND = 16, 17, 18, 19, 32  # as digests number them
 STATE_OF = {"admitted": RESERVED, "held": HELD, "waiting": PENDING, "never": PENDING}
-Book = dict[str, Any]  # one claim or account
+DECIDED = {"decide", "admit", "group"}  # causes: quotas and nodes were asked about the whole of a claim
+GROWN = {"adjust", "place"}  # they were asked about what it has more than before
+MODES = {0: (1, 1), 1: (-1, -1), 2: (-1, 0), 3: (1, 0), 4: (0, -1)}  # what a charge adds to used and busy
+FIELDS = {0: "state", 1: "place", 2: "leaving", 3: "waits", 5: "spec"}
+NUMBERS: dict[str, Any] = {"claim": claim_number, "account": account_number, "cell": cell_number}
+COUNTED = ("records", "claims", "accounts", "decisions", "victims", "charges", "limits")
 Record = list[Any]
 
 
@@ -40,27 +37,30 @@ class Auditor:
     """The books. ``uids_kept``: how many of the newest uids to remember, to see that none comes again (None: all)."""
 
     def __init__(self, uids_kept: int | None = None) -> None:
-        self.seq, self.at, self.head, self.digest = 0, 0, "0" * 32, Digest()
-        self.claims: dict[str, Book] = {}
-        self.accounts: dict[str, Book] = {}
-        self.cells: dict[tuple[str, str], object] = {}
-        self.charges: dict[str, dict[tuple[str, bytes], list[Any]]] = {}  # uid: (account, cost): [cost, used, busy]
+        self.seq, self.at, self.head, self.sums = 0, 0, "0" * 32, [0, 0]
+        self.parts: dict[str, dict[Any, Any]] = {kind: {} for kind in NUMBERS}
+        self.claims: dict[str, Book] = self.parts["claim"]
+        self.accounts: dict[str, Book] = self.parts["account"]
         self.waiters: dict[str, int] = {}  # uid: how many wait for it to go
         self.told: dict[str, int] = {}  # uid: when it was told to leave
         self.uids: dict[int, None] = {}
-        self.uids_kept = uids_kept
-        self.counts = dict.fromkeys(("records", "claims", "accounts", "decisions", "victims", "charges", "limits"), 0)
-        self.last = ""  # whom the effect before was about
-        self.fitting: set[str] = set()  # claims that must fit the limits when this record charges them
+        self.uids_kept, self.counts = uids_kept, dict.fromkeys(COUNTED, 0)
+        # Of the record at hand: whom the effect before was about; parts of the books that changed; who must fit the
+        # limits, and what was used in (account, resource) before those were charged.
+        self.last, self.touched = "", dict[tuple[str, Any], None]()
+        self.fitting, self.before = set[str](), dict[tuple[str, str], int]()
+
+    @property
+    def digest(self) -> str:
+        return f"{self.sums[0] * LANES[1][0] + self.sums[1]:016x}"
 
     def begin(self, snapshot: bytes) -> None:
         """Start from a snapshot instead of the first record: what it says is true if its digest is."""
         header, *parts = [msgspec.json.decode(line) for line in snapshot.split(b"\n")]
         _, form, self.seq, self.at, self.head, digest, _ = header
         require(form == FORMAT, f"the snapshot has format {form}; this auditor knows format {FORMAT}")
-        for effect in (effect for part in parts for effect in part):
-            self._effect(effect)
-        require(digest == self.digest.text(), f"the snapshot says {digest}, but the books have {self.digest.text()}")
+        self.apply([effect for part in parts for effect in part])
+        require(digest == self.digest, f"the snapshot says {digest}, but the books have {self.digest}")
 
     def feed(self, line: bytes) -> None:
         """Check one line. After an error the books are of no use any more."""
@@ -83,37 +83,46 @@ class Auditor:
 
     def _check(self, record: Record, cause: str) -> None:
         rows: list[Record] = [] if record[5] is None else record[5] if cause == "group" else [record[5]]
-        before = {uid: self.claims[uid]["spec"] for row in rows for uid in row[5][0] if uid in self.claims}
-        judged = cause in {"decide", "admit", "group"}
-        self.fitting = {row[0] for row in rows if judged and row[1] in {"admitted", "held"}}
-        self.last = ""
-        order: dict[str, int] = {}  # where in the record a claim was told to leave or got its place
-        touched: set[str] = set()
-        for place, effect in enumerate(record[6]):
-            if self._effect(effect):
-                touched.add(self.last)
-            if effect[0] == "state" or effect[:3:2] == ["field", LEAVING]:
-                order[self.last] = place
-        books = self.digest.text()
-        require(books == record[7], f"says digest {record[7]}, but the books have {books}")
-        for uid in sorted(touched):
-            self._check_charges(uid)
-            self._check_waiting(uid)
+        specs = {uid: self.claims[uid]["spec"] for row in rows for uid in row[5][0] if uid in self.claims}
+        self.fitting = {row[0] for row in rows if cause in DECIDED | GROWN and row[1] in {"admitted", "held"}}
+        order = self.apply(record[6])
+        require(self.digest == record[7], f"says digest {record[7]}, but the books have {self.digest}")
+        self._check_limits(cause)
+        for kind, key in self.touched:
+            if kind == "claim":
+                self._check_waiting(key)
         for row in rows:
             self._check_decision(row, record[2], cause)
-            self._check_victims(row, before, order)
+            self._check_victims(row, specs, order)
 
     # Effects
 
-    def _effect(self, effect: Record) -> bool:
-        """Do what an effect says; whether it is about a claim, which ``last`` then names."""
-        kind, *rest = effect
-        about = kind in {"charge", "bound", "state", "bind", "field", "drop", "claim"}
-        if about:
-            rest[0] = self.last = rest[0] or self.last
-            require(kind == "claim" or self.last in self.claims, f"changes claim {self.last!r}, which is not there")
-        getattr(self, f"_do_{kind}")(*rest)
-        return about
+    def apply(self, effects: list[Record]) -> dict[str, int]:
+        """Do what the effects say; where among them a claim was told to leave or got its place."""
+        self.last, self.touched, self.before = "", {}, {}
+        order = {}
+        for place, (kind, *rest) in enumerate(effects):
+            if kind in {"charge", "bound", "state", "bind", "field", "drop", "claim"}:
+                rest[0] = self.last = rest[0] or self.last
+                require(kind == "claim" or self.last in self.claims, f"changes claim {self.last!r}, which is not there")
+                self._touch("claim", self.last)
+            if kind == "state" or (kind == "field" and rest[1] == 2):
+                order[self.last] = place
+            getattr(self, f"_do_{kind}")(*rest)
+        for part in self.touched:
+            self._count(*part, 1)
+        return order
+
+    def _touch(self, kind: str, key: object) -> None:
+        """A part is about to change: its number leaves the digest, and its new one comes when all is done."""
+        if (kind, key) not in self.touched:
+            self.touched[kind, key] = None
+            self._count(kind, key, -1)
+
+    def _count(self, kind: str, key: object, sign: int) -> None:
+        part = self.parts[kind].get(key)
+        number = [0, 0] if part is None else NUMBERS[kind](key, part, self.accounts)
+        self.sums = [(held + sign * new) % lane[0] for held, new, lane in zip(self.sums, number, LANES, strict=True)]
 
     def _do_claim(self, uid: str, namespace: str, name: str, created: int, spec: Book) -> None:
         key = mark(uid)
@@ -122,156 +131,122 @@ class Auditor:
         if self.uids_kept is not None and len(self.uids) > self.uids_kept:
             del self.uids[next(iter(self.uids))]
         identity = mark(f"{len(uid)} {len(namespace)} {uid}{namespace}{name or uid} {whole(created)}")
-        fresh = {"state": PENDING, "place": "", "leaving": False, "waits": [], "bindings": []}
+        fresh = {"state": PENDING, "place": "", "leaving": False, "waits": [], "bindings": [], "charges": {}}
         self.claims[uid] = {"mark": identity, "namespace": namespace, "spec": spec, **fresh}
-        self.digest.swap(identity, SPEC_KIND, 0, spec_mark(spec))
         self.counts["claims"] += 1
 
     def _do_drop(self, uid: str) -> None:
-        self._do_state(uid, PENDING)
-        self._do_bind(uid, [])
-        for field, nothing in ((PLACE, ""), (LEAVING, False), (WAITS, [])):
-            self._do_field(uid, field, nothing)
-        claim = self.claims.pop(uid)
-        self.digest.swap(claim["mark"], SPEC_KIND, spec_mark(claim["spec"]), 0)
+        self._do_field(uid, 3, [])
+        charges = self.claims.pop(uid)["charges"]
+        require(not charges, f"claim {uid} is gone, but still charged {charges}")
 
     def _do_state(self, uid: str, state: int) -> None:
-        self.digest.swap(self.claims[uid]["mark"], 0, self.claims[uid]["state"], whole(state))
-        self.claims[uid]["state"] = state
+        self._do_field(uid, 0, state)
 
     def _do_field(self, uid: str, field: int, value: Any) -> None:  # noqa: ANN401 what a journal says may be anything
         claim, name = self.claims[uid], FIELDS[field]
         require(type(value) is type(claim[name]), f"{value!r} is no {name}")
-        if field == WAITS:
-            for other, step in [(other, -1) for other in claim[name]] + [(other, 1) for other in value]:
+        for uids, step in ((claim["waits"], -1), (value, 1)) if name == "waits" else ():
+            for other in uids:
                 self.waiters[other] = self.waiters.get(other, 0) + step
-        kind, marks = (SPEC_KIND, spec_mark) if field == SPEC else (field, field_mark)
-        self.digest.swap(claim["mark"], kind, marks(claim[name]), marks(value))
         claim[name] = value
 
     def _do_bind(self, uid: str, bindings: list[Record | None]) -> None:
-        claim = self.claims[uid]
-        marked: list[tuple[Record | None, int]] = []
-        for binding in bindings:
-            policy, names, costs, data = binding or ("", [], [], [])
-            parts = [(self.accounts[name]["mark"], cost) for name, cost in zip(names, each(costs, names), strict=True)]
-            marked.append((binding, 0 if binding is None else binding_mark(policy, data, parts)))
-        for slot, (_, value) in enumerate(claim["bindings"]):
-            self.digest.swap(claim["mark"], BINDING_KIND + slot, value, 0)
-        for slot, (_, value) in enumerate(marked):
-            self.digest.swap(claim["mark"], BINDING_KIND + slot, 0, value)
-        claim["bindings"] = marked
+        self.claims[uid]["bindings"] = bindings
 
     def _do_bound(self, uid: str, mode: int, slot: int) -> None:
-        bindings = self.claims[uid]["bindings"]
-        require(0 <= whole(slot) < len(bindings) and bindings[slot][1] > 0, f"claim {uid} has no binding {slot}")
-        _, names, costs, _ = bindings[slot][0]
-        self._do_charge(uid, mode, names, costs)
+        binding: Any = dict(enumerate(self.claims[uid]["bindings"])).get(whole(slot))
+        require(binding is not None, f"claim {uid} has no binding {slot}")
+        self._do_charge(uid, mode, binding[1], binding[2])
 
-    def _do_charge(self, uid: str, mode: int, names: list[str], costs: list[Cost]) -> None:
-        for name, cost in zip(names, each(costs, names), strict=True):
+    def _do_charge(self, uid: str, mode: int, names: list[str], costs: list[Book]) -> None:
+        charges, (used, moved) = self.claims[uid]["charges"], MODES[mode]
+        for name, cost in each_cost(names, costs):
+            self._touch("account", name)
             account = self.accounts[name]
-            used, busy = MODES[mode]
-            require(account["physical"] or used == busy, f"mode {mode} in {name}, which is not physical")
-            busy = busy if account["physical"] else 0
-            self.digest.usage(account["mark"], account["busy mark"], cost, used, busy)
-            key = (name, msgspec.json.encode(cost))
-            entry = self.charges.setdefault(uid, {}).setdefault(key, [cost, 0, 0])
-            entry[1], entry[2] = entry[1] + used, entry[2] + busy
-            if entry[1:] == [0, 0]:
-                del self.charges[uid][key]
+            require(account["physical"] or used == moved, f"mode {mode} in {name}, which is not physical")
+            busy = moved if account["physical"] else 0
             for what, amount in cost.items():
-                account["used"][what] = now = account["used"].get(what, 0) + used * whole(amount)
-                account["busy"][what] = taken = account["busy"].get(what, 0) + busy * amount
-                require(min(now, taken) >= 0, f"{name} has {now} of {what} used, {taken} busy: less than nothing")
-                if mode == 0 and uid in self.fitting and amount > 0:
-                    limit = account["limits"].get(what, 0 if account["stock"] else now)
-                    require(
-                        now <= limit, f"{uid} was admitted, but {name} then has {now} of {what}; its limit is {limit}"
-                    )
-                    self.counts["limits"] += 1
+                if uid in self.fitting and amount > 0:
+                    self.before.setdefault((name, what), account["used"].get(what, 0))
+                held, counts, there = charges.pop((name, what), (whole(amount), 0, 0))
+                require(held == amount, f"claim {uid} is charged {amount} of {what} in {name}, and {held} already")
+                counts, there = counts + used, there + busy
+                legal = there in {counts, 1} if account["physical"] else there == 0
+                require(counts in {0, 1} and legal, f"{uid} counts {counts} and is {there} times in {name} for {what}")
+                if counts or there:
+                    charges[name, what] = (amount, counts, there)
+                account["used"][what] = account["used"].get(what, 0) + used * amount
+                account["busy"][what] = account["busy"].get(what, 0) + busy * amount
             self.counts["charges"] += 1
 
     def _do_cell(self, _policy: str, table: str, key: str, value: object) -> None:
-        old = self.cells.pop((table, key), None)
-        for content, (before, after) in ((old, (1, 0)), (value, (0, 1))):
-            if content is not None:
-                self.digest.swap(plain_mark([table, key, content]), CELL_KIND, before, after)
-        if value is not None:
-            self.cells[table, key] = value
+        self._touch("cell", (table, key))
+        self.parts["cell"][table, key] = value
 
     def _do_open(self, policy: str, name: str, topic: str, physical: bool) -> None:
         require(name not in self.accounts, f"account {name} exists already")
+        self._touch("account", name)
         identity = mark(f"{len(policy)} {len(name)} {policy}{name}{topic or name} {physical}")
         empty = {"used": {}, "busy": {}, "limits": {}, "stock": False}
-        self.accounts[name] = {"mark": identity, "busy mark": mark(f"busy {name}"), "physical": physical, **empty}
-        self.digest.swap(identity, ACCOUNT_KIND, 0, 1)
+        self.accounts[name] = {"mark": identity, "physical": physical, **empty}
         self.counts["accounts"] += 1
 
     def _do_close(self, name: str) -> None:
+        self._touch("account", name)
         account = self.accounts.pop(name)
         require(not any(account["used"].values()) and not any(account["busy"].values()), f"{name} is closed in use")
-        self.digest.swap(account["mark"], ACCOUNT_KIND, 1, 0)
 
-    def _do_limits(self, name: str, listed: Cost, stock: bool) -> None:
-        account = self.accounts[name]
-        old, new = limits_mark(account["limits"], account["stock"]), limits_mark(listed, stock)
-        self.digest.swap(account["mark"], LIMITS_KIND, old, new)
-        account["limits"], account["stock"] = listed, stock
+    def _do_limits(self, name: str, listed: Book, stock: bool) -> None:
+        self._touch("account", name)
+        self.accounts[name].update(limits={what: whole(limit) for what, limit in listed.items()}, stock=stock)
 
     # What must be true after a record
 
-    def _check_charges(self, uid: str) -> None:
-        charges = self.charges.get(uid, {})
-        require(uid in self.claims or not charges, f"claim {uid} is gone, but still charged {list(charges)}")
-        seen: set[tuple[str, str]] = set()
-        for (name, _), (cost, used, busy) in charges.items():
-            physical = self.accounts[name]["physical"]
-            require(used in {0, 1}, f"claim {uid} counts {used} times in {name} at {cost}")
-            require(busy in {used, 1} if physical else busy == 0, f"claim {uid} is {busy} times on {name} at {cost}")
-            for what in cost:
-                require((name, what) not in seen, f"claim {uid} is charged twice for {what} in {name}")
-                seen.add((name, what))
-        if not charges:
-            self.charges.pop(uid, None)
+    def _check_limits(self, cause: str) -> None:
+        for (name, what), before in self.before.items():
+            account, who = self.accounts[name], ", ".join(sorted(self.fitting))
+            now, limit = account["used"][what], account["limits"].get(what, 0 if account["stock"] else None)
+            fits = limit is None or now <= limit or (cause in GROWN and now <= before)
+            require(fits, f"{who} was admitted, but {name} then has {now} of {what}; its limit is {limit}")
+            self.counts["limits"] += 1
 
     def _check_waiting(self, uid: str) -> None:
-        claim, waited = self.claims.get(uid), self.waiters.get(uid, 0)
+        claim, waited = self.claims.get(uid, {}), self.waiters.get(uid, 0)
         if not waited:
             self.waiters.pop(uid, None)
-        require(not waited or (claim is not None and claim["leaving"]), f"{waited} wait for {uid}, who does not leave")
-        if claim is not None:
-            state, waits = claim["state"], claim["waits"]
-            fits = 0 <= state <= 6 and (state == HELD) == bool(waits)
-            require(fits, f"claim {uid} has state {state} and waits for {waits}")
-            for other in waits:
-                leaves = other in self.claims and self.claims[other]["leaving"]
-                require(leaves, f"{uid} waits for {other}, who does not leave")
+        require(not waited or claim.get("leaving", False), f"{waited} wait for {uid}, who does not leave")
+        state, waits = claim.get("state", PENDING), claim.get("waits", [])
+        require(0 <= state <= 6 and (state == HELD) == bool(waits), f"{uid} has state {state} and waits for {waits}")
+        for other in waits:
+            require(self.claims.get(other, {}).get("leaving", False), f"{uid} waits for {other}, who does not leave")
 
     def _check_decision(self, row: Record, at: int, cause: str) -> None:
-        uid, outcome, decided_at, place, _, (victims, waits, _), *_ = row
+        uid, outcome, decided_at, place, _, (victims, waits, _) = row
         claim = self.claims.get(uid)
         require((claim is None) == (cause in {"release", "evicted"}), f"{cause}: is claim {uid} there or not?")
         told = at if claim is not None else self.told.pop(uid, decided_at)
         expected = told if cause == "evicted" else at
         require(decided_at == expected, f"its decision says time {decided_at} instead of {expected}")
-        if claim is not None and cause == "tick":
-            require(claim["spec"].get("preemptible", True), f"claim {uid} was taken back, but is not preemptible")
-            self.told[uid] = at
-        elif claim is not None and cause in {"decide", "admit", "group"}:
+        if cause in DECIDED and claim is not None:
             state = STATE_OF[outcome]
             require(claim["state"] == state, f"claim {uid} is {outcome}, but has state {claim['state']}")
             require(claim["waits"] == waits, f"claim {uid} waits for {claim['waits']}; its decision says {waits}")
-            require(place == (claim["place"] if state else ""), f"claim {uid} is not on {place!r}")
             require(not victims or state != PENDING, f"claim {uid} is {outcome}, but has victims")
+        if claim is not None and cause == "tick":
+            require(claim["spec"].get("preemptible", True), f"claim {uid} was taken back, but is not preemptible")
+            self.told[uid] = at
+        elif claim is not None:
+            there = claim["place"] if outcome in {"admitted", "held"} else ""
+            require(place == there, f"claim {uid} is on {there!r}, not on {place!r}")
         self.counts["decisions"] += 1
 
-    def _check_victims(self, row: Record, before: dict[str, Book], order: dict[str, int]) -> None:
+    def _check_victims(self, row: Record, specs: dict[str, Book], order: dict[str, int]) -> None:
         uid, victims = row[0], row[5][0]
         claimant = self.claims.get(uid, {})
         for other in victims if claimant else ():
-            require(other != uid and other in before and other in self.claims, f"victim {other} of {uid} was not there")
-            spec, victim, group = before[other], self.claims[other], claimant["spec"].get("group")
+            require(other != uid and other in specs and other in self.claims, f"victim {other} of {uid} was not there")
+            spec, victim, group = specs[other], self.claims[other], claimant["spec"].get("group")
             require(spec.get("preemptible", True), f"victim {other} of {uid} is not preemptible")
             kin = group and spec.get("group") == group and victim["namespace"] == claimant["namespace"]
             require(not kin, f"victim {other} is of the same group as {uid}")
@@ -291,20 +266,3 @@ def whole(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is no whole number")
     return value
-
-
-def each(costs: list[Cost], names: list[str]) -> list[Cost]:
-    """One cost stands for all accounts."""
-    return costs * len(names) if len(costs) == 1 else costs
-
-
-def spec_mark(spec: object) -> int:
-    return mark(msgspec.json.encode(spec, order="deterministic")) or 1
-
-
-def field_mark(value: object) -> int:
-    return 0 if not value else mark(value if isinstance(value, str) else spelling(value))
-
-
-def limits_mark(listed: Cost, stock: bool) -> int:
-    return mark(ascii(({name: whole(listed[name]) for name in sorted(listed)}, stock))) if listed or stock else 0

@@ -1,29 +1,68 @@
-"""The digest of a ledger's state, worked out anew from its definition: two residues that each change moves.
+"""The digest of a ledger's state, worked out anew from its definition: the sum of a number for each of its parts.
 
-Usage counts linearly (account x amounts), so equal digests mean equal sums; everything else is mixed non-linearly.
+All numbers are pairs of residues. Usage counts linearly (account x amounts); everything else is mixed non-linearly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache, reduce
 from hashlib import blake2b
+from typing import Any
+
+import msgspec
 
 LANES = ((2147483647, 48271, 69621, 16807), (2147483629, 40692, 39373, 30845))  # a prime each, and its factors
-Cost = dict[str, int]
+SPEC, CELL, ACCOUNT, LIMITS, BINDING = 16, 17, 18, 19, 32  # kinds of facts; fields of a claim have their own number
+Fact = tuple[int, int, int]  # what it is about, kind, value
+Book = dict[str, Any]
 
 
-def mark(text: str | bytes) -> int:
-    """A stable number for a text."""
-    data = text.encode() if isinstance(text, str) else text
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & (2**62 - 1)
+def total(facts: list[Fact], usage: int = 0) -> list[int]:
+    """The number of a part of the state; a value of 0 is no fact."""
+    found = []
+    for prime, one, two, three in LANES:
+        mixed = [((key * one + kind * two + value) % prime, value) for key, kind, value in facts if value]
+        found.append((usage + sum(each * each * three + value * each for each, value in mixed)) % prime)
+    return found
 
 
-def spelling(value: object) -> str:
-    """The text that a plain value is marked by, with lists as tuples all the way down."""
+def claim_number(_: str, claim: Book, accounts: dict[str, Book]) -> list[int]:
+    key, bindings = claim["mark"], claim["bindings"]
+    spec = mark(msgspec.json.encode(claim["spec"], order="deterministic")) or 1
+    place = mark(claim["place"]) if claim["place"] else 0
+    leaving = mark("True") if claim["leaving"] else 0
+    waits = mark(ascii(tuple(claim["waits"]))) if claim["waits"] else 0
+    fields = enumerate((claim["state"], place, leaving, waits))
+    bound = [(key, BINDING + i, binding_mark(binding, accounts)) for i, binding in enumerate(bindings) if binding]
+    return total([(key, SPEC, spec), *((key, field, value) for field, value in fields), *bound])
 
-    def frozen(part: object) -> object:
-        return tuple(frozen(item) for item in part) if isinstance(part, list) else part
 
-    return ascii(frozen(value))
+def account_number(name: str, account: Book, _: object) -> list[int]:
+    key, listed = account["mark"], dict(sorted(account["limits"].items()))
+    limits = mark(ascii((listed, account["stock"]))) if listed or account["stock"] else 0
+    usage = key * weight(account["used"]) + mark(f"busy {name}") * weight(account["busy"])
+    return total([(key, ACCOUNT, 1), (key, LIMITS, limits)], usage)
+
+
+def cell_number(key: tuple[str, str], value: object, _: object) -> list[int]:
+    return total([(plain_mark([*key, value]), CELL, 1)])
+
+
+def binding_mark(binding: list[Any], accounts: dict[str, Book]) -> int:
+    policy, names, costs, data = binding
+    start = plain_mark([policy, data]) if data else mark(policy)
+    steps = [(accounts[name]["mark"], weight(cost)) for name, cost in each_cost(names, costs)]
+    return both(lambda prime, one, two: reduce(lambda a, b: (a * one + b[0]) * two + b[1], steps, start) % prime)
+
+
+def each_cost(names: list[str], costs: list[Book]) -> list[tuple[str, Book]]:
+    """Accounts with their costs; one cost stands for all of them."""
+    return list(zip(names, costs * len(names) if len(costs) == 1 else costs, strict=True))
+
+
+def weight(amounts: Book) -> int:
+    return sum(mark(name) * amount for name, amount in amounts.items())
 
 
 def plain_mark(value: object) -> int:
@@ -32,54 +71,25 @@ def plain_mark(value: object) -> int:
         return mark(ascii(value))
     if value is None or isinstance(value, bool):
         return 1 if value is None else 2 if value else 3
+    if isinstance(value, int) and abs(value) >= 2**60:
+        return mark(str(value))
     if isinstance(value, int):
-        if abs(value) >= 2**60:
-            return mark(str(value))
-        return stirred([pow(value + 1013904223, 5, prime) * factor + 1 for prime, factor, *_ in LANES])
-    if not isinstance(value, (list, tuple)):
+        number = value + 1013904223
+        return both(lambda prime, factor, _: pow(pow(number, 5, prime) * factor + 1, 5, prime))
+    if not isinstance(value, list):
         raise TypeError(f"{value!r} is not plain")
-    folded = [1664525 + len(value)] * len(LANES)
-    for item in map(plain_mark, value):
-        folded = [(held * lane[1] + item) % lane[0] for held, lane in zip(folded, LANES, strict=True)]
-    return stirred(folded)
+    items = [1664525 + len(value), *map(plain_mark, value)]
+    return both(lambda prime, factor, _: pow(reduce(lambda a, b: (a * factor + b) % prime, items), 5, prime))
 
 
-def stirred(residues: list[int]) -> int:
-    first, second = (pow(residue, 5, lane[0]) for residue, lane in zip(residues, LANES, strict=True))
+def both(residue: Callable[[int, int, int], int]) -> int:
+    """What is worked out in each lane, as one number."""
+    first, second = (residue(*lane[:3]) for lane in LANES)
     return first * LANES[1][0] + second
 
 
-def weight(cost: Cost) -> int:
-    return sum(mark(name) * amount for name, amount in cost.items())
-
-
-def binding_mark(policy: str, data: list[object], parts: list[tuple[int, Cost]]) -> int:
-    """``parts``: for each account its mark, and the cost there."""
-    found = []
-    for prime, factor, second, _ in LANES:
-        value = plain_mark([policy, data]) if data else mark(policy)
-        for account, cost in parts:
-            value = ((value * factor + account) * second + weight(cost)) % prime
-        found.append(value % prime)
-    return found[0] * LANES[1][0] + found[1]
-
-
-class Digest:
-    def __init__(self) -> None:
-        self.sums = [0, 0]
-
-    def text(self) -> str:
-        return f"{self.sums[0] * LANES[1][0] + self.sums[1]:016x}"
-
-    def usage(self, account: int, busy_account: int, cost: Cost, used: int, busy: int) -> None:
-        """The cost was added so many times to the two sums of an account."""
-        change = (used * account + busy * busy_account, weight(cost))
-        for i, (prime, *_) in enumerate(LANES):
-            self.sums[i] = (self.sums[i] + change[0] % prime * (change[1] % prime)) % prime
-
-    def swap(self, key: int, kind: int, old: int, new: int) -> None:
-        """The value of some kind under a key went from one to another; 0: there is none."""
-        for value, sign in ((old, -1), (new, 1)):
-            for i, (prime, factor, second, third) in enumerate(LANES if value else ()):
-                mixed = (key * factor + kind * second + value) % prime
-                self.sums[i] = (self.sums[i] + sign * (mixed * mixed * third + value * mixed)) % prime
+@lru_cache(2**16)
+def mark(text: str | bytes) -> int:
+    """A stable number for a text."""
+    data = text.encode() if isinstance(text, str) else text
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & (2**62 - 1)

@@ -140,7 +140,8 @@ class Engine:
             if claim.state == PENDING and not (forced and node):
                 raise EngineError(f"{claim.key} is not admitted yet: admit it first, or decide both")
             self._begin()
-            return self._conclude(claim, deciding.place(self._core, claim, node, forced, at), at, "place")
+            decision = deciding.place(self._core, claim, node, forced, at)
+            return self._conclude(claim, decision, at, "found" if forced else "place")
         finally:
             self._end()
 
