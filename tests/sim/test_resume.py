@@ -27,15 +27,18 @@ class Tape:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.records: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self.manifests: dict[int, bytes] = {}
 
     def restart(self, old: Cluster) -> Cluster:
         self.lines.extend(old.engine.journal.take())
-        for kind, key, version, text in old.take_changes():
-            if text is None:
-                self.records.pop((kind, key), None)
+        for row in old.take_changes():
+            if row.record is None:
+                self.records.pop((row.kind, row.key), None)
             else:
-                self.records[kind, key] = (version, text)
-        new = Cluster()
+                self.records[row.kind, row.key] = (row.version, row.record)
+            if row.manifest is not None:
+                self.manifests[row.applied_as] = row.manifest
+        new = Cluster(manifests=self.manifests.__getitem__)
         new.engine.replay(self.lines)
         rows = [(kind, key, version, text) for (kind, key), (version, text) in sorted(self.records.items())]
         new.resume(old.now(), old.objects.uids, old.objects.version, rows)

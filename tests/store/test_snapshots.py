@@ -4,7 +4,7 @@ import pytest
 
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
-from bursar.store.batches import Batch
+from bursar.store.batches import Batch, ObjectWrite
 from bursar.store.errors import DamagedStoreError, StoreError
 from bursar.store.snapshots import newest, restore, take
 from bursar.store.store import Store
@@ -159,6 +159,18 @@ class TestPruning:
             copy = new_engine()
             restore(store, copy)
             assert_same(copy, machine)
+
+    def test_manifests_go_with_the_last_entry_that_names_them(self, path: Path) -> None:
+        lines = lines_of(9)
+        with Store.create(path) as store:
+            store.commit(Batch(lines[:10], [ObjectWrite("Pod", "a", 1, b"1", 1, b"old")]))
+            store.commit(Batch(lines[10:20], [ObjectWrite("Pod", "a", 2, b"2", 2, b"new")]))
+            at = take(store).at
+            store.commit(Batch(lines[20:], [ObjectWrite("Pod", "a", 3, b"3", 2)]))
+            assert prune(store, at) == 20
+            assert store.manifest(2) == b"new"
+            with pytest.raises(StoreError, match="there is no manifest 1"):
+                store.manifest(1)
 
     def test_a_store_pruned_to_its_end_goes_on(self, path: Path) -> None:
         machine = lived(10, 40)

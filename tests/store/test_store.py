@@ -158,7 +158,7 @@ class TestRefusing:
         db = sqlite3.connect(path)
         db.execute("PRAGMA user_version = 9")
         db.close()
-        with pytest.raises(ForeignFileError, match="has store format 9; this Bursar knows format 1"):
+        with pytest.raises(ForeignFileError, match="has store format 9; this Bursar knows format 2"):
             Store.open(path)
 
     @pytest.mark.parametrize("table", ["journal", "objects", "object_history", "snapshots", "meta"])

@@ -6,7 +6,7 @@ it, whatever becomes of its PriorityClass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from bursar.objects.core import Pod, PriorityClass
@@ -42,13 +42,13 @@ class Admission:
             raise error.located(subject=f"{given.kind.kind} {given.key}") from None
         return given if body is given.body else self._kinds.read(Document("", 0, body))
 
-    def check_removal(self, view: ObjectView, kind: Kind, key: str, body: Mapping[str, Any]) -> None:
-        """``ManifestError`` when the object must not be deleted now."""
+    def check_removal(self, view: ObjectView, kind: Kind, key: str, read: Callable[[], Mapping[str, Any]]) -> None:
+        """``ManifestError`` when the object must not be deleted now. ``read``: its manifest, if it is asked for."""
         for plugin in self._plugins:
             check = plugin.check_removal.get(kind.name)
             if check is not None:
                 try:
-                    check(view, body)
+                    check(view, read())
                 except ManifestError as error:
                     raise error.located(subject=f"{kind.kind} {key}") from None
 

@@ -41,7 +41,7 @@ def counters(store: Store) -> Counters:
 
 def present(store: Store, registry: Registry) -> Cluster:
     """The cluster as it was when the last batch was written."""
-    cluster = Cluster(registry)
+    cluster = Cluster(registry, manifests=store.manifest)
     snapshots.restore(store, cluster.engine)
     known = counters(store)
     rows = ((found.kind, found.key, found.version, bytes(found.body)) for found in store.load_objects())
@@ -51,7 +51,7 @@ def present(store: Store, registry: Registry) -> Cluster:
 
 def past(store: Store, registry: Registry, moment: Moment) -> Cluster:
     """The cluster as it was at a moment."""
-    cluster = Cluster(registry)
+    cluster = Cluster(registry, manifests=store.manifest)
     snapshots.restore(store, cluster.engine, moment.seq)
     rows = store.rows(
         "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"

@@ -120,7 +120,7 @@ class Handlers:
                 stored
                 for stored in views.stored_objects(cluster, kind)
                 if f"{stored.kind.name} {stored.key}" > after
-                and (not namespace or stored.applied.namespace == namespace)
+                and (not namespace or stored.namespace == namespace)
                 and matches(views.labels_of(stored))
             ]
             found.sort(key=lambda stored: f"{stored.kind.name} {stored.key}")

@@ -14,6 +14,7 @@ from bursar.objects.kindset import KindSet
 from bursar.server import answers
 from bursar.server.moments import Moment, entry_of
 from bursar.sim import records
+from bursar.sim.shelf import Shelf
 from bursar.sim.store import timestamp
 from bursar.store.store import Store
 
@@ -89,8 +90,9 @@ def _concerns(row: answers.DecisionRow, key: str) -> bool:
 # Objects
 
 
-def manifest(kinds: KindSet, kind: str, key: str, version: int, body: bytes) -> Manifest:
-    return records.decode(kinds, kind, key, version, body)[0].manifest()
+def manifest(store: Store, kinds: KindSet, kind: str, key: str, version: int, body: bytes) -> Manifest:
+    shelf = Shelf(kinds, store.manifest)
+    return records.decode(kinds, shelf, kind, key, version, body)[0].manifest()
 
 
 def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[answers.ObjectVersion]:
@@ -98,7 +100,7 @@ def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[an
     before: Manifest | None = None
     found: list[answers.ObjectVersion] = []
     for entry in store.object_changes(kind, key)[-_VERSIONS:]:
-        after = None if entry.body is None else manifest(kinds, kind, key, entry.version, entry.body)
+        after = None if entry.body is None else manifest(store, kinds, kind, key, entry.version, entry.body)
         fields = [] if before is None or after is None else list(differences(before, after))
         if before is None or after is None or fields:
             found.append(
@@ -138,7 +140,7 @@ def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Man
     rows = store.rows(query, kind, key, entry)
     if not rows or rows[0][1] is None:
         return None
-    return manifest(kinds, kind, key, rows[0][0], bytes(rows[0][1]))
+    return manifest(store, kinds, kind, key, rows[0][0], bytes(rows[0][1]))
 
 
 def pod_counts(found: list[answers.ObjectDifference]) -> dict[str, int]:

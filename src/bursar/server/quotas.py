@@ -114,7 +114,7 @@ def _elastic(cluster: Cluster) -> Iterator[Quota]:
     for stored in _objects(cluster, _ELASTIC):
         quota = _named("elastic", stored)
         status = stored.written.get("status", {})
-        spec = stored.applied.body.get("spec") or {}
+        spec = stored.body.get("spec") or {}
         _fill(quota, "min", spec.get("min"))
         _fill(quota, "max", spec.get("max"))
         _fill(quota, "used", status.get("reserved"))
@@ -125,7 +125,7 @@ def _elastic(cluster: Cluster) -> Iterator[Quota]:
 def _limits(cluster: Cluster) -> Iterator[Quota]:
     for stored in _objects(cluster, (_LIMITS,)):
         quota = _named("limits", stored)
-        total = (stored.applied.body.get("spec") or {}).get("total") or {}
+        total = (stored.body.get("spec") or {}).get("total") or {}
         used = stored.written.get("status", {}).get("used") or {}
         for side in ("requests", "limits"):
             _fill(quota, "max", _prefixed(side, total.get(side)))
@@ -142,7 +142,7 @@ def _prefixed(side: str, amounts: Any) -> dict[str, Any]:  # noqa: ANN401 whatev
 def _pools(cluster: Cluster) -> Iterator[Quota]:
     for stored in _objects(cluster, (pools.QUOTA_OBJECT,)):
         quota = _named("pools", stored)
-        body = stored.applied.body
+        body = stored.body
         labels = {**((body.get("metadata") or {}).get("labels") or {}), **stored.written.get("labels", {})}
         quota.parent = labels.get(pools.PARENT, "")
         quota.tree = labels.get(pools.TREE, "")
@@ -212,8 +212,7 @@ def _objects(cluster: Cluster, kinds: tuple[str, ...]) -> Iterator[Stored]:
 def _named(policy: str, stored: Stored) -> Quota:
     conditions = stored.written.get("status", {}).get("conditions") or []
     told = [one["message"] for one in conditions if one.get("message") and _is_bad(one)]
-    applied = stored.applied
-    return Quota(policy, stored.kind.name, applied.namespace, applied.name, message="; ".join(told))
+    return Quota(policy, stored.kind.name, stored.namespace, stored.name, message="; ".join(told))
 
 
 def _is_bad(condition: dict[str, Any]) -> bool:

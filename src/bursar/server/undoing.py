@@ -19,6 +19,7 @@ from bursar.sim import records
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import EVICTED, RUNNING
 from bursar.sim.records import ObjectRecord
+from bursar.sim.shelf import Shelf
 from bursar.sim.updates import ConflictError
 from bursar.store.store import Store
 
@@ -69,6 +70,7 @@ def inverse_of(record: ChangeRecord, cluster: Cluster, store: Store) -> Inverse:
 def _invert(inverse: Inverse, change: ObjectChange, cluster: Cluster, store: Store) -> None:
     kind = cluster.kinds.find(change.kind)
     before, after = _versions(store, change)
+    shelf = Shelf(cluster.kinds, store.manifest)
     known = cluster.objects.find(change.kind, change.key)
     subject = f"{kind.kind} {change.key}"
     if change.result == "deleted":
@@ -76,7 +78,7 @@ def _invert(inverse: Inverse, change: ObjectChange, cluster: Cluster, store: Sto
             raise ConflictError("exists again", subject=subject)
         if before is None:
             raise ConflictError("what it was is no longer in the history", subject=subject)
-        inverse.bodies.append(before.body)
+        inverse.bodies.append(shelf.body(before.applied_as))
         if before.node:
             inverse.lost.append(f"{subject} ran on {before.node} and starts from the beginning")
         return
@@ -84,7 +86,7 @@ def _invert(inverse: Inverse, change: ObjectChange, cluster: Cluster, store: Sto
         if change.result == "changed":
             raise ConflictError("was deleted since", subject=subject)
         return
-    if after is None or known.uid != after.uid or known.applied.body != after.body:
+    if after is None or known.uid != after.uid or known.body != shelf.body(after.applied_as):
         raise ConflictError("was changed since: undo that first", subject=subject)
     if before is None or before.uid != after.uid:
         inverse.deletions.append((kind, change.key))
@@ -93,7 +95,7 @@ def _invert(inverse: Inverse, change: ObjectChange, cluster: Cluster, store: Sto
         elif kind.name == POD.name and _runs(cluster, change.key):
             inverse.lost.append(f"{subject} runs on {known.node}, and what it has done is lost")
     else:
-        inverse.bodies.append(before.body)
+        inverse.bodies.append(shelf.body(before.applied_as))
 
 
 def _runs(cluster: Cluster, key: str) -> bool:

@@ -34,8 +34,12 @@ def stored_objects(cluster: Cluster, kind: str) -> Iterator[Stored]:
 
 
 def labels_of(stored: Stored) -> dict[str, str]:
-    given = (stored.applied.body.get("metadata") or {}).get("labels") or {}
-    return {**given, **cast("dict[str, str]", stored.written.get("labels", {}))}
+    given = (stored.body.get("metadata") or {}).get("labels") or {}
+    return {**given, **written_labels(stored)}
+
+
+def written_labels(stored: Stored) -> dict[str, str]:
+    return cast("dict[str, str]", stored.written.get("labels", {}))
 
 
 # Claims
@@ -86,7 +90,7 @@ class ClaimView:
             preemptible=claim.spec.preemptible,
             created=timestamp(claim.created),
             requests=claim.spec.requests.show(),
-            labels=claim.spec.labels if stored is None else labels_of(stored),
+            labels=claim.spec.labels if stored is None else {**claim.spec.labels, **written_labels(stored)},
             quotas=[account.name for account in quota_accounts(claim)],
             group=claim.spec.group,
             leaving=claim.leaving,
@@ -102,8 +106,8 @@ class ClaimView:
         typed = cast("Pod", stored.applied.typed)
         return answers.ClaimRow(
             uid=pod.uid,
-            namespace=stored.applied.namespace,
-            name=stored.applied.name,
+            namespace=stored.namespace,
+            name=stored.name,
             phase=pod.phase,
             state="gone",
             node=pod.node,
@@ -193,7 +197,7 @@ def node_rows(cluster: Cluster) -> Iterator[answers.NodeRow]:
     gpus = _count(gpu.node for gpu in _gpus(cluster))
     for stored in cluster.objects.all(NODE.name):
         account = state.accounts.get(NODE_PREFIX + stored.key)
-        body = stored.applied.body
+        body = stored.body
         limits = {} if account is None else account.limits.listed
         used = {} if account is None else account.used.vector().show()
         busy = {} if account is None else dict(account.busy.vector().pairs())

@@ -10,8 +10,7 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -38,8 +37,11 @@ from bursar.policies.settings import Output
 from bursar.sim import updates
 from bursar.sim.clock import Clock
 from bursar.sim.news import Event, Happening
-from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, SUCCEEDED, TERMINATING, PodView, SimPod, pod_times
-from bursar.sim.records import decode, encode
+from bursar.sim.podlife import PodLife
+from bursar.sim.pods import ENDED, PENDING, PodView, SimPod, pod_times
+from bursar.sim.records import ObjectRow
+from bursar.sim.resuming import changed_rows, load_objects, resume_pods
+from bursar.sim.shelf import Load, Shelf
 from bursar.sim.store import Stage, Store
 
 
@@ -55,20 +57,19 @@ class Applied:
 class Cluster:
     """A cluster in memory, with the policies of a registry. It is its own ports."""
 
-    def __init__(self, registry: Registry | None = None, start: int = 0) -> None:
+    def __init__(self, registry: Registry | None = None, start: int = 0, manifests: Load | None = None) -> None:
+        """``manifests``: where those of pods can be read again; without it they all stay in memory."""
         registry = default_registry() if registry is None else registry
         self.registry = registry
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
         self.events: list[Event] = []
-        self.happenings: list[Happening] = []
         self._clock = Clock(start)
-        self._store = Store()
+        self._shelf = None if manifests is None else Shelf(self.kinds, manifests)
+        self._store = Store(self._shelf)
         self._admission = Admission(registry, self.kinds)
-        self._pods: dict[str, SimPod] = {}  # by key
-        self._by_uid: dict[str, SimPod] = {}
-        self._seen: deque[Callable[[], None]] = deque()  # for the controller, once it has finished what it does
         self.controller = Controller(self.engine, registry, self)
+        self._pods = PodLife(self._store, self._clock, self.controller)
 
     # Steps
 
@@ -87,23 +88,23 @@ class Cluster:
             stored = stage.find(kind.name, key)
             if stored is None:
                 raise ManifestError("does not exist", subject=f"{kind.kind} {key}")
-            self._admission.check_removal(stage, kind, key, stored.manifest())
+            self._admission.check_removal(stage, kind, key, stored.manifest)
             if kind.name == POD.name:
-                pods.append(self._pods[key])
+                pods.append(self._pods.by_key[key])
             else:
                 stage.remove(kind.name, key)
                 changes.append(ObjectChange(kind, key, None))
         self.controller.apply(changes)
         self._store.take(stage)
         for pod in pods:
-            self._delete_pod(pod)
+            self._pods.delete(pod)
         self.settle()
 
     def finish(self, keys: Iterable[str]) -> None:
         """These pods succeed; all of them must be running."""
-        pods = [self._running_pod(key) for key in dict.fromkeys(keys)]
+        pods = [self._pods.running(key) for key in dict.fromkeys(keys)]
         for pod in pods:
-            self._succeed(pod)
+            self._pods.succeed(pod)
         self.settle()
 
     def advance(self, duration: int) -> None:
@@ -130,14 +131,14 @@ class Cluster:
         """Until nothing changes any more; no time passes."""
         self._tell_controller()
         self.controller.settle()
-        while self._seen:
+        while self._pods.seen:
             self._tell_controller()
             self.controller.settle()
 
     def _tell_controller(self) -> None:
         """Tell the controller what was seen since it last heard."""
-        while self._seen:
-            self._seen.popleft()()
+        while self._pods.seen:
+            self._pods.seen.popleft()()
 
     # Applying
 
@@ -154,7 +155,7 @@ class Cluster:
         self._store.take(stage)
         for change in changes:
             if change.is_pod:
-                self._note_pod(cast("Pod", change.typed), change.key)
+                self._pods.note(cast("Pod", change.typed), change.key)
         return applied
 
     def _outcome(self, given: TypedObject, change: ObjectChange | None) -> Applied:
@@ -168,7 +169,7 @@ class Cluster:
         given = self.kinds.read_all(documents)
         stage = self._store.stage()
         for one in given:
-            pod = self._pods.get(one.key)
+            pod = self._pods.by_key.get(one.key)
             if one.kind.name != POD.name or (pod is not None and pod.phase not in ENDED):
                 problem = "exists already" if one.kind.name == POD.name else "is no pod"
                 raise ManifestError(f"{problem}: only new pods can be tried", subject=f"{one.kind.kind} {one.key}")
@@ -187,8 +188,9 @@ class Cluster:
 
     def _stage(self, stage: Stage, given: TypedObject) -> ObjectChange | None:
         """The change that the object means; None when it is there already as it was given."""
-        known = stage.find(given.kind.name, given.key)
-        pod = self._pods.get(given.key) if given.kind.name == POD.name else None
+        found = stage.find(given.kind.name, given.key)
+        known = None if found is None else found.fetched()
+        pod = self._pods.by_key.get(given.key) if given.kind.name == POD.name else None
         anew = pod is not None and pod.phase in ENDED
         updates.check_version(given, known)
         body = updates.wishes(given.body, None if anew else known)
@@ -197,7 +199,7 @@ class Cluster:
         old = None if known is None or anew else known.manifest()
         admitted = self._admission.admit(stage, old, given)
         if known is not None and not anew:
-            if admitted.body == known.applied.body:
+            if admitted.body == known.body:
                 return None
             if pod is not None:
                 updates.check_pod_update(known, admitted, pod)
@@ -216,124 +218,22 @@ class Cluster:
             subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
             raise ManifestError(f"there is no node {node!r:.80}", "spec.nodeName", subject=subject)
 
-    def _note_pod(self, pod: Pod, key: str) -> None:
-        runs_for, leaves_after = pod_times(pod)
-        known = self._pods.get(key)
-        if known is not None and known.uid == pod.metadata.uid:
-            known.leaves_after = leaves_after
-            return
-        if known is not None:
-            del self._by_uid[known.uid]
-        found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
-        self._pods[key] = found
-        self._by_uid[found.uid] = found
-        self._write_phase(found)
-
-    # What becomes of pods
-
-    def _delete_pod(self, pod: SimPod) -> None:
-        pod.deleted = True
-        self._store.touch(POD.name, pod.key)
-        if pod.phase == RUNNING:
-            self._leave(pod)
-        elif pod.phase != TERMINATING:
-            self._has_left(pod)
-
-    def _leave(self, pod: SimPod) -> None:
-        """It was told to leave, and takes its time."""
-        if pod.leaves_after == 0:
-            self._has_left(pod)
-            return
-        pod.phase = TERMINATING
-        self._write_phase(pod)
-        self._set_timer(pod, pod.leaves_after)
-        self._seen.append(lambda: self.controller.terminating(pod.uid))
-
-    def _has_left(self, pod: SimPod) -> None:
-        if pod.phase == TERMINATING:
-            self._happened(pod, "left")
-        if pod.phase not in ENDED:
-            self._seen.append(lambda: self.controller.gone(pod.uid))
-        if pod.evicted and pod.phase not in ENDED:
-            pod.phase = EVICTED
-            self._write_phase(pod)
-        if pod.deleted:
-            self._store.remove(POD.name, pod.key)
-            del self._pods[pod.key]
-            del self._by_uid[pod.uid]
-
-    def _succeed(self, pod: SimPod) -> None:
-        pod.phase = SUCCEEDED
-        pod.due = None
-        self._write_phase(pod)
-        self._happened(pod, "finished")
-        self._seen.append(lambda: self.controller.gone(pod.uid))
-
-    def _set_timer(self, pod: SimPod, delay: int) -> None:
-        pod.due = self._clock.now + delay
-        pod.order = self._clock.at(pod.due, lambda: self._time_is_up(pod))
-
-    def _time_is_up(self, pod: SimPod) -> None:
-        """A pod that was told to leave while it ran has two timers; only the one it waits for now counts."""
-        if pod.due != self._clock.now:
-            return
-        pod.due = None
-        if pod.phase == RUNNING:
-            self._succeed(pod)
-        elif pod.phase == TERMINATING:
-            self._has_left(pod)
-
-    def _running_pod(self, key: str) -> SimPod:
-        pod = self._pods.get(key)
-        if pod is None:
-            raise ManifestError("does not exist", subject=f"Pod {key}")
-        if pod.phase != RUNNING:
-            raise ManifestError(f"is {pod.phase}: only a running pod can finish", subject=f"Pod {key}")
-        return pod
-
-    def _write_phase(self, pod: SimPod) -> None:
-        stored = self._store.find(POD.name, pod.key)
-        if stored is not None and stored.uid == pod.uid:
-            status = {"phase": pod.phase, "reason": pod.reason or None, "message": pod.message or None}
-            leaves_since = self._clock.now if pod.phase == TERMINATING else None
-            placed = replace(stored, node=pod.node, leaves_since=leaves_since)
-            self._store.write(placed.with_written("status", status))
-
     # Ports
 
     def now(self) -> int:
         return self._clock.now
 
     def start(self, claim: Claim) -> None:
-        pod = self._by_uid.get(claim.uid)
-        if pod is None or pod.phase != PENDING:
-            return
-        pod.phase = RUNNING
-        pod.node = claim.place
-        self._write_phase(pod)
-        self._happened(pod, "started")
-        self._seen.append(lambda: self.controller.running(pod.uid))
-        if pod.runs_for is not None:
-            self._set_timer(pod, pod.runs_for)
+        self._pods.start(claim)
 
     def evict(self, claim: Claim, decision: Decision) -> None:
-        pod = self._by_uid.get(claim.uid)
-        if pod is None or pod.phase in ENDED or pod.evicted:
-            return
-        pod.evicted = True
-        pod.reason = decision.reason
-        pod.message = decision.sentence()
-        self._store.touch(POD.name, pod.key)
-        by = f" by {decision.by}" if decision.by else ""
-        self._happened(pod, "evicted", f"{decision.reason}{by}")
-        if pod.phase != TERMINATING:
-            self._leave(pod)
+        self._pods.evict(claim, decision)
 
     def write(self, output: Output) -> None:
         if output.part == "object":
-            self._seen.append(lambda: self._write_object(output))
+            self._pods.seen.append(lambda: self._write_object(output))
         elif self._store.find(output.kind, output.key) is None:
-            self._seen.append(lambda: self._write_part(output))  # the object itself may be about to be written
+            self._pods.seen.append(lambda: self._write_part(output))  # the object itself may be about to be written
         else:
             self._write_part(output)
 
@@ -341,14 +241,14 @@ class Cluster:
         stored = self._store.find(output.kind, output.key)
         if stored is not None:
             written = stored.with_written(output.part, output.value or {})
-            if written != stored:
+            if written.written != stored.written:
                 self._store.write(written)
 
     def _write_object(self, output: Output) -> None:
         stored = self._store.find(output.kind, output.key)
         if output.value is not None:
             body: dict[str, Any] = output.value
-            if stored is None or stored.applied.body != body:
+            if stored is None or stored.body != body:
                 self._apply(self.kinds.read_all([Document("", 0, body)]))
         elif stored is not None:
             self.controller.apply([ObjectChange(stored.kind, stored.key, None)])
@@ -356,62 +256,45 @@ class Cluster:
 
     def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
         self.events.append(Event(self._clock.now, kind, key, type, reason, message))
-        pod = self._pods.get(key) if kind == POD.name else None
+        pod = self._pods.by_key.get(key) if kind == POD.name else None
         if pod is None or reason in {outside.ADMITTED, outside.EVICTED, outside.RESIZE_REFUSED}:
             return
         held = reason == outside.HELD
         claim = self.controller.claim(key)
         node = claim.place if held and claim is not None else ""
         line = Happening(self._clock.now, key, "held" if held else "waits", node, "" if held else reason)
-        self.happenings.append(line)
-
-    def _happened(self, pod: SimPod, what: str, reason: str = "") -> None:
-        self.happenings.append(Happening(self._clock.now, pod.key, what, pod.node, reason))
+        self._pods.happenings.append(line)
 
     # Stopping and starting again
 
-    def take_changes(self) -> list[tuple[str, str, int, bytes | None]]:
-        """(kind, key, version, record) of each object that changed since the last call, in the order of the versions;
-        no record: it is gone.
-        """
-        found: list[tuple[str, str, int, bytes | None]] = []
-        for (kind, key), version in sorted(self._store.touched.items(), key=lambda item: item[1]):
-            stored = self._store.find(kind, key)
-            pod = self._pods.get(key) if kind == POD.name else None
-            found.append((kind, key, version, None if stored is None else encode(stored, pod)))
-        self._store.touched.clear()
-        return found
+    def take_changes(self) -> list[ObjectRow]:
+        """Each object that changed since the last call, in the order of the versions."""
+        return changed_rows(self._store, self._pods)
 
     def take_news(self) -> tuple[list[Happening], list[Event]]:
         """What happened since the last call; the cluster forgets it."""
-        found = self.happenings, self.events
-        self.happenings, self.events = [], []
+        found = self._pods.happenings, self.events
+        self._pods.happenings, self.events = [], []
         return found
 
     def resume(self, now: int, uids: int, version: int, records: Iterable[tuple[str, str, int, bytes]]) -> None:
-        """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster.
-
-        Nothing is written anew: the cluster was at rest, so what the policies want written was written.
+        """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
+        knows where the manifests are.
         """
-        changes: list[ObjectChange] = []
-        timed: list[SimPod] = []
-        for kind, key, number, text in records:
-            stored, pod = decode(self.kinds, kind, key, number, text)
-            self._store.load(stored)
-            if pod is None:
-                changes.append(ObjectChange(stored.kind, key, stored.applied))
-            else:
-                self._pods[key] = pod
-                self._by_uid[pod.uid] = pod
-                timed.extend([pod] if pod.due is not None else [])
+        if self._shelf is None:
+            raise RuntimeError("a cluster cannot go on without knowing where its manifests are")
+        changes = load_objects(self._store, self._pods, self.kinds, self._shelf, records)
         self._clock.now = now
-        self._store.version, self._store.uids = version, uids
-        for pod in sorted(timed, key=lambda pod: (pod.due, pod.order)):
-            self._set_timer(pod, (pod.due or 0) - now)
-        self.controller.resume(changes, [(pod.key, pod.uid) for pod in self._pods.values() if pod.phase not in ENDED])
+        self._store.version, self._store.uids, self._store.taken = version, uids, version
+        resume_pods(self._pods, self.controller, changes, now)
         self.engine.outputs(now)
 
     # Answers
+
+    @property
+    def happenings(self) -> list[Happening]:
+        """What happened to pods since somebody took the news."""
+        return self._pods.happenings
 
     @property
     def objects(self) -> Store:
@@ -425,10 +308,10 @@ class Cluster:
 
     def doing(self, key: str) -> SimPod | None:
         """What the pod is doing, to read."""
-        return self._pods.get(key)
+        return self._pods.by_key.get(key)
 
     def pod(self, key: str) -> PodView | None:
-        pod = self._pods.get(key)
+        pod = self._pods.by_key.get(key)
         stored = self._store.find(POD.name, key)
         if pod is None or stored is None:
             return None
@@ -441,11 +324,11 @@ class Cluster:
 
     def pods(self) -> list[str]:
         """The keys of all pods, in order."""
-        return sorted(self._pods)
+        return sorted(self._pods.by_key)
 
     def explain(self, key: str) -> Check | None:
         """Why the pod is where it is; None when nobody remembers it."""
-        pod = self._pods.get(key)
+        pod = self._pods.by_key.get(key)
         if pod is None:
             return None
         try:

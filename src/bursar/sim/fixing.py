@@ -28,10 +28,10 @@ class ClusterDesk:
 
     def applied(self, kind: str, key: str) -> dict[str, Any] | None:
         found = self._cluster.objects.find(kind, key)
-        return None if found is None else found.applied.body
+        return None if found is None else found.body
 
     def applied_all(self, kind: str) -> Iterator[dict[str, Any]]:
-        return (found.applied.body for found in self._cluster.objects.all(kind))
+        return (found.body for found in self._cluster.objects.all(kind))
 
     def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
         return self._cluster.staged(documents, without)

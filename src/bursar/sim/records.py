@@ -1,19 +1,33 @@
 """Objects of the embedded cluster as text, so that it can be stopped and started again.
 
-A record holds what was applied, what Bursar wrote, and for a pod what it is doing and when its next timer is due.
+A record holds what Bursar wrote, for a pod what it is doing and when its next timer is due, and the version with which
+the manifest was applied. The manifest itself stands apart, because it seldom changes: writing what a pod is doing needs
+neither to have nor to repeat it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import KindSet
-from bursar.objects.manifests import Document
-from bursar.sim.pods import SimPod, pod_times
-from bursar.sim.store import Stored
+from bursar.sim.pods import SimPod
+from bursar.sim.shelf import Shelf
+from bursar.sim.store import Stored, shared
+
+
+class ObjectRow(NamedTuple):
+    """An object as it is to be written. Without a record it is gone; the manifest only when it is new."""
+
+    kind: str
+    key: str
+    version: int
+    record: bytes | None
+    applied_as: int = 0
+    manifest: bytes | None = None
 
 
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,12 +38,14 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     deleted: bool = False
     due: int | None = None
     order: int = 0  # among timers of the same time
+    runs_for: int | None = None
+    leaves_after: int = 0
 
 
 class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    body: dict[str, Any]
     uid: str
     created: int
+    applied_as: int
     generation: int = 1
     written: dict[str, dict[str, Any]] = {}
     node: str = ""
@@ -44,12 +60,22 @@ _DECODER = msgspec.json.Decoder(ObjectRecord)
 def encode(stored: Stored, pod: SimPod | None) -> bytes:
     doing = None
     if pod is not None:
-        doing = PodRecord(pod.phase, pod.reason, pod.message, pod.evicted, pod.deleted, pod.due, pod.order)
+        doing = PodRecord(
+            pod.phase,
+            pod.reason,
+            pod.message,
+            pod.evicted,
+            pod.deleted,
+            pod.due,
+            pod.order,
+            pod.runs_for,
+            pod.leaves_after,
+        )
     return _ENCODER.encode(
         ObjectRecord(
-            stored.applied.body,
             stored.uid,
             stored.created,
+            stored.applied_as,
             stored.generation,
             stored.written,
             stored.node,
@@ -60,41 +86,44 @@ def encode(stored: Stored, pod: SimPod | None) -> bytes:
 
 
 def read(text: bytes) -> ObjectRecord:
-    """The record as it stands, its body unchecked."""
+    """The record as it stands."""
     return _DECODER.decode(text)
 
 
-def decode(kinds: KindSet, kind: str, key: str, version: int, text: bytes) -> tuple[Stored, SimPod | None]:
-    """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read."""
+def decode(
+    kinds: KindSet, shelf: Shelf, kind: str, key: str, version: int, text: bytes
+) -> tuple[Stored, SimPod | None]:
+    """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read. Manifests of pods stay where they
+    are; others, which are few and looked at often, are read and checked at once.
+    """
     try:
         record = _DECODER.decode(text)
     except msgspec.DecodeError as error:
         raise ManifestError(f"the stored record cannot be read: {error}", subject=f"{kind} {key}") from error
-    applied = kinds.read(Document("", 0, record.body))
+    known = kinds.find(kind)
     stored = Stored(
-        applied.kind,
+        known,
         key,
-        applied,
         record.uid,
         record.created,
+        record.applied_as,
         record.generation,
         version,
-        record.written,
+        shared(known, record.written),
         record.node,
         record.leaves_since,
+        None if known.name == POD.name else shelf.read(record.applied_as),
+        shelf,
     )
-    if record.pod is None:
-        return stored, None
-    return stored, _pod(stored, record.pod)
+    return stored, None if record.pod is None else _pod(stored, record.pod)
 
 
 def _pod(stored: Stored, record: PodRecord) -> SimPod:
-    runs_for, leaves_after = pod_times(stored.applied.typed)  # type: ignore[arg-type]  # only pods have such a record
     return SimPod(
         stored.uid,
         stored.key,
-        runs_for,
-        leaves_after,
+        record.runs_for,
+        record.leaves_after,
         record.phase,
         stored.node,
         record.reason,

@@ -3,6 +3,7 @@
 Each object has a uid that is never given again, a resource version that grows with every write, a generation that grows
 with every change of what was asked for, and the virtual time of its creation. What Bursar writes (status, labels,
 annotations, the node of a pod) is kept apart from what was applied, so that applying again never takes it away.
+Manifests of pods may be on a shelf instead of in memory, once somebody has put them there (``let_go``).
 
 Changes are staged and then kept or dropped as a whole; a dropped stage leaves no trace, not even in the counters.
 """
@@ -10,13 +11,16 @@ Changes are staged and then kept or dropped as a whole; a dropped stage leaves n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from bursar.objects.corekinds import POD
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
+from bursar.sim.shelf import Shelf
 
 Body = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,28 +32,56 @@ def timestamp(ms: int) -> str:
     return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace("+00:00", "Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """One object. Replaced, never changed."""
 
     kind: Kind
     key: str
-    applied: TypedObject
     uid: str
     created: int
+    applied_as: int = 0  # the version with which the manifest was applied
     generation: int = 1
     version: int = 0
-    written: dict[str, Body] = field(default_factory=dict)  # by Bursar: status, labels and annotations
+    written: dict[str, Body] = {}  # by Bursar: status, labels and annotations
     node: str = ""  # pods: where it was placed
     leaves_since: int | None = None  # pods: when it was told to leave
+    held: TypedObject | None = None  # the manifest, if it is in memory
+    shelf: Shelf | None = None  # where it is if not
+
+    @property
+    def applied(self) -> TypedObject:
+        """What was applied."""
+        return self._elsewhere().read(self.applied_as) if self.held is None else self.held
+
+    @property
+    def body(self) -> Body:
+        """The manifest that was applied, with nothing that Bursar wrote."""
+        return self._elsewhere().body(self.applied_as) if self.held is None else self.held.body
+
+    def fetched(self) -> Stored:
+        """With its manifest in memory, for who looks at it more than once."""
+        return self if self.held is not None else replace(self, held=self.applied)
+
+    def _elsewhere(self) -> Shelf:
+        if self.shelf is None:
+            raise RuntimeError(f"the manifest of {self.kind.name} {self.key} is nowhere")
+        return self.shelf
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0] if self.kind.namespaced else ""
+
+    @property
+    def name(self) -> str:
+        return self.key.partition("/")[2] if self.kind.namespaced else self.key
 
     def manifest(self) -> Body:
         """The whole object, as somebody who reads it sees it."""
-        body = self.applied.body
+        body = self.body
         whole: Body = {**body, "metadata": self._metadata(body.get("metadata") or {})}
         if self.node:
             whole["spec"] = {**(body.get("spec") or {}), "nodeName": self.node}
-        status = {**self._given_status(), **self.written.get("status", {})}
+        status = {**self._given_status(body), **self.written.get("status", {})}
         whole.pop("status", None)
         if status:
             whole["status"] = status
@@ -59,13 +91,13 @@ class Stored:
         """With these keys of a part written; None takes a key away."""
         merged = {**self.written.get(part, {}), **value}
         kept = {name: inner for name, inner in merged.items() if inner is not None}
-        return replace(self, written={**self.written, part: kept})
+        return replace(self, written=shared(self.kind, {**self.written, part: kept}))
 
-    def _given_status(self) -> Body:
+    def _given_status(self, body: Body) -> Body:
         """A manifest's own status counts where it is a fact about the world (a Node), not where Bursar writes it."""
         if self.kind.strict or self.kind.name == POD.name:
             return {}
-        given = self.applied.body.get("status")
+        given = body.get("status")
         return given if isinstance(given, dict) else {}
 
     def _metadata(self, given: Body) -> Body:
@@ -85,13 +117,28 @@ class Stored:
         return metadata
 
 
+_SHARED: dict[bytes, dict[str, Body]] = {}
+_SHARED_AT_MOST = 4096
+
+
+def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
+    """What is written about pods is mostly the same (it runs, within its quota): equal ones become one."""
+    if kind.name != POD.name:
+        return written
+    if len(_SHARED) >= _SHARED_AT_MOST:
+        _SHARED.clear()
+    return _SHARED.setdefault(msgspec.json.encode(written), written)
+
+
 class Store:
     """The objects that are there now."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: Shelf | None = None) -> None:
         self._objects: dict[str, dict[str, Stored]] = {}
+        self._shelf = shelf
         self.version = 0
         self.uids = 0
+        self.taken = 0  # the version up to which somebody has taken what changed
         self.touched: dict[tuple[str, str], int] = {}  # since somebody took it: the version of the last change
 
     def find(self, kind: str, key: str) -> Stored | None:
@@ -132,6 +179,12 @@ class Store:
     def load(self, stored: Stored) -> None:
         """An object as it was before a restart: no change."""
         self._objects.setdefault(stored.kind.name, {})[stored.key] = stored
+
+    def let_go(self, kind: str, key: str, applied_as: int) -> None:
+        """The manifest of a pod is on the shelf now, and need not be in memory; no change."""
+        found = self.find(kind, key)
+        if found is not None and found.applied_as == applied_as and found.kind.name == POD.name:
+            self.load(replace(found, held=None, shelf=self._shelf))
 
     def touch(self, kind: str, key: str) -> None:
         """Something about the object changed that its manifest does not show."""
@@ -190,12 +243,13 @@ class Stage(Store):
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
         """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""
         known = self.find(given.kind.name, given.key)
+        as_version = self.version + 1
         if known is None or anew:
             self.uids += 1
-            stored = Stored(given.kind, given.key, given, f"{given.key}#{self.uids}", now)
+            stored = Stored(given.kind, given.key, f"{given.key}#{self.uids}", now, as_version, held=given)
         else:
-            changed = _asked(known.applied.body) != _asked(given.body)
-            stored = replace(known, applied=given, generation=known.generation + changed)
+            generation = known.generation + (_asked(known.body) != _asked(given.body))
+            stored = replace(known, held=given, applied_as=as_version, generation=generation)
         self.write(stored)
         return stored
 

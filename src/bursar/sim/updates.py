@@ -32,11 +32,11 @@ def wishes(body: dict[str, Any], known: Stored | None) -> dict[str, Any]:
     kept = {name: value for name, value in metadata.items() if name not in _BOOKKEEPING}
     if known is None:
         return {**body, "metadata": kept}
-    asked = known.applied.body.get("metadata") or {}
+    asked = known.body.get("metadata") or {}
     for part in ("labels", "annotations"):
         _take_out(kept, part, known.written.get(part, {}), asked.get(part))
     whole = {**body, "metadata": kept}
-    _take_out(whole, "status", known.written.get("status", {}), known.applied.body.get("status"))
+    _take_out(whole, "status", known.written.get("status", {}), known.body.get("status"))
     if known.node:
         _take_node_out(whole, known)
     return whole
@@ -57,7 +57,7 @@ def _take_out(whole: dict[str, Any], part: str, written: dict[str, Any], asked: 
 
 def _take_node_out(whole: dict[str, Any], known: Stored) -> None:
     spec = whole.get("spec")
-    asked = (known.applied.body.get("spec") or {}).get("nodeName")
+    asked = (known.body.get("spec") or {}).get("nodeName")
     if isinstance(spec, dict) and not asked and spec.get("nodeName") == known.node:
         whole["spec"] = {name: value for name, value in spec.items() if name != "nodeName"}
 

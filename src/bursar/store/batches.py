@@ -8,12 +8,18 @@ import msgspec
 
 
 class ObjectWrite(msgspec.Struct, frozen=True):
-    """An object gets a new body (JSON), or (None) is deleted. Versions of one object only grow."""
+    """An object gets a new body (JSON), or (None) is deleted. Versions of one object only grow.
+
+    What seldom changes about it can stand apart, as a manifest under a number that is used once: ``manifest`` names it,
+    ``text`` is given when it is new.
+    """
 
     kind: str
     key: str
     version: int
     body: bytes | None
+    manifest: int = 0
+    text: bytes | None = None
 
 
 class Batch(msgspec.Struct, frozen=True):

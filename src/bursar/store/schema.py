@@ -15,7 +15,7 @@ from urllib.parse import quote
 from bursar.store.errors import ForeignFileError, StoreError, damaged
 
 APPLICATION_ID = 0x42757273  # "Burs"
-VERSION = 1
+VERSION = 2
 _PAGE = 16_384  # a restart reads the whole journal: fewer, larger pages
 _CHECKPOINT_PAGES = 1_000
 
@@ -24,7 +24,9 @@ _TABLES = {
     "objects": "kind TEXT, key TEXT, version INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, key)",
     # Every change of an object, with the journal record and the time it belongs to; no body: it was deleted.
     "object_history": "id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " key TEXT NOT NULL, version INTEGER NOT NULL, body BLOB",
+    " key TEXT NOT NULL, version INTEGER NOT NULL, body BLOB, manifest INTEGER NOT NULL",
+    # What objects of the history name by number.
+    "manifests": "number INTEGER PRIMARY KEY, text BLOB NOT NULL",
     "snapshots": "seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, head TEXT NOT NULL, digest TEXT NOT NULL,"
     " state BLOB NOT NULL",
     "meta": "name TEXT PRIMARY KEY, value TEXT NOT NULL",

@@ -22,6 +22,7 @@ from bursar.store.batches import Batch, ObjectChange, StoredObject, line_positio
 from bursar.store.errors import StoreError, damaged
 from bursar.store.locking import WriterLock
 
+_ENTRY = "INSERT INTO object_history (seq, at, kind, key, version, body, manifest) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ROWS = 512  # fetched at a time from the journal
 
 
@@ -142,10 +143,10 @@ class Store:
             else:
                 row = (write.kind, write.key, write.version, write.body)
                 db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", row)
-            entry = (last, batch.at, write.kind, write.key, write.version, write.body)
-            db.execute(
-                "INSERT INTO object_history (seq, at, kind, key, version, body) VALUES (?, ?, ?, ?, ?, ?)", entry
-            )
+            if write.text is not None:
+                db.execute("INSERT INTO manifests VALUES (?, ?)", (write.manifest, write.text))
+            entry = (last, batch.at, write.kind, write.key, write.version, write.body, write.manifest)
+            db.execute(_ENTRY, entry)
         if batch.meta:
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(batch.meta.items()))
         return last
@@ -220,6 +221,13 @@ class Store:
     def meta(self, name: str) -> str | None:
         found = self.rows("SELECT value FROM meta WHERE name = ?", name)
         return str(found[0][0]) if found else None
+
+    def manifest(self, number: int) -> bytes:
+        """What an object named by that number."""
+        found = self.rows("SELECT text FROM manifests WHERE number = ?", number)
+        if not found:
+            raise StoreError(self.path, f"there is no manifest {number}")
+        return bytes(found[0][0])
 
     def object(self, kind: str, key: str) -> StoredObject | None:
         found = self.rows("SELECT kind, key, version, body FROM objects WHERE kind = ? AND key = ?", kind, key)

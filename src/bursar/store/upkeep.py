@@ -48,6 +48,7 @@ def prune(store: Store, before: int) -> int:
             " (SELECT max(id) FROM object_history WHERE seq <= ?1 GROUP BY kind, key))",
             (seq,),
         )
+        db.execute("DELETE FROM manifests WHERE number NOT IN (SELECT manifest FROM object_history)")
         db.execute("INSERT OR REPLACE INTO meta VALUES ('pruned_to', ?)", (str(seq),))
 
     gone = int(seq) - store.pruned_to

@@ -1,0 +1,149 @@
+"""What becomes of the pods of the embedded cluster: they start, run, are told to leave, leave, succeed.
+
+Whatever the control loop must hear of is put into ``seen``, for when it has finished what it does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from bursar.control.loop import Controller
+from bursar.engine.decisions import Decision
+from bursar.ledger.claims import Claim
+from bursar.objects.core import Pod
+from bursar.objects.corekinds import POD
+from bursar.objects.errors import ManifestError
+from bursar.sim.clock import Clock
+from bursar.sim.news import Happening
+from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, SUCCEEDED, TERMINATING, SimPod, pod_times
+from bursar.sim.store import Store
+
+
+class PodLife:
+    """The pods there are, and what each of them is doing."""
+
+    def __init__(self, store: Store, clock: Clock, controller: Controller) -> None:
+        self.by_key: dict[str, SimPod] = {}
+        self.by_uid: dict[str, SimPod] = {}
+        self.seen: deque[Callable[[], None]] = deque()
+        self.happenings: list[Happening] = []
+        self._store = store
+        self._clock = clock
+        self._controller = controller
+
+    def note(self, pod: Pod, key: str) -> None:
+        """A pod was applied: it is new, or has changed."""
+        runs_for, leaves_after = pod_times(pod)
+        known = self.by_key.get(key)
+        if known is not None and known.uid == pod.metadata.uid:
+            known.leaves_after = leaves_after
+            return
+        if known is not None:
+            del self.by_uid[known.uid]
+        found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
+        self.add(found)
+        self._write_phase(found)
+
+    def add(self, pod: SimPod) -> None:
+        self.by_key[pod.key] = pod
+        self.by_uid[pod.uid] = pod
+
+    def start(self, claim: Claim) -> None:
+        pod = self.by_uid.get(claim.uid)
+        if pod is None or pod.phase != PENDING:
+            return
+        pod.phase = RUNNING
+        pod.node = claim.place
+        self._write_phase(pod)
+        self._happened(pod, "started")
+        self.seen.append(lambda: self._controller.running(pod.uid))
+        if pod.runs_for is not None:
+            self.set_timer(pod, pod.runs_for)
+
+    def evict(self, claim: Claim, decision: Decision) -> None:
+        pod = self.by_uid.get(claim.uid)
+        if pod is None or pod.phase in ENDED or pod.evicted:
+            return
+        pod.evicted = True
+        pod.reason = decision.reason
+        pod.message = decision.sentence()
+        self._store.touch(POD.name, pod.key)
+        by = f" by {decision.by}" if decision.by else ""
+        self._happened(pod, "evicted", f"{decision.reason}{by}")
+        if pod.phase != TERMINATING:
+            self._leave(pod)
+
+    def delete(self, pod: SimPod) -> None:
+        pod.deleted = True
+        self._store.touch(POD.name, pod.key)
+        if pod.phase == RUNNING:
+            self._leave(pod)
+        elif pod.phase != TERMINATING:
+            self._has_left(pod)
+
+    def _leave(self, pod: SimPod) -> None:
+        """It was told to leave, and takes its time."""
+        if pod.leaves_after == 0:
+            self._has_left(pod)
+            return
+        pod.phase = TERMINATING
+        self._write_phase(pod)
+        self.set_timer(pod, pod.leaves_after)
+        self.seen.append(lambda: self._controller.terminating(pod.uid))
+
+    def _has_left(self, pod: SimPod) -> None:
+        if pod.phase == TERMINATING:
+            self._happened(pod, "left")
+        if pod.phase not in ENDED:
+            self.seen.append(lambda: self._controller.gone(pod.uid))
+        if pod.evicted and pod.phase not in ENDED:
+            pod.phase = EVICTED
+            self._write_phase(pod)
+        if pod.deleted:
+            self._store.remove(POD.name, pod.key)
+            del self.by_key[pod.key]
+            del self.by_uid[pod.uid]
+
+    def succeed(self, pod: SimPod) -> None:
+        pod.phase = SUCCEEDED
+        pod.due = None
+        self._write_phase(pod)
+        self._happened(pod, "finished")
+        self.seen.append(lambda: self._controller.gone(pod.uid))
+
+    def set_timer(self, pod: SimPod, delay: int) -> None:
+        pod.due = self._clock.now + delay
+        pod.order = self._clock.at(pod.due, lambda: self._time_is_up(pod))
+
+    def _time_is_up(self, pod: SimPod) -> None:
+        """A pod that was told to leave while it ran has two timers; only the one it waits for now counts."""
+        if pod.due != self._clock.now:
+            return
+        pod.due = None
+        if pod.phase == RUNNING:
+            self.succeed(pod)
+        elif pod.phase == TERMINATING:
+            self._has_left(pod)
+
+    def running(self, key: str) -> SimPod:
+        """The pod, which must be running."""
+        pod = self.by_key.get(key)
+        if pod is None:
+            raise ManifestError("does not exist", subject=f"Pod {key}")
+        if pod.phase != RUNNING:
+            raise ManifestError(f"is {pod.phase}: only a running pod can finish", subject=f"Pod {key}")
+        return pod
+
+    def _write_phase(self, pod: SimPod) -> None:
+        stored = self._store.find(POD.name, pod.key)
+        if stored is not None and stored.uid == pod.uid:
+            status = {"phase": pod.phase, "reason": pod.reason or None, "message": pod.message or None}
+            leaves_since = self._clock.now if pod.phase == TERMINATING else None
+            placed = replace(stored, node=pod.node, leaves_since=leaves_since)
+            self._store.write(placed.with_written("status", status))
+
+    def _happened(self, pod: SimPod, what: str, reason: str = "") -> None:
+        self.happenings.append(Happening(self._clock.now, pod.key, what, pod.node, reason))
