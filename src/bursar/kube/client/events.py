@@ -1,0 +1,229 @@
+"""Events of events.k8s.io/v1: what people read in ``kubectl describe``.
+
+Recording never waits and never fails: it puts the event into a bounded queue, from which a task writes. The same event
+again within a while becomes a series of the first one, written at most once per period. An object that is talked about
+too much falls silent (a bucket of tokens for each), and what is not written is counted, with the reason why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bursar.kube.client.api import Api, PatchKind
+from bursar.kube.client.errors import Fenced, KubeError, NotFound
+from bursar.kube.client.resources import EVENTS, Resource
+
+log = logging.getLogger(__name__)
+
+NOTE_BYTES = 1024
+REASON_LENGTH = 128
+NAME_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an event is about."""
+
+    resource: Resource
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+    def reference(self) -> dict[str, str]:
+        found = {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "name": self.name,
+            "namespace": self.namespace,
+            "uid": self.uid,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to say. ``type`` is Normal or Warning; ``action`` what was done or tried, in CamelCase."""
+
+    regarding: Regarding
+    type: str
+    reason: str
+    message: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds and numbers: how much is written, and how long things are remembered."""
+
+    queue: int = 1000
+    burst: int = 25  # events about one object
+    refill: float = 30.0  # seconds until it gets one more
+    series_period: float = 10.0  # between two writes of one series
+    series_end: float = 360.0  # without a repetition: the next one is a new event
+    remembered: int = 4096  # series and buckets
+
+
+class _Series:
+    __slots__ = ("count", "last", "name")
+
+    def __init__(self, now: float) -> None:
+        self.name = ""  # of the event on the server; "" until it is there
+        self.count = 1
+        self.last = now
+
+
+class _Bucket:
+    __slots__ = ("at", "tokens")
+
+    def __init__(self, tokens: float, at: float) -> None:
+        self.tokens = tokens
+        self.at = at
+
+
+class Recorder:
+    """Writes events for one controller. ``run`` it in a task; ``record`` from anywhere in the same loop."""
+
+    def __init__(
+        self,
+        api: Api,
+        controller: str,
+        instance: str,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dropped: Counter[str] = Counter()  # by why: full, limited, fenced, failed
+        self.written = 0
+        self._api = api
+        self._controller = controller
+        self._instance = instance[:REASON_LENGTH]
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._queue: asyncio.Queue[Note] = asyncio.Queue(self._limits.queue)
+        self._series: OrderedDict[Note, _Series] = OrderedDict()
+        self._repeated: dict[Note, None] = {}  # series that the server does not have in full
+        self._buckets: OrderedDict[Regarding, _Bucket] = OrderedDict()
+
+    def record(self, regarding: Regarding, type: str, reason: str, message: str, action: str = "") -> None:  # noqa: A002 as Kubernetes says
+        """Say something about an object. Returns at once, whatever happens."""
+        note = Note(regarding, type, reason[:REASON_LENGTH], _shortened(message), (action or reason)[:REASON_LENGTH])
+        now = self._clock()
+        series = self._series.get(note)
+        if series is not None and now - series.last < self._limits.series_end:
+            series.count += 1
+            series.last = now
+            self._repeated[note] = None
+            return
+        if not self._may_speak(regarding, now):
+            self.dropped["limited"] += 1
+            return
+        try:
+            self._queue.put_nowait(note)
+        except asyncio.QueueFull:
+            self.dropped["full"] += 1
+            return
+        self._series[note] = _Series(now)
+        self._series.move_to_end(note)
+        while len(self._series) > self._limits.remembered:
+            self._series.popitem(last=False)
+
+    def _may_speak(self, regarding: Regarding, now: float) -> bool:
+        limits = self._limits
+        bucket = self._buckets.setdefault(regarding, _Bucket(limits.burst, now))
+        self._buckets.move_to_end(regarding)
+        while len(self._buckets) > limits.remembered:
+            self._buckets.popitem(last=False)
+        bucket.tokens = min(limits.burst, bucket.tokens + (now - bucket.at) / limits.refill)
+        bucket.at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    async def run(self) -> None:
+        """Write what is recorded, until cancelled."""
+        due = self._clock() + self._limits.series_period
+        while True:
+            try:
+                async with asyncio.timeout(max(due - self._clock(), 0.0)):
+                    note = await self._queue.get()
+            except TimeoutError:
+                await self._write_series()
+                due = self._clock() + self._limits.series_period
+            else:
+                await self._write(note)
+
+    async def flush(self) -> None:
+        """Write everything that waits, now. For an orderly end."""
+        while not self._queue.empty():
+            await self._write(self._queue.get_nowait())
+        await self._write_series()
+
+    async def _write(self, note: Note) -> None:
+        name = f"{note.regarding.name[:NAME_LENGTH]}.{secrets.token_hex(8)}"
+        try:
+            await self._api.create(EVENTS, self._event(note, name), _space(note))
+        except KubeError as error:
+            self._series.pop(note, None)
+            self._lost(note, error)
+            return
+        self.written += 1
+        series = self._series.get(note)
+        if series is not None:
+            series.name = name
+
+    async def _write_series(self) -> None:
+        for note in list(self._repeated):
+            series = self._series.get(note)
+            if series is None or not series.name:
+                continue
+            count = series.count
+            patch = {"series": {"count": count, "lastObservedTime": _now()}}
+            del self._repeated[note]
+            try:
+                await self._api.patch(EVENTS, series.name, _space(note), PatchKind.MERGE, patch)
+            except NotFound:  # the server forgets events after an hour
+                self._series.pop(note, None)
+            except KubeError as error:
+                self._lost(note, error)
+        self._repeated = {note: None for note in self._repeated if note in self._series}
+
+    def _lost(self, note: Note, error: KubeError) -> None:
+        self.dropped["fenced" if isinstance(error, Fenced) else "failed"] += 1
+        log.info("event %s about %s not written: %s", note.reason, note.regarding.name, error)
+
+    def _event(self, note: Note, name: str) -> dict[str, object]:
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": name, "namespace": _space(note)},
+            "eventTime": _now(),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "type": note.type,
+            "reason": note.reason,
+            "action": note.action,
+            "note": note.message,
+            "regarding": note.regarding.reference(),
+        }
+
+
+def _space(note: Note) -> str:
+    return note.regarding.namespace or "default"
+
+
+def _shortened(message: str) -> str:
+    encoded = message.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return message
+    return encoded[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

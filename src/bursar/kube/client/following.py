@@ -1,0 +1,91 @@
+"""How a collection is followed: the settings, the numbers that are kept, and the lines of a watch.
+
+A line is an event with an object, a bookmark (only a version), or an error, which is raised as what it stands for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from bursar.kube.client.api import EVERYTHING, PAGE, Select
+from bursar.kube.client.errors import Malformed, error_for, status_from
+from bursar.kube.client.models import Meta, Wire, meta_of
+
+SILENCE = 70.0
+DELETED = "DELETED"
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How to follow a collection. ``optional``: a resource that the server does not have counts as empty."""
+
+    namespace: str = ""
+    select: Select = EVERYTHING
+    optional: bool = False
+    silence: float = SILENCE
+    stream_lists: bool = True
+    page: int = PAGE
+    pause: float = 0.5  # the first after a failure
+    longest_pause: float = 30.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Numbers for metrics and health. Counted are events, bookmarks, lists, connections, silences, failures, swept."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    last_heard: float = 0.0  # time.monotonic() of the last byte
+    problem: str = ""  # what keeps it from getting on; "" when nothing does
+
+
+class Event(NamedTuple):
+    """An object that was added, modified or deleted. ``raw`` is a view into the line."""
+
+    type: str
+    meta: Meta
+    raw: msgspec.Raw
+
+
+class Bookmark(NamedTuple):
+    """The version up to which everything has been sent; ``ends_list``: all objects that there were, too."""
+
+    resource_version: str
+    ends_list: bool
+
+
+class _Line(Wire, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _MarkMeta(Wire, frozen=True):
+    resource_version: str = ""
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Mark(Wire, frozen=True):
+    metadata: _MarkMeta = _MarkMeta()
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_mark = msgspec.json.Decoder(_Mark).decode
+
+
+def read_event(line: bytes, path: str) -> Event | Bookmark:
+    """What a line of the watch at ``path`` says."""
+    try:
+        found = _decode_line(line)
+        if found.type == "BOOKMARK":
+            mark = _decode_mark(found.object).metadata
+            return Bookmark(mark.resource_version, mark.annotations.get(_INITIAL_END) == "true")
+        if found.type != "ERROR":
+            return Event(found.type, meta_of(found.object), found.object)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"watch {path}: {error}: {line[:200]!r}") from None
+    status = status_from(bytes(found.object), 0)
+    raise error_for(f"watch {path}", status.code, status)

@@ -1,0 +1,270 @@
+"""Who leads: a Lease of coordination.k8s.io/v1, and how long the leader may still write.
+
+Two clocks are never compared. A leader counts from the moment before it sent the renewal that succeeded, on its own
+clock; a candidate counts from the moment it saw the lease change, on its own. Since the server carries out a renewal
+after it was sent and before anybody sees it, a leader that stops at its renew deadline has stopped before a candidate
+may take over, by at least lease duration minus renew deadline. The clock also runs while the process is stopped or the
+machine sleeps, so whoever wakes up late finds its time over: ``remaining`` raises ``Fenced`` before any write.
+
+Every write of the lease carries the resourceVersion that was read, so of two candidates one gets a conflict. Each time
+somebody becomes leader, leaseTransitions grows: it is the term, by which the server itself can refuse writes of
+earlier leaders. (The very first term is 0.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from bursar.kube.client.api import Api, PatchKind, Writing
+from bursar.kube.client.errors import AlreadyExists, Conflict, Fenced, KubeError, Malformed, NotFound
+from bursar.kube.client.models import Body, Lease
+from bursar.kube.client.resources import LEASES
+from bursar.kube.client.retries import NO_RETRY
+
+log = logging.getLogger(__name__)
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def steady() -> float:
+    """Seconds on a clock that never goes back and goes on while the machine sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. The lease is free ``duration`` after its last renewal; its holder stops at ``renew_deadline``."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > self.retry_period > 0:
+            given = f"{self.duration:g}, {self.renew_deadline:g} and {self.retry_period:g} s"
+            raise ValueError(f"the lease's duration, renew deadline and retry period must fall: {given}")
+
+
+class Elector:
+    """Takes part in the election for as long as it runs. Set ``http.gate = elector.remaining``."""
+
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        namespace: str,
+        identity: str,
+        *,
+        timing: Timing | None = None,
+        started: Callable[[int], None],
+        stopped: Callable[[], None],
+        clock: Callable[[], float] = steady,
+    ) -> None:
+        self.identity = identity
+        self.leader = ""  # as last seen
+        self.term: int | None = None  # while leading
+        self._api = api
+        self._name = name
+        self._namespace = namespace
+        self._timing = timing or Timing()
+        self._started = started
+        self._stopped = stopped
+        self._clock = clock
+        self._lease: Lease | None = None  # as last read or written
+        self._highest_term = -1  # a lease that somebody deleted begins after the terms it had
+        self._changed_at = 0.0  # when it was seen to change
+        self._until = -math.inf  # when we have to stop writing
+
+    @property
+    def leading(self) -> bool:
+        return self.term is not None and self._clock() < self._until
+
+    def remaining(self) -> float:
+        """Seconds for which we may still write."""
+        left = self._until - self._clock()
+        if self.term is None:
+            raise Fenced(f"{self._namespace}/{self._name}: {self.identity} does not hold the lease")
+        if left <= 0:
+            raise Fenced(f"{self._namespace}/{self._name}: the time to write ended {-left:.3f} s ago")
+        return left
+
+    async def run(self) -> None:
+        """Compete, lead, compete again; when cancelled, stop leading and let go of the lease."""
+        try:
+            while True:
+                await self._compete()
+                await self._lead()
+        finally:
+            await self._leave()
+
+    async def _compete(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._timing.renew_deadline):
+                    if await self._try_to_take():
+                        return
+            except TimeoutError:
+                log.warning("lease %s/%s: no answer in time", self._namespace, self._name)
+            except KubeError as error:
+                log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+            await asyncio.sleep(self._timing.retry_period * random.uniform(1.0, 1.2))  # noqa: S311 no secret
+
+    async def _try_to_take(self) -> bool:
+        lease = await self._look()
+        if lease is not None and not self._is_free(lease):
+            return False
+        sent = self._clock()
+        try:
+            taken = await (self._create() if lease is None else self._take(lease))
+        except (AlreadyExists, Conflict):
+            return False  # somebody was faster
+        self._until = sent + self._timing.renew_deadline
+        if self._clock() >= self._until:  # frozen meanwhile; it will be free when its time is over
+            return False
+        self.term = taken.spec.lease_transitions
+        log.info("lease %s/%s: %s leads, term %d", self._namespace, self._name, self.identity, self.term)
+        self._started(self.term)
+        return True
+
+    def _is_free(self, lease: Lease) -> bool:
+        holder = lease.spec.holder_identity
+        if not holder or holder == self.identity:  # given back, or ours from a term that ended
+            return True
+        return self._clock() - self._changed_at >= max(lease.spec.lease_duration_seconds, self._timing.duration)
+
+    async def _lead(self) -> None:
+        try:
+            while True:
+                left = self._until - self._clock()
+                if left <= 0:
+                    log.warning("lease %s/%s: not renewed in time", self._namespace, self._name)
+                    return
+                await asyncio.sleep(min(left, self._timing.retry_period))
+                if not await self._renewed():
+                    return
+        finally:
+            self._stop()
+
+    async def _renewed(self) -> bool:
+        """Try to renew; False when the lease is lost for certain. Trouble is no reason to give up before the time."""
+        left = self._until - self._clock()
+        if left <= 0:
+            return True  # the caller sees to it
+        try:
+            async with asyncio.timeout(left):
+                try:
+                    await self._renew()
+                except Conflict:  # perhaps with an earlier renewal of ours whose answer was lost
+                    await self._look()
+                    if self._is_ours():
+                        await self._renew()
+        except NotFound:
+            return False
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease %s/%s: renewing: %s", self._namespace, self._name, str(error) or "no answer in time")
+        return self._is_ours()
+
+    async def _renew(self) -> None:
+        if self._lease is not None:
+            sent = self._clock()
+            await self._write(self._lease, {"holderIdentity": self.identity, "renewTime": _now()})
+            self._until = sent + self._timing.renew_deadline
+
+    def _is_ours(self) -> bool:
+        spec = None if self._lease is None else self._lease.spec
+        return spec is not None and (spec.holder_identity, spec.lease_transitions) == (self.identity, self.term)
+
+    def _stop(self) -> None:
+        self._until = -math.inf
+        if self.term is not None:
+            log.info("lease %s/%s: %s leads no more", self._namespace, self._name, self.identity)
+            self.term = None
+            self._stopped()
+
+    async def _leave(self) -> None:
+        """Give the lease back, so that nobody has to wait, unless a write of ours may still be under way."""
+        lease = self._lease
+        if lease is None or lease.spec.holder_identity != self.identity:
+            return
+        if not await self._api.http.drain(self._timing.retry_period):
+            return
+        try:
+            async with asyncio.timeout(self._timing.retry_period):
+                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
+        except (KubeError, TimeoutError) as error:
+            log.info("lease %s/%s: not given back: %s", self._namespace, self._name, error)
+
+    async def _look(self) -> Lease | None:
+        """The lease as it is now. That it changed since we last looked is noted, with our own time."""
+        try:
+            body = await self._api.get(
+                LEASES, self._name, self._namespace, within=self._timing.renew_deadline / 2, retry=NO_RETRY
+            )
+        except NotFound:
+            self._lease = None
+            self.leader = ""
+            return None
+        self._note(_read(body), self._clock())
+        return self._lease
+
+    def _note(self, lease: Lease, now: float) -> None:
+        known = self._lease
+        if known is None or known.metadata.resource_version != lease.metadata.resource_version:
+            self._changed_at = now
+        self._lease = lease
+        self._highest_term = max(self._highest_term, lease.spec.lease_transitions)
+        self.leader = lease.spec.holder_identity
+
+    async def _create(self) -> Lease:
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {**self._claim(), "leaseTransitions": self._highest_term + 1},
+        }
+        created = _read(await self._api.create(LEASES, body, self._namespace, self._how()))
+        self._note(created, self._clock())
+        return created
+
+    async def _take(self, lease: Lease) -> Lease:
+        return await self._write(lease, {**self._claim(), "leaseTransitions": lease.spec.lease_transitions + 1})
+
+    def _claim(self) -> dict[str, object]:
+        now = _now()
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self._timing.duration),
+            "acquireTime": now,
+            "renewTime": now,
+        }
+
+    async def _write(self, lease: Lease, spec: dict[str, object]) -> Lease:
+        patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
+        answer = await self._api.patch(LEASES, self._name, self._namespace, PatchKind.MERGE, patch, how=self._how())
+        written = _read(answer)
+        self._note(written, self._clock())
+        return written
+
+    def _how(self) -> Writing:
+        return Writing(gated=False, within=self._timing.renew_deadline / 2, retry=NO_RETRY)
+
+
+def _read(body: Body) -> Lease:
+    try:
+        return body.into(Lease)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"lease {body.key}: {error}") from None
+
+
+def _now() -> str:
+    """For people; no decision rests on it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
