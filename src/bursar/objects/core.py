@@ -28,6 +28,7 @@ class Part(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class OwnerReference(Lenient, frozen=True):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -34,6 +34,9 @@ Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[st
 Pure: fills defaults, and refuses what breaks a rule. Must be idempotent, and sees a dry run like any other call.
 """
 
+Namespaces = Callable[[str, Any], Iterable[str]]
+"""(key of the object, the typed object) -> the namespaces whose pods it governs, whatever their labels say."""
+
 CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
 """Raises ``ManifestError`` when the object must not be deleted now."""
 
@@ -51,6 +54,7 @@ class Plugin:
     admit: Mapping[str, Admit] = field(default_factory=dict)  # by kind name, "Pod" included
     check_removal: Mapping[str, CheckRemoval] = field(default_factory=dict)
     unpreemptible: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None  # (labels, annotations)
+    namespaces: Mapping[str, Namespaces] = field(default_factory=dict)  # by kind name: where its objects govern pods
 
 
 class Registry:

@@ -10,21 +10,18 @@ once, and on the node as soon as the node is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bursar.control.admission import Admission
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.kube.controller.names import INVALID
-from bursar.kube.controller.world import World
+from bursar.kube.controller.world import Report, World
 from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
-
-Report = Callable[[str, str, str, str], None]
-"""(kind, key, reason, message) of a fault to tell people about."""
 
 Given = tuple[TypedObject, dict[str, Any]]
 

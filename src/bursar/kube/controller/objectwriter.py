@@ -11,9 +11,8 @@ from bursar.kube.client.resources import Resource
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.outcomes import Refused, sent
-from bursar.kube.controller.pods import Report
 from bursar.kube.controller.ports import ObjectKey
-from bursar.kube.controller.world import World
+from bursar.kube.controller.world import Report, World
 from bursar.objects.kinds import Kind
 from bursar.policies.settings import Output
 

@@ -23,8 +23,8 @@ from bursar.kube.controller.names import INVALID, UNJUDGED
 from bursar.kube.controller.patches import narrowed, node_terms, with_node_terms
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
-from bursar.kube.controller.sight import SeenPod, milliseconds, read_pod, unjudged, wished_annotations, wished_labels
-from bursar.kube.controller.world import World
+from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
@@ -34,7 +34,6 @@ from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
 from bursar.policies.tensorfusion.worker import is_worker
 
 Body = dict[str, Any]
-Report = Callable[[str, str, str, str], None]
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
 
@@ -90,9 +89,8 @@ class PodIntake:
 
     # What is seen
 
-    def seen(self, raw: bytes, now: int) -> None:
-        """A pod came or changed."""
-        pod = read_pod(raw)
+    def seen(self, pod: SeenPod, raw: bytes, now: int) -> None:
+        """A pod came or changed; ``raw`` is its manifest, needed only while it is gated."""
         known = self.by_key.get(pod.key)
         if known is not None and known.uid != pod.metadata.uid:
             self.gone(pod.key)
@@ -110,6 +108,15 @@ class PodIntake:
         if known is not None:
             del self.by_uid[known.uid]
             self._controller.gone(known.uid)
+
+    @staticmethod
+    def order(pod: SeenPod) -> tuple[int, int, int, int, str]:
+        """The order of entering a new ledger: pods that nobody admitted, then by their admission, then wishes."""
+        record = admission_of(pod.metadata.annotations)
+        created = milliseconds(pod.metadata.creation_timestamp)
+        if record is not None:
+            return 1, record.term, record.seq, created, pod.key
+        return (0 if pod.spec.node_name else 2), 0, 0, created, pod.key
 
     # The first time
 

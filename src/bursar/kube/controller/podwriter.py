@@ -18,9 +18,10 @@ from bursar.kube.controller.names import ADMISSION, HOLD, INVALID, TERM
 from bursar.kube.controller.outcomes import sent
 from bursar.kube.controller.patches import Body, can_express, metadata_patch, node_terms, start_patch
 from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.pods import PodIntake, Report, Sight
+from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.records import HoldRecord, admission_record, written
 from bursar.kube.controller.sight import unjudged
+from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, RESERVED, Claim
 
 Marks = dict[str, str | None]
@@ -85,6 +86,10 @@ class PodWriter:
         """The claimant takes the victim's place: to be written down on it."""
         self._displaced.setdefault(claimant, {})[victim.uid] = victim.spec.owner
 
+    def resume(self, claimant: str, victims: tuple[tuple[str, str], ...]) -> None:
+        """A hold was taken over: whom it is about stands written."""
+        self._displaced[claimant] = dict(victims)
+
     def forget(self, uid: str) -> None:
         self._wanted.pop(uid, None)
         self._displaced.pop(uid, None)
@@ -145,7 +150,7 @@ class PodWriter:
         decision = claim.decision
         seq = decision.seq if isinstance(decision, Decision) else 0
         displaced = tuple(sorted(self._displaced.get(claim.uid, {}).items()))
-        record = admission_record(claim, seq, self._term, displaced, pinned=orders.pin)
+        record = admission_record(claim, seq, self._term, orders, displaced)
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
         if sight.hold is not None:
             marks[HOLD] = None

@@ -14,8 +14,9 @@ from bursar.engine.leaving import holders_of
 from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
-from bursar.kube.controller.pods import PodIntake, Report
+from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.podwriter import PodWriter
+from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, Claim
 
 WIDTH = 8
@@ -55,6 +56,12 @@ class Reclaimer:
         for holder in holders_of(self._engine.state, claim.uid):
             self._writer.displaces(holder, claim)
         self.desk.want(claim.uid)
+
+    async def take_back(self, sight: Sight) -> None:
+        """A pod that has no place after all is evicted; its owner may create it anew."""
+        meta = sight.seen.metadata
+        evict = self._api.evict(meta.name, meta.namespace, uid=meta.uid, how=self._how)
+        await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
 
     def unshield(self) -> None:
         """Let those be victims again whose time is up."""

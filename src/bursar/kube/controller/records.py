@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from bursar.kube.controller.names import ADMISSION, HOLD
+from bursar.kube.controller.placement import Orders
 from bursar.ledger.claims import Claim
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     term: int
     place: str = ""
     pinned: bool = False
+    fenced: bool = False  # kept off the GPU nodes
     bindings: tuple[object, ...] = ()
     displaced: tuple[tuple[str, str], ...] = ()
 
@@ -49,10 +51,10 @@ def hold_of(annotations: Mapping[str, str]) -> HoldRecord | None:
 
 
 def admission_record(
-    claim: Claim, seq: int, term: int, displaced: tuple[tuple[str, str], ...], *, pinned: bool
+    claim: Claim, seq: int, term: int, orders: Orders, displaced: tuple[tuple[str, str], ...]
 ) -> AdmissionRecord:
     bindings = tuple(binding.record() for binding in claim.bindings if binding is not None)
-    return AdmissionRecord(seq, term, claim.place, pinned, bindings, displaced)
+    return AdmissionRecord(seq, term, claim.place, orders.pin, orders.keep_off, bindings, displaced)
 
 
 def written(record: Struct) -> str:

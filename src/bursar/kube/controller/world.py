@@ -7,7 +7,7 @@ a change, and might lead to the next write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -17,6 +17,9 @@ from bursar.objects.kinds import Kind
 from bursar.objects.kindset import KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.policies.settings import Output
+
+Report = Callable[[str, str, str, str], None]
+"""(kind, key, reason, message) of a fault to tell people about."""
 
 _BOOKKEEPING = ("managedFields", "resourceVersion", "selfLink")
 
@@ -48,6 +51,9 @@ class World:
 
     def list(self, kind: str) -> Iterable[Mapping[str, Any]]:
         return [known.given.body for known in self._by_kind.get(kind, {}).values()]
+
+    def objects(self, kind: str) -> Iterable[TypedObject]:
+        return [known.given for known in self._by_kind.get(kind, {}).values()]
 
     # What is known
 

@@ -114,4 +114,8 @@ PLUGIN = Plugin(
         "Configuration": option_settings,
     },
     {ELASTIC_QUOTA_KIND.name: admit_elastic_quota, COMPOSITE_KIND.name: admit_composite},
+    namespaces={
+        ELASTIC_QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],),
+        COMPOSITE_KIND.name: lambda _, composite: composite.spec.namespaces,
+    },
 )

@@ -248,4 +248,5 @@ PLUGIN = Plugin(
         PROFILE_KIND.name: _profile_settings,
     },
     admit={QUOTA_KIND.name: admit_quota, "Pod": admit_pod},
+    namespaces={QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],)},
 )

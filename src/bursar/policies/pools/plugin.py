@@ -24,9 +24,10 @@ from bursar.policies.pools.kinds import (
     profile_of_object,
     quota_of_object,
 )
-from bursar.policies.pools.names import NAME, PREEMPTIBLE, PROFILE_OBJECT, TREE
+from bursar.policies.pools.names import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, TREE
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.profiles import PoolNode, Profile
+from bursar.policies.pools.reading import text_list
 from bursar.policies.pools.topology import Topology
 from bursar.policies.settings import Setting
 
@@ -145,6 +146,13 @@ def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) ->
     return labels.get(PREEMPTIBLE) == "false"
 
 
+def namespaces_of(key: str, quota: ElasticQuota) -> list[str]:
+    """Those that its annotation lists, and its own if it is called like it."""
+    namespace, _, name = key.partition("/")
+    listed = text_list(quota.metadata.annotations, NAMESPACES)
+    return [*listed, namespace] if name == namespace else list(listed)
+
+
 PLUGIN = Plugin(
     NAME,
     20,
@@ -160,4 +168,5 @@ PLUGIN = Plugin(
     admit={QUOTA.name: quota_admission, PROFILE.name: profile_admission, "Pod": pod_admission},
     check_removal={QUOTA.name: quota_removal, PROFILE.name: profile_removal},
     unpreemptible=unpreemptible,
+    namespaces={QUOTA.name: namespaces_of},
 )
