@@ -1,0 +1,125 @@
+"""One replica: it takes part in the election, and leads terms for as long as it holds the lease.
+
+Whoever leads builds a new ledger each time (``Term``). A term that ends because ledger and cluster differ, or by a
+fault, is followed by another one of the same leader; one that ends because the lease is lost is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bursar.kube.client.api import Api
+from bursar.kube.client.errors import KubeError
+from bursar.kube.client.events import Recorder, Regarding
+from bursar.kube.client.lease import Elector, Timing
+from bursar.kube.client.resources import Resource
+from bursar.kube.controller.outcomes import Dethroned
+from bursar.kube.controller.ports import Told
+from bursar.kube.controller.term import RebuildNeeded, Term, TermOptions
+from bursar.policies.plugin import Registry
+
+log = logging.getLogger(__name__)
+CONTROLLER = "bursar.dev/controller"
+LEASE = "bursar-controller"
+_SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
+_PAUSE = 2.0  # seconds between two terms of one leader
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """How a replica takes part."""
+
+    term: TermOptions = field(default_factory=TermOptions)
+    timing: Timing = field(default_factory=Timing)
+    namespace: str = "bursar-system"
+    lease: str = LEASE
+    settle: float = _SETTLE
+    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}")
+
+
+class Replica:
+    """One process of the controller."""
+
+    def __init__(self, api: Api, registry: Registry, options: ProcessOptions) -> None:
+        self.api = api
+        self.options = options
+        self.term: Term | None = None  # while leading
+        self.ended: Counter[str] = Counter()  # terms, by why they ended
+        self.recorder = Recorder(api, CONTROLLER, options.identity)
+        self.elector = Elector(
+            api,
+            options.lease,
+            options.namespace,
+            options.identity,
+            timing=options.timing,
+            started=self._elected,
+            stopped=self._deposed,
+        )
+        self._registry = registry
+        self._leading: asyncio.Task[None] | None = None
+        api.http.gate = self.elector.remaining
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        recording = asyncio.create_task(self.recorder.run())
+        try:
+            await self.elector.run()
+        finally:
+            recording.cancel()
+            if self._leading is not None:
+                await asyncio.gather(self._leading, return_exceptions=True)
+            await asyncio.gather(recording, return_exceptions=True)
+
+    def _elected(self, number: int) -> None:
+        self._leading = asyncio.get_running_loop().create_task(self._lead(number))
+
+    def _deposed(self) -> None:
+        if self._leading is not None:
+            self._leading.cancel()
+
+    async def _lead(self, number: int) -> None:
+        await asyncio.sleep(self.options.settle)
+        try:
+            while True:
+                self.term = Term(self.api, self._registry, number, self._tell, self.options.term)
+                why = await self._one_term(self.term)
+                self.term = None
+                self.ended[why] += 1
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self.term = None
+
+    async def _one_term(self, term: Term) -> str:
+        try:
+            await term.run()
+        except Dethroned as error:
+            log.warning("term %d: %s", term.number, error)
+            return "fenced"
+        except RebuildNeeded as error:
+            log.warning("term %d: the ledger is built anew: %s", term.number, error)
+            return "rebuilt"
+        except KubeError as error:
+            log.warning("term %d: %s", term.number, error)
+            return "failed"
+        except Exception:
+            log.exception("term %d failed", term.number)
+            return "failed"
+        return "ended"
+
+    def _tell(self, told: Told, uid: str) -> None:
+        term = self.term
+        if term is None:
+            return
+        kind = term.world.kinds.find(told.kind)
+        namespace, _, name = told.key.rpartition("/")
+        known = term.world.find(told.kind, told.key)
+        if known is not None:
+            namespace, name = known.namespace, known.name
+        about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)
+        self.recorder.record(about, told.type, told.reason, told.message)
