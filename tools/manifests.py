@@ -36,7 +36,8 @@ def crd_template(name: str, crd: dict[str, Any]) -> str:
     """The definition as the chart has it: may be left out, and stays when the release goes, with all its objects."""
     annotations = crd["metadata"].get("annotations", {}) | KEEP
     body = dump(crd | {"metadata": {"name": name, "annotations": annotations}})
-    return f'{{{{- if and .Values.crds.install (not (has "{name}" .Values.crds.skip)) }}}}\n{NOTE}{body}{{{{- end }}}}\n'
+    condition = f'and .Values.crds.install (not (has "{name}" .Values.crds.skip))'
+    return f"{{{{- if {condition} }}}}\n{NOTE}{body}{{{{- end }}}}\n"
 
 
 def dump(document: dict[str, Any]) -> str:

@@ -18,6 +18,8 @@ Schema = dict[str, Any]
 
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
 LONGEST_QUANTITY = 128
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_RESOURCE = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 MOST_ITEMS = 1024
 MOST_PROPERTIES = 64
 
@@ -76,8 +78,14 @@ def _union(choices: list[Any], bounded: bool) -> Schema:
 def _mapping(values: object, bounded: bool) -> Schema:
     if values is object:
         return {"type": "object"} | _ANYTHING
-    most = {"maxProperties": MOST_PROPERTIES} if bounded else {}
-    return {"type": "object", "additionalProperties": schema_of(values, bounded)} | most
+    found: Schema = {"type": "object", "additionalProperties": schema_of(values, bounded)}
+    if not bounded:
+        return found
+    found["maxProperties"] = MOST_PROPERTIES
+    if "x-kubernetes-int-or-string" in found["additionalProperties"]:
+        rule = f"self.all(name, name.matches(r'{_RESOURCE}'))"
+        found["x-kubernetes-validations"] = [{"rule": rule, "message": "a key is not the name of a resource"}]
+    return found
 
 
 def _struct(struct: type[msgspec.Struct], bounded: bool) -> Schema:
