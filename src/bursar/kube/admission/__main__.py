@@ -1,0 +1,43 @@
+"""``python -m bursar.kube.admission``: write the admission files anew, with other names where that is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bursar.kube.admission.options import Options
+from bursar.kube.admission.rendering import write
+
+_DEFAULTS = Options()
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), default="deploy/admission", show_default=True)
+@click.option("--namespace", default=_DEFAULTS.namespace, show_default=True, help="Bursar's own namespace.")
+@click.option("--account", "accounts", multiple=True, default=_DEFAULTS.accounts, help="Users that are Bursar.")
+@click.option("--scheduler", "schedulers", multiple=True, default=_DEFAULTS.schedulers, help="Users that may bind.")
+@click.option("--exempt", "exempt", multiple=True, help="Namespaces that CrossQuota exempts.")
+@click.option("--label", "labels", multiple=True, help="More pod labels that quotas read.")
+def main(
+    out: Path,
+    namespace: str,
+    accounts: tuple[str, ...],
+    schedulers: tuple[str, ...],
+    exempt: tuple[str, ...],
+    labels: tuple[str, ...],
+) -> None:
+    """Write the admission policies and webhook configurations as YAML."""
+    options = Options(
+        namespace=namespace,
+        accounts=accounts,
+        schedulers=schedulers,
+        exempt_namespaces=exempt,
+        more_labels=labels,
+    )
+    for path in write(out, options):
+        click.echo(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A control plane of its own with the admission policies in force, and who acts on it.
+
+Policies act on the whole cluster, so they are kept off the plane that other tests share.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bursar.kube.admission.options import ENFORCED, NAMESPACE_LABEL, Options
+from bursar.kube.admission.policies import policies
+from tests.cluster.admission.acting import LEASE_PATH, NODE, Acting, apply, lease
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.identities import ALICE, BURSAR, User
+from tests.cluster.waiting import eventually
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane.start(kwok=False, users=[User(NODE, ("system:nodes",))]) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def guarded(plane: ControlPlane) -> ControlPlane:
+    """The plane once the policies are in force. Alice may also do what ``edit`` alone does not allow."""
+    plane.create_namespace("bursar-system")
+    plane.api().create(LEASE_PATH.rpartition("/")[0], lease(1))
+    _grant(plane, "bursar-test", BURSAR, [("", ["pods", "pods/status"], ["*"])])
+    _grant(plane, "alice-more", ALICE, [("", ["pods/resize", "pods/status", "pods/binding", "bindings"], ["*"])])
+    _grant(plane, "node-test", NODE, [("", ["pods"], ["*"])])
+    for one in policies(Options()):
+        apply(plane, one)
+    _wait(plane)
+    return plane
+
+
+def _grant(plane: ControlPlane, name: str, user: str, rules: list[tuple[str, list[str], list[str]]]) -> None:
+    given = [{"apiGroups": [group], "resources": resources, "verbs": verbs} for group, resources, verbs in rules]
+    plane.api().create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": given})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    body = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+    plane.api().create(f"{RBAC}/clusterrolebindings", body)
+
+
+def _wait(plane: ControlPlane) -> None:
+    """The gate is in force, and the last of the guards; the server takes all guards into force at once."""
+    namespace = plane.create_namespace(labels={NAMESPACE_LABEL: ENFORCED})
+    acting = Acting(plane, namespace)
+    eventually(lambda: acting.gates(acting.create_pod("probe", dry_run=True)), "the gate is added")
+    acting.create_pod("probe")
+    eventually(lambda: not acting.allowed(BURSAR, acting.open_gate, "probe", term="0"), "the fence stands")
+    eventually(lambda: not acting.allowed(ALICE, acting.open_gate, "probe", term=""), "the guards stand")
+    plane.delete_namespace(namespace)
+
+
+@pytest.fixture
+def enforced(guarded: ControlPlane) -> Iterator[Acting]:
+    """A namespace in which quota is enforced."""
+    name = guarded.create_namespace(labels={NAMESPACE_LABEL: ENFORCED})
+    yield Acting(guarded, name)
+    guarded.delete_namespace(name)
+
+
+@pytest.fixture
+def ordinary(guarded: ControlPlane) -> Iterator[Acting]:
+    """A namespace that no quota names."""
+    name = guarded.create_namespace()
+    yield Acting(guarded, name)
+    guarded.delete_namespace(name)

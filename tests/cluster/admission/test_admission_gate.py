@@ -1,0 +1,107 @@
+"""The gate on a real API server: who gets it, and what else becomes of them."""
+
+import pytest
+
+from bursar.kube.admission.options import GATE
+from tests.cluster.admission.acting import NODE, Acting
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.identities import ADMIN
+from tests.cluster.waiting import eventually
+
+MARKS = [
+    ({"quota.bursar.dev/lab": "theory"}, {}),
+    ({"quota.scheduling.koordinator.sh/name": "team-a"}, {}),
+    ({"tensor-fusion.ai/component": "worker"}, {}),
+    ({}, {"tensor-fusion.ai/tflops-request": "10"}),
+    ({}, {"tensor-fusion.ai/gpu-count": "2"}),
+]
+
+
+def test_a_pod_of_an_enforced_namespace_gets_the_gate(enforced: Acting) -> None:
+    assert enforced.gates(enforced.create_pod("one")) == [GATE]
+
+
+def test_gates_that_are_there_stay(enforced: Acting) -> None:
+    assert set(enforced.gates(enforced.create_pod("one", gates=("example.com/other",)))) == {"example.com/other", GATE}
+
+
+def test_a_pod_that_brings_the_gate_has_it_once(enforced: Acting) -> None:
+    assert enforced.gates(enforced.create_pod("one", gates=(GATE,))) == [GATE]
+
+
+@pytest.mark.parametrize(("labels", "annotations"), MARKS)
+def test_a_pod_that_names_a_quota_is_gated_anywhere(
+    ordinary: Acting, labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    assert ordinary.gates(ordinary.create_pod("one", labels=labels, annotations=annotations)) == [GATE]
+
+
+def test_an_ungoverned_pod_is_left_alone(ordinary: Acting) -> None:
+    made = ordinary.create_pod("one", schedulerName="volcano", annotations={"example.com/a": "b"})
+    assert ordinary.gates(made) == []
+    assert made["spec"]["schedulerName"] == "volcano"
+
+
+def test_a_client_component_of_tensor_fusion_is_no_worker(ordinary: Acting) -> None:
+    marks = {"tensor-fusion.ai/component": "client"}
+    made = ordinary.create_pod("one", labels=marks, annotations={"tensor-fusion.ai/gpupool": "a"})
+    assert ordinary.gates(made) == []
+
+
+@pytest.mark.parametrize("name", ["n8s-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler"])
+def test_the_originals_scheduler_becomes_the_clusters(enforced: Acting, name: str) -> None:
+    assert enforced.create_pod("one", schedulerName=name)["spec"]["schedulerName"] == "default-scheduler"
+
+
+def test_any_other_scheduler_stays(enforced: Acting) -> None:
+    assert enforced.create_pod("one", schedulerName="mine")["spec"]["schedulerName"] == "mine"
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "bursar-system"])
+def test_kube_system_and_bursar_itself_are_never_governed(guarded: ControlPlane, namespace: str) -> None:
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name=default"
+    eventually(lambda: guarded.api().get(account)["items"], f"the default service account of {namespace}")
+    acting = Acting(guarded, namespace)
+    made = acting.create_pod("one", user=ADMIN, labels={"quota.bursar.dev/lab": "x"}, dry_run=True)
+    assert acting.gates(made) == []
+
+
+def test_pods_of_a_daemon_set_are_left_alone(enforced: Acting) -> None:
+    metadata = {"labels": {"app": "agent", "quota.bursar.dev/lab": "x"}}
+    containers = [{"name": "main", "image": "none"}]
+    body = {
+        "metadata": {"name": "agent"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": {"metadata": metadata, "spec": {"containers": containers}},
+        },
+    }
+    nodes = enforced.plane.add_nodes(1)
+    path = f"/apis/apps/v1/namespaces/{enforced.namespace}/daemonsets"
+    enforced.plane.api().create(path, body)
+    made = eventually(lambda: enforced.plane.api().get(enforced.pods)["items"], "the pod of the DaemonSet")
+    assert enforced.gates(made[0]) == []
+    enforced.plane.api().delete(f"{path}/agent")
+    enforced.plane.remove_nodes(nodes)
+
+
+def test_pods_of_a_deployment_are_gated(enforced: Acting) -> None:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    body = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    enforced.plane.api().create(f"/apis/apps/v1/namespaces/{enforced.namespace}/deployments", body)
+    made = eventually(lambda: enforced.plane.api().get(enforced.pods)["items"], "the pod of the Deployment")
+    assert enforced.gates(made[0]) == [GATE]
+
+
+def test_a_mirror_pod_is_left_alone(enforced: Acting) -> None:
+    node = enforced.plane.add_nodes(1, prefix="one")[0]
+    marks = {"kubernetes.io/config.mirror": "abc"}
+    made = enforced.create_pod("one", user=NODE, annotations=marks, nodeName=node, dry_run=True)
+    assert enforced.gates(made) == []
+    enforced.plane.remove_nodes([node])
+
+
+def test_a_dry_run_leaves_nothing(enforced: Acting) -> None:
+    assert enforced.gates(enforced.create_pod("one", dry_run=True)) == [GATE]
+    assert enforced.plane.api().get(enforced.pods)["items"] == []

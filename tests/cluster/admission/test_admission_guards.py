@@ -1,0 +1,227 @@
+"""Forgeries, each refused by a real API server with a message that says what to do; and what is allowed."""
+
+import re
+
+import pytest
+
+from bursar.kube.admission.options import GATE
+from tests.cluster.admission.acting import Acting
+from tests.cluster.controlplane import ApiError
+from tests.cluster.controlplane.identities import ADMIN, ALICE, BURSAR, SCHEDULER
+
+TREE = "quota.bursar.dev/lab"
+
+
+def refused(message: str) -> "pytest.RaisesExc[ApiError]":
+    return pytest.raises(ApiError, match=message)
+
+
+def admitted(acting: Acting, name: str, **options: dict[str, str]) -> None:
+    """A pod that Bursar has let in."""
+    acting.create_pod(name, **options)  # type: ignore[arg-type]
+    acting.merge(BURSAR, name, {"metadata": {"annotations": {"bursar.dev/term": "1"}}})
+    acting.open_gate(BURSAR, name, term="")
+
+
+# The gate
+
+
+@pytest.mark.parametrize("user", [ALICE, ADMIN, SCHEDULER])
+def test_only_bursar_removes_the_gate(enforced: Acting, user: str) -> None:
+    enforced.create_pod("one")
+    with pytest.raises(ApiError) as error:
+        enforced.open_gate(user, "one", term="")
+    assert error.value.status == 403
+    if user != SCHEDULER:
+        assert "wait until quota admits the pod, or delete it" in error.value.message
+
+
+def test_dropping_the_label_and_the_gate_in_one_update_is_no_way_out(ordinary: Acting) -> None:
+    ordinary.create_pod("one", labels={TREE: "theory"})
+    with refused("only Bursar removes the scheduling gate|label quota.bursar.dev/lab"):
+        ordinary.open_gate(ALICE, "one", term="", labels={})
+
+
+def test_bursar_removes_the_gate(enforced: Acting) -> None:
+    enforced.create_pod("one")
+    assert enforced.gates(enforced.open_gate(BURSAR, "one")) == []
+
+
+def test_other_gates_are_their_owners_business(enforced: Acting) -> None:
+    enforced.create_pod("one", gates=("example.com/other",))
+    body = enforced.merge(ALICE, "one", {"spec": {"schedulingGates": [{"name": GATE}]}})
+    assert enforced.gates(body) == [GATE]
+
+
+def test_a_gated_pod_can_be_deleted_and_labelled(enforced: Acting) -> None:
+    enforced.create_pod("one")
+    enforced.merge(
+        ALICE, "one", {"metadata": {"labels": {"example.com/a": "b"}, "annotations": {"example.com/a": "b"}}}
+    )
+    enforced.plane.api(ALICE).delete(f"{enforced.pods}/one")
+
+
+# Creation
+
+
+def test_a_governed_pod_must_not_choose_its_node(enforced: Acting) -> None:
+    with refused("remove spec.nodeName, use node affinity"):
+        enforced.create_pod("one", nodeName="somewhere")
+
+
+def test_nor_where_only_its_label_governs_it(ordinary: Acting) -> None:
+    with refused("remove spec.nodeName, use node affinity"):
+        ordinary.create_pod("one", labels={TREE: "theory"}, nodeName="somewhere")
+
+
+def test_an_ungoverned_pod_may_choose_its_node(ordinary: Acting) -> None:
+    assert ordinary.create_pod("one", nodeName="somewhere", dry_run=True)["spec"]["nodeName"] == "somewhere"
+
+
+def test_nobody_passes_for_a_pod_of_a_daemon_set(enforced: Acting) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "1", "controller": True}
+    with refused("only the DaemonSet controller makes pods of a DaemonSet"):
+        enforced.create_pod("one", owner=owner)
+
+
+def test_nobody_passes_for_a_mirror_pod(enforced: Acting) -> None:
+    with refused("only a node makes mirror pods"):
+        enforced.create_pod("one", annotations={"kubernetes.io/config.mirror": "abc"}, nodeName="somewhere")
+
+
+def test_an_owner_that_is_no_controller_frees_nobody(enforced: Acting) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "1"}
+    assert enforced.gates(enforced.create_pod("one", owner=owner, dry_run=True)) == [GATE]
+
+
+# Annotations and labels
+
+
+@pytest.mark.parametrize(
+    "key", ["bursar.dev/admission", "bursar.dev/hold", "bursar.dev/term", "tensor-fusion.ai/gpu-ids"]
+)
+@pytest.mark.parametrize("governed", [True, False])
+def test_nobody_creates_a_pod_with_bursars_annotations(
+    enforced: Acting, ordinary: Acting, key: str, governed: bool
+) -> None:
+    with refused(f"annotation {re.escape(key)}: only Bursar writes it"):
+        (enforced if governed else ordinary).create_pod("one", annotations={key: "forged"})
+
+
+@pytest.mark.parametrize("part", ["", "/status"])
+def test_nobody_adds_changes_or_removes_bursars_annotations(enforced: Acting, part: str) -> None:
+    admitted(enforced, "one")
+    for value in ("2", None):
+        with refused("annotation bursar.dev/term: only Bursar writes it"):
+            enforced.merge(ALICE, "one", {"metadata": {"annotations": {"bursar.dev/term": value}}}, part)
+    with refused("annotation tensor-fusion.ai/container-gpus: only Bursar writes it"):
+        enforced.merge(ALICE, "one", {"metadata": {"annotations": {"tensor-fusion.ai/container-gpus": "{}"}}}, part)
+
+
+def test_bursar_writes_its_annotations(enforced: Acting) -> None:
+    enforced.create_pod("one")
+    marks = {"bursar.dev/hold": "{}", "tensor-fusion.ai/gpu-ids": "gpu-0"}
+    assert (
+        marks.items()
+        <= enforced.merge(BURSAR, "one", {"metadata": {"annotations": marks}})["metadata"]["annotations"].items()
+    )
+    enforced.merge(BURSAR, "one", {"metadata": {"annotations": dict.fromkeys(marks)}})
+
+
+def test_other_changes_of_an_admitted_pod_are_free(enforced: Acting) -> None:
+    admitted(enforced, "one", labels={TREE: "theory"})
+    changed = {"labels": {"example.com/a": "b", "n8s.nebuly.ai/capacity": "x"}, "annotations": {"example.com/a": "b"}}
+    enforced.merge(ALICE, "one", {"metadata": changed})
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {TREE: "safety"},
+        {TREE: None},
+        {"quota.bursar.dev/other": "x"},
+        {"quota.scheduling.koordinator.sh/name": "x"},
+        {"quota.scheduling.koordinator.sh/preemptible": "false"},
+        {"bursar.dev/preemptible": "false"},
+        {"bursar.dev/group": "x"},
+        {"tensor-fusion.ai/component": "client"},
+    ],
+)
+def test_quota_labels_stay_as_they_were(enforced: Acting, labels: dict[str, str | None]) -> None:
+    enforced.create_pod("one", labels={TREE: "theory"})
+    key = re.escape(next(iter(labels)))
+    with refused(f"label {key}: quota depends on it"):
+        enforced.merge(ALICE, "one", {"metadata": {"labels": labels}})
+
+
+def test_quota_annotations_stay_as_they_were(ordinary: Acting) -> None:
+    ordinary.create_pod("one", annotations={"tensor-fusion.ai/tflops-request": "10"})
+    with refused("annotation tensor-fusion.ai/tflops-request: quota depends on it"):
+        ordinary.merge(ALICE, "one", {"metadata": {"annotations": {"tensor-fusion.ai/tflops-request": "1"}}})
+
+
+def test_an_ungoverned_pod_cannot_enter_a_quota_later(ordinary: Acting) -> None:
+    ordinary.create_pod("one")
+    with refused("label quota.bursar.dev/lab: quota depends on it"):
+        ordinary.merge(ALICE, "one", {"metadata": {"labels": {TREE: "theory"}}})
+
+
+# Growth
+
+
+def test_a_governed_pod_cannot_grow(enforced: Acting) -> None:
+    enforced.create_pod("one")
+    with refused("cannot grow in place"):
+        enforced.resize(ALICE, "one", "2")
+
+
+def test_nor_where_only_its_label_governs_it_though_running(ordinary: Acting) -> None:
+    admitted(ordinary, "one", labels={TREE: "theory"})
+    with refused("cannot grow in place"):
+        ordinary.resize(ALICE, "one", "1001m")
+
+
+def test_a_governed_pod_may_shrink(enforced: Acting) -> None:
+    enforced.create_pod("one")
+    room = enforced.resize(ALICE, "one", "500m")["spec"]["containers"][0]["resources"]
+    assert room["requests"] == {"cpu": "500m"}
+
+
+def test_an_ungoverned_pod_may_grow(ordinary: Acting) -> None:
+    ordinary.create_pod("one")
+    room = ordinary.resize(ALICE, "one", "2")["spec"]["containers"][0]["resources"]
+    assert room["requests"] == {"cpu": "2"}
+
+
+# Binding
+
+
+def test_nobody_binds_a_governed_pod_by_hand(enforced: Acting) -> None:
+    admitted(enforced, "one")
+    for user in (ALICE, ADMIN):
+        with refused("bound by the cluster's scheduler only"):
+            enforced.bind(user, "one", "somewhere")
+
+
+def test_the_scheduler_binds_it(enforced: Acting) -> None:
+    admitted(enforced, "one")
+    enforced.bind(SCHEDULER, "one", "somewhere")
+    assert enforced.get("one")["spec"]["nodeName"] == "somewhere"
+
+
+def test_an_ungoverned_pod_can_be_bound_by_anybody_who_may(ordinary: Acting) -> None:
+    ordinary.create_pod("one")
+    ordinary.bind(ALICE, "one", "somewhere")
+
+
+def test_a_gated_pod_cannot_be_bound_by_anybody(ordinary: Acting) -> None:
+    ordinary.create_pod("one", labels={TREE: "theory"})
+    with refused("schedulingGates"):
+        ordinary.bind(ALICE, "one", "somewhere")
+
+
+@pytest.mark.parametrize("key", ["bursar.dev/admission", "tensor-fusion.ai/tflops-request"])
+def test_a_binding_smuggles_no_annotations_in(ordinary: Acting, key: str) -> None:
+    ordinary.create_pod("one")
+    with refused("a binding must not bring annotations"):
+        ordinary.bind(ALICE, "one", "somewhere", {key: "forged"})
