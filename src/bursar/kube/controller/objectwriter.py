@@ -1,18 +1,19 @@
 """Writing on everything but pods: statuses, labels and annotations of quotas and nodes, and quotas that policies own.
 
-Statuses are gathered for a moment and written whole, by server-side apply under a name of their own, so that a field
-that is not wanted any more goes away and those of others stay.
+Changes of one object are gathered for a moment. A status that is Bursar's alone is replaced whole, so that a field that
+is not wanted any more goes away; where others write fields too, only ours are patched. (Server-side apply would do
+both, but it leaves null where a map loses its last entry, which a schema refuses.)
 """
 
 from __future__ import annotations
 
-from bursar.kube.client.api import Api, PatchKind, Writing
+from bursar.kube.client.api import Api, JsonPatch, PatchKind, Writing
 from bursar.kube.client.resources import Resource
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.outcomes import Refused, sent
 from bursar.kube.controller.ports import ObjectKey
-from bursar.kube.controller.world import Report, World
+from bursar.kube.controller.world import Report, World, status_is_ours
 from bursar.objects.kinds import Kind
 from bursar.policies.settings import Output
 
@@ -60,14 +61,13 @@ class ObjectWriter:
         if output.part == "object":
             await self._write_object(resource, namespace, name, output)
         elif output.part == "status":
-            body = {
-                "apiVersion": kind.api_version,
-                "kind": kind.kind,
-                "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
-                "status": output.value or {},
-            }
             how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
-            write = self._api.apply(resource, name, namespace, body, force=True, subresource="status", how=how)
+            if status_is_ours(kind):
+                whole: JsonPatch = [{"op": "add", "path": "/status", "value": output.value or {}}]
+                write = self._api.patch(resource, name, namespace, PatchKind.JSON, whole, subresource="status", how=how)
+            else:
+                part = {"status": output.value or {}}
+                write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:
             patch = {"metadata": {output.part: output.value or {}}}

@@ -49,8 +49,9 @@ class World:
         found = self._by_kind.get(kind, {}).get(key)
         return None if found is None else found.given.body
 
-    def list(self, kind: str) -> Iterable[Mapping[str, Any]]:
-        return [known.given.body for known in self._by_kind.get(kind, {}).values()]
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        found = self._by_kind.get(kind, {}).values()
+        return [known.given.body for known in found if namespace in {None, known.given.namespace}]
 
     def objects(self, kind: str) -> Iterable[TypedObject]:
         return [known.given for known in self._by_kind.get(kind, {}).values()]
@@ -69,7 +70,7 @@ class World:
         body = msgspec.json.decode(raw)
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
-        if _status_is_ours(kind):
+        if status_is_ours(kind):
             body.pop("status", None)
         given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
         stripped = self._without_written(given)
@@ -112,7 +113,7 @@ class World:
 _OURS: dict[type, bool] = {}
 
 
-def _status_is_ours(kind: Kind) -> bool:
+def status_is_ours(kind: Kind) -> bool:
     """Whether the kind's status is only written by Bursar: then its struct reads nothing of it."""
     known = _OURS.get(kind.struct)
     if known is None:
