@@ -104,6 +104,38 @@ def test_gone_claims_leave_no_trace() -> None:
     assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_waking_for_ever_takes_no_more_room(strict: bool) -> None:
+    queue = Queue(strict=strict)
+    queue.add(claim("first", 9))
+    for number in range(100):
+        queue.add(claim(f"c{number}"))
+        queue.wake_all()
+        while (claims := queue.next()) is not None:
+            if claims[0].uid == "first":
+                queue.wait(claims[0], ["x"], never=False)
+            else:
+                queue.admitted(claims[0])
+    assert len(queue._ready._heap) <= 100
+    assert len(queue._line._heap) <= (101 if strict else 0)
+
+
+def test_a_queue_that_becomes_strict_lets_nobody_pass_whoever_waits() -> None:
+    queue = Queue()
+    queue.add(claim("first", 9))
+    assert drained_one(queue) == "first"
+    queue.strict = True
+    queue.add(claim("second"))
+    assert queue.next() is None
+
+
+def drained_one(queue: Queue) -> str:
+    claims = queue.next()
+    assert claims is not None
+    queue.wait(claims[0], ["x"], never=False)
+    return claims[0].uid
+
+
 class TestStrict:
     def test_nobody_passes_the_head(self) -> None:
         queue = Queue(strict=True)

@@ -60,16 +60,51 @@ class Unit:
         return min(urgency(claim) for claim in self.pending.values())
 
 
+_Entry = tuple[Urgency, str]  # of a unit: its urgency and its name
+
+
+class _Line:
+    """Units by urgency, each entry once. Entries that no longer hold are left for who meets them to drop."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Entry] = []
+        self._entries: set[_Entry] = set()
+
+    def add(self, entry: _Entry) -> None:
+        if entry not in self._entries:
+            self._entries.add(entry)
+            heappush(self._heap, entry)
+
+    def head(self) -> _Entry | None:
+        return self._heap[0] if self._heap else None
+
+    def drop(self) -> None:
+        self._entries.discard(heappop(self._heap))
+
+
 class Queue:
     """All claims that are not admitted, and who of them is to be decided."""
 
     def __init__(self, *, strict: bool = False) -> None:
-        self.strict = strict
+        self._strict = strict
         self._units: dict[str, Unit] = {}
         self._unit_of: dict[str, Unit] = {}  # by uid: members that wait, and admitted members of groups
-        self._ready: list[tuple[Urgency, str]] = []  # a heap; entries that no longer hold are passed over
-        self._line: list[tuple[Urgency, str]] = []  # a heap of all units, for ``strict``
+        self._ready = _Line()
+        self._line = _Line()  # all units, for ``strict``; empty otherwise
         self._topics: dict[str, dict[str, None]] = {}
+
+    @property
+    def strict(self) -> bool:
+        """Whether nobody passes the most urgent one."""
+        return self._strict
+
+    @strict.setter
+    def strict(self, wanted: bool) -> None:
+        self._strict = wanted
+        self._line = _Line()
+        for unit in self._units.values() if wanted else ():
+            if unit.pending:
+                self._line.add((unit.urgency(), unit.name))
 
     def __len__(self) -> int:
         """How many claims wait to be admitted."""
@@ -163,8 +198,9 @@ class Queue:
         unit.waits = False
         unit.never = False
         entry = (unit.urgency(), unit.name)
-        heappush(self._ready, entry)
-        heappush(self._line, entry)
+        self._ready.add(entry)
+        if self._strict:
+            self._line.add(entry)
 
     def _unlist(self, unit: Unit) -> None:
         for topic in unit.topics:
@@ -178,30 +214,29 @@ class Queue:
 
     def next(self) -> list[Claim] | None:
         """The claims to decide now, together; they stay in the queue until it is told what became of them."""
-        while self._ready:
-            entry = self._ready[0]
+        while (entry := self._ready.head()) is not None:
             unit = self._valid(entry)
             if unit is None or unit.waits or not unit.complete:
-                heappop(self._ready)
+                self._ready.drop()
                 continue
-            if self.strict and self._head() is not unit:
+            if self._strict and self._head() is not unit:
                 return None
-            heappop(self._ready)
+            self._ready.drop()
             return unit.claims()
         return None
 
-    def _valid(self, entry: tuple[Urgency, str]) -> Unit | None:
+    def _valid(self, entry: _Entry) -> Unit | None:
         """The unit that an entry of a heap stands for, unless it is out of date."""
         unit = self._units.get(entry[1])
         return unit if unit is not None and unit.pending and unit.urgency() == entry[0] else None
 
     def _head(self) -> Unit | None:
         """The most urgent unit that is complete and not hopeless."""
-        while self._line:
-            unit = self._valid(self._line[0])
+        while (entry := self._line.head()) is not None:
+            unit = self._valid(entry)
             if unit is not None and unit.complete and not unit.never:
                 return unit
-            heappop(self._line)  # whatever makes it valid again lists it anew
+            self._line.drop()  # whatever makes it valid again lists it anew
         return None
 
     # Answers
