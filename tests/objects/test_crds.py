@@ -43,7 +43,7 @@ class Alone:
     def get(self, _kind: str, _key: str) -> None:
         return None
 
-    def list(self, _kind: str) -> list[Manifest]:
+    def list(self, _kind: str, _namespace: str | None = None) -> list[Manifest]:
         return []
 
 

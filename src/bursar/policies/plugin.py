@@ -25,7 +25,8 @@ class ObjectView(Protocol):
 
     def get(self, kind: str, key: str) -> Mapping[str, Any] | None: ...
 
-    def list(self, kind: str) -> Iterable[Mapping[str, Any]]: ...
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        """All of a kind, or those of a namespace, which costs only as many as there are."""
 
 
 Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[str, Any]]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -134,7 +135,7 @@ class Store:
     """The objects that are there now."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
-        self._objects: dict[str, dict[str, Stored]] = {}
+        self._objects: dict[str, dict[str, dict[str, Stored]]] = {}  # by kind, namespace and key
         self._shelf = shelf
         self.version = 0
         self.uids = 0
@@ -142,19 +143,21 @@ class Store:
         self.touched: dict[tuple[str, str], int] = {}  # since somebody took it: the version of the last change
 
     def find(self, kind: str, key: str) -> Stored | None:
-        return self._objects.get(kind, {}).get(key)
+        return self._objects.get(kind, {}).get(_namespace(key), {}).get(key)
 
     def kinds(self) -> list[str]:
         """The names of the kinds that there are objects of."""
-        return sorted(kind for kind, objects in self._objects.items() if objects)
+        return sorted(kind for kind, spaces in self._objects.items() if spaces)
 
     def count(self) -> int:
         """How many objects there are."""
-        return sum(len(objects) for objects in self._objects.values())
+        return sum(len(objects) for spaces in self._objects.values() for objects in spaces.values())
 
-    def all(self, kind: str) -> list[Stored]:
-        """All objects of a kind, by key."""
-        return [found for _, found in sorted(self._objects.get(kind, {}).items())]
+    def all(self, kind: str, namespace: str | None = None) -> list[Stored]:
+        """All objects of a kind, or those of a namespace, by key."""
+        spaces = self._objects.get(kind, {})
+        wanted = spaces.values() if namespace is None else [spaces.get(namespace, {})]
+        return sorted((found for objects in wanted for found in objects.values()), key=attrgetter("key"))
 
     # What admission sees
 
@@ -162,8 +165,8 @@ class Store:
         found = self.find(kind, key)
         return None if found is None else found.manifest()
 
-    def list(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        return (found.manifest() for found in self.all(kind))
+    def list(self, kind: str, namespace: str | None = None) -> Iterator[Mapping[str, Any]]:
+        return (found.manifest() for found in self.all(kind, namespace))
 
     # Writing
 
@@ -178,7 +181,8 @@ class Store:
 
     def load(self, stored: Stored) -> None:
         """An object as it was before a restart: no change."""
-        self._objects.setdefault(stored.kind.name, {})[stored.key] = stored
+        spaces = self._objects.setdefault(stored.kind.name, {})
+        spaces.setdefault(_namespace(stored.key), {})[stored.key] = stored
 
     def let_go(self, kind: str, key: str, applied_as: int) -> None:
         """The manifest of a pod is on the shelf now, and need not be in memory; no change."""
@@ -194,11 +198,14 @@ class Store:
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
         if stored is not None:
-            self._objects.setdefault(kind, {})[key] = stored
+            self.load(stored)
             self.touched[kind, key] = stored.version
-        else:
-            del self._objects[kind][key]
-            self.touched[kind, key] = self.version
+            return
+        spaces, namespace = self._objects[kind], _namespace(key)
+        del spaces[namespace][key]
+        if not spaces[namespace]:
+            del spaces[namespace]
+        self.touched[kind, key] = self.version
 
     def stage(self) -> Stage:
         """Somewhere to try changes."""
@@ -207,9 +214,10 @@ class Store:
     def take(self, stage: Stage) -> None:
         """Make what was staged the present state."""
         self.version, self.uids = stage.version, stage.uids
-        for (kind, key), stored in stage.changed.items():
-            if stored is not None or self.find(kind, key) is not None:
-                self._put(kind, key, stored)
+        for kind, changed in stage.changed.items():
+            for key, stored in changed.items():
+                if stored is not None or self.find(kind, key) is not None:
+                    self._put(kind, key, stored)
 
 
 class Stage(Store):
@@ -219,26 +227,24 @@ class Stage(Store):
         super().__init__()
         self._base = base
         self.version, self.uids = base.version, base.uids
-        self.changed: dict[tuple[str, str], Stored | None] = {}
+        self.changed: dict[str, dict[str, Stored | None]] = {}
 
     def find(self, kind: str, key: str) -> Stored | None:
-        if (kind, key) in self.changed:
-            return self.changed[kind, key]
-        return self._base.find(kind, key)
+        changed = self.changed.get(kind, {})
+        return changed[key] if key in changed else self._base.find(kind, key)
 
-    def all(self, kind: str) -> list[Stored]:
-        found = {stored.key: stored for stored in self._base.all(kind)}
-        for (changed_kind, key), stored in self.changed.items():
-            if changed_kind != kind:
-                continue
-            if stored is not None:
-                found[key] = stored
-            else:
-                found.pop(key, None)
+    def all(self, kind: str, namespace: str | None = None) -> list[Stored]:
+        known = self._base.all(kind, namespace)
+        changed = self.changed.get(kind, {})
+        here = [key for key in changed if namespace in {None, _namespace(key)}]
+        if not here:
+            return known
+        found = {stored.key: stored for stored in known if stored.key not in changed}
+        found.update((key, stored) for key in here if (stored := changed[key]) is not None)
         return [found[key] for key in sorted(found)]
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
-        self.changed[kind, key] = stored
+        self.changed.setdefault(kind, {})[key] = stored
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
         """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""
@@ -252,6 +258,10 @@ class Stage(Store):
             stored = replace(known, held=given, applied_as=as_version, generation=generation)
         self.write(stored)
         return stored
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0] if "/" in key else ""
 
 
 def _asked(body: Body) -> Body:

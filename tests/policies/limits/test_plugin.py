@@ -132,8 +132,8 @@ class View:
     def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
         return None
 
-    def list(self, kind: str) -> Iterable[Mapping[str, Any]]:
-        return self.quotas
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        return [quota for quota in self.quotas if namespace in {None, quota["metadata"]["namespace"]}]
 
 
 def defaults(name: str, **single: object) -> Manifest:

@@ -32,8 +32,9 @@ class View:
     def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
         return self.objects.get((kind, key))
 
-    def list(self, kind: str) -> Iterable[Mapping[str, Any]]:
-        return [manifest for (known, _), manifest in sorted(self.objects.items()) if known == kind]
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        found = [manifest for (known, _), manifest in sorted(self.objects.items()) if known == kind]
+        return [one for one in found if namespace in {None, one["metadata"].get("namespace", "")}]
 
     def apply(self, manifest: Manifest) -> Manifest:
         """Admitted and stored."""

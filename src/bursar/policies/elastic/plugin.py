@@ -63,8 +63,8 @@ Body = Mapping[str, Any]
 def admit_elastic_quota(view: ObjectView, _old: Body | None, new: dict[str, Any]) -> dict[str, Any]:
     """One quota for one namespace."""
     namespace = str(new["metadata"]["namespace"])
-    for other in view.list(ELASTIC_QUOTA_KIND.name):
-        if _key(other) != _key(new) and other["metadata"]["namespace"] == namespace:
+    for other in view.list(ELASTIC_QUOTA_KIND.name, namespace):
+        if _key(other) != _key(new):
             raise ManifestError(_conflict(namespace, ELASTIC_QUOTA, other), "metadata.namespace")
     for other, namespaces in _composites(view, new):
         if namespace in namespaces:

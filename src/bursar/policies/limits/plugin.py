@@ -205,8 +205,7 @@ def _with_defaults(view: ObjectView, namespace: str, given: dict[str, str]) -> d
 
 
 def _singles(view: ObjectView, namespace: str) -> Iterator[Single]:
-    found = [body for body in view.list(QUOTA_KIND.name) if (body.get("metadata") or {}).get("namespace") == namespace]
-    for body in sorted(found, key=lambda body: cast("str", body["metadata"]["name"])):
+    for body in sorted(view.list(QUOTA_KIND.name, namespace), key=lambda body: cast("str", body["metadata"]["name"])):
         single = msgspec.convert({"spec": body.get("spec") or {}}, GPUResourceQuota).spec.single
         if single is not None:
             yield single
