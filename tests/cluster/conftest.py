@@ -3,7 +3,7 @@
 Tests that disturb the shared plane leave it as they found it; they run one after the other (tools/run_suite.py).
 """
 
-import shutil
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +17,7 @@ FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "test" / "con
 @pytest.fixture(scope="session")
 def plane(request: pytest.FixtureRequest, worker_id: str) -> Iterator[ControlPlane]:
     """The shared control plane. Its folder, with the logs, stays after a session with failures."""
-    folder = FOLDER / worker_id
-    shutil.rmtree(folder, ignore_errors=True)
-    plane = ControlPlane.start(folder=folder)
+    plane = ControlPlane.start(folder=FOLDER / f"{worker_id}-{os.getpid()}")
     yield plane
     plane.stop(keep=request.session.testsfailed > 0)
 

@@ -57,6 +57,7 @@ def apiserver(binary: Path, etcd: Etcd, port: int, certificates: Path, who: Iden
         f"--service-account-signing-key-file={who.service_account_key}",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",
+        "--shutdown-watch-termination-grace-period=100ms",  # else it waits a minute for watches that do not end
     ]
 
 
