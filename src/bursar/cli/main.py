@@ -12,6 +12,7 @@ COMMANDS = {
     "apply": "bursar.cli.apply:apply",
     "audit": "bursar.cli.audit:audit",
     "completion": "bursar.cli.completion:completion",
+    "controller": "bursar.cli.controller:controller",
     "delete": "bursar.cli.delete:delete",
     "describe": "bursar.cli.describe:describe",
     "diff": "bursar.cli.diff:diff",

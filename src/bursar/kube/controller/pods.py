@@ -23,6 +23,7 @@ from bursar.kube.controller.names import INVALID, UNJUDGED
 from bursar.kube.controller.patches import narrowed, node_terms, with_node_terms
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
+from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
@@ -77,6 +78,7 @@ class PodIntake:
         placement: Placement,
         governs: Callable[[SeenPod], bool],
         report: Report,
+        shadow: Shadow | None = None,
     ) -> None:
         self._controller = controller
         self._world = world
@@ -84,6 +86,7 @@ class PodIntake:
         self._placement = placement
         self._governs = governs
         self._report = report
+        self._shadow = shadow
         self.by_key: dict[str, Sight] = {}
         self.by_uid: dict[str, Sight] = {}
 
@@ -124,7 +127,7 @@ class PodIntake:
         marks = pod.metadata.annotations
         record = admission_of(marks)
         node = pod.spec.node_name
-        if not node and pod.gated:
+        if not node and (pod.gated or self._overshadowed(pod)):
             if not pod.leaving:
                 self._keep(Sight(pod, None, governed=True, hold=hold_of(marks)))
                 self._wish(self.by_key[pod.key], raw)
@@ -133,6 +136,10 @@ class PodIntake:
             sight = Sight(pod, None, governed, record, let_go=now)
             self._keep(sight)
             self._fact(sight, node or (record.place if record is not None else ""))
+
+    def _overshadowed(self, pod: SeenPod) -> bool:
+        """A pod that somebody else decides over, and that is looked at as if it were gated."""
+        return self._shadow is not None and not pod.spec.node_name and self._governs(pod)
 
     def _keep(self, sight: Sight) -> None:
         self.by_key[sight.key] = sight
@@ -226,11 +233,13 @@ class PodIntake:
         if pod.leaving and sight.body is not None and not pod.spec.node_name:
             self.gone(pod.key)  # a wish that is being deleted is none any more
             return
-        if pod.gated and not pod.spec.node_name:
+        if (pod.gated or self._overshadowed(pod)) and not pod.spec.node_name:
             if _asks(pod) != _asks(before):
                 self._wish(sight, raw)
             return
         if sight.body is not None:
+            if self._shadow is not None:
+                self._shadow.bound(sight.uid, now)
             sight.body = sight.admitted = None
             sight.record = admission_of(pod.metadata.annotations)
             sight.let_go = now

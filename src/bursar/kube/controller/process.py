@@ -27,8 +27,14 @@ from bursar.policies.plugin import Registry
 log = logging.getLogger(__name__)
 CONTROLLER = "bursar.dev/controller"
 LEASE = "bursar-controller"
+SHADOW = -1  # the number of a term that is none
 _SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
 _PAUSE = 2.0  # seconds between two terms of one leader
+
+
+def own_identity() -> str:
+    """A name that no other process has, ever."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class ProcessOptions:
     namespace: str = "bursar-system"
     lease: str = LEASE
     settle: float = _SETTLE
-    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}")
+    identity: str = field(default_factory=own_identity)
 
 
 class Replica:
@@ -69,7 +75,10 @@ class Replica:
         """Take part until cancelled."""
         recording = asyncio.create_task(self.recorder.run())
         try:
-            await self.elector.run()
+            if self.options.term.shadow:
+                await self._lead(SHADOW)  # beside whoever leads
+            else:
+                await self.elector.run()
         finally:
             recording.cancel()
             if self._leading is not None:
@@ -116,9 +125,9 @@ class Replica:
         term = self.term
         if term is None:
             return
-        kind = term.world.kinds.find(told.kind)
+        kind = term.mirror.world.kinds.find(told.kind)
         namespace, _, name = told.key.rpartition("/")
-        known = term.world.find(told.kind, told.key)
+        known = term.mirror.world.find(told.kind, told.key)
         if known is not None:
             namespace, name = known.namespace, known.name
         about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)

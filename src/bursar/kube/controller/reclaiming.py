@@ -14,7 +14,7 @@ from bursar.engine.leaving import holders_of
 from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.podwriter import PodWriter
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, Claim
@@ -47,6 +47,7 @@ class Reclaimer:
         self._report = report
         self._now = now
         self._how = Writing(dry_run=dry_run)
+        self._lost: set[str] = set()  # pods without a place
         self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
@@ -57,11 +58,10 @@ class Reclaimer:
             self._writer.displaces(holder, claim)
         self.desk.want(claim.uid)
 
-    async def take_back(self, sight: Sight) -> None:
+    def take_back(self, uid: str) -> None:
         """A pod that has no place after all is evicted; its owner may create it anew."""
-        meta = sight.seen.metadata
-        evict = self._api.evict(meta.name, meta.namespace, uid=meta.uid, how=self._how)
-        await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
+        self._lost.add(uid)
+        self.desk.want(uid)
 
     def unshield(self) -> None:
         """Let those be victims again whose time is up."""
@@ -90,7 +90,7 @@ class Reclaimer:
         self._plan_anew(claim, AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR)
 
     def _must_leave(self, claim: Claim) -> bool:
-        return claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
+        return claim.uid in self._lost or claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
 
     def _plan_anew(self, claim: Claim, pause: int) -> None:
         claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]

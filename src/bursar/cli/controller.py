@@ -1,0 +1,89 @@
+"""`bursar controller`: Bursar on Kubernetes, beside the cluster's own scheduler."""
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from bursar.cli import exit_codes
+
+
+@click.command()
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: as kubectl, or the pod's own account.")
+@click.option("--context", default="", help="The context of the kubeconfig.")
+@click.option("--namespace", default="bursar-system", show_default=True, help="Bursar's own namespace.")
+@click.option("--identity", default="", help="The name of this replica; must be unique.")
+@click.option("--lease-duration", type=click.FloatRange(min=0.1), default=15.0, show_default=True)
+@click.option("--renew-deadline", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
+@click.option("--retry-period", type=click.FloatRange(min=0.05), default=2.0, show_default=True)
+@click.option("--host", default="0.0.0.0", show_default=True, help="Where health, metrics and webhook listen.")  # noqa: S104 in a pod
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True)
+@click.option("--no-webhook", is_flag=True, help="Serve no webhook.")
+@click.option("--crossquota", is_flag=True, help="CrossQuota governs all namespaces but the exempt ones.")
+@click.option("--exempt", "exempt", multiple=True, metavar="NAMESPACE", help="A namespace that CrossQuota exempts.")
+@click.option("--pin-all", is_flag=True, help="Pin every pod to the node that was decided, where that can be judged.")
+@click.option("--pin-patience", type=click.FloatRange(min=1), default=60.0, show_default=True,
+              help="Seconds until a pod that the scheduler cannot place is taken back.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Send every write for the server to check, and not to keep.")
+@click.option("--shadow", is_flag=True, help="Decide and report beside what decides now; write nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def controller(  # noqa: PLR0913, PLR0917 an option each
+    kubeconfig: Path | None,
+    context: str,
+    namespace: str,
+    identity: str,
+    lease_duration: float,
+    renew_deadline: float,
+    retry_period: float,
+    host: str,
+    health_port: int,
+    webhook_port: int,
+    no_webhook: bool,
+    crossquota: bool,
+    exempt: tuple[str, ...],
+    pin_all: bool,
+    pin_patience: float,
+    dry_run: bool,
+    shadow: bool,
+    verbose: bool,
+) -> None:
+    """Admit the pods of a Kubernetes cluster by their quotas, until interrupted.
+
+    Run as many replicas as you like: one leads, the others wait. Exit code 0: ended by a signal; 1: the cluster or a
+    port cannot be used; 2: the command line is wrong.
+    """
+    import asyncio
+
+    from bursar.kube.admission.options import Options as AdmissionOptions
+    from bursar.kube.client.errors import ConfigError
+    from bursar.kube.client.kubeconfig import load
+    from bursar.kube.client.lease import Timing
+    from bursar.kube.controller.mirror import MirrorOptions
+    from bursar.kube.controller.process import ProcessOptions, own_identity
+    from bursar.kube.controller.running import RunOptions, run
+    from bursar.kube.controller.term import TermOptions
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        timing = Timing(lease_duration, renew_deadline, retry_period)
+        config = load(str(kubeconfig or ""), context)
+    except (ConfigError, ValueError) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(exit_codes.BAD_INPUT)
+    account = f"system:serviceaccount:{namespace}:bursar"
+    admission = AdmissionOptions(
+        namespace=namespace, accounts=(account,), everywhere=crossquota, exempt_namespaces=exempt
+    )
+    mirror = MirrorOptions(admission, shadow=shadow, pin_all=pin_all)
+    term = TermOptions(mirror, dry_run=dry_run, pin_patience=round(pin_patience * 1000))
+    process = ProcessOptions(term, timing, namespace, identity=identity or own_identity())
+    options = RunOptions(process, host, health_port, None if no_webhook or shadow else webhook_port)
+    try:
+        asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
+    except OSError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(exit_codes.FAILED)

@@ -1,0 +1,126 @@
+"""A ledger that follows a cluster: built from lists, then kept in step with what is seen. It acts upon nothing.
+
+Objects come first, then pods that are facts in the order in which they were admitted, then wishes; at last the holds
+that a predecessor left are taken up. What the control loop wants done is in ``notes``, for whoever acts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bursar.control.admission import Admission
+from bursar.control.kinds import known_kinds
+from bursar.control.loop import Controller
+from bursar.engine.engine import Engine
+from bursar.kube.admission.governed import Governed
+from bursar.kube.admission.options import Options as AdmissionOptions
+from bursar.kube.admission.terms import PodFacts
+from bursar.kube.client.models import Meta
+from bursar.kube.controller.intake import ObjectIntake
+from bursar.kube.controller.placement import Placement
+from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.ports import Notes
+from bursar.kube.controller.shadow import Shadow
+from bursar.kube.controller.sight import SeenPod
+from bursar.kube.controller.watches import SeenItem
+from bursar.kube.controller.world import World
+from bursar.objects.corekinds import NAMESPACE, POD
+from bursar.objects.kinds import Kind
+from bursar.policies.plugin import Registry
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """How a cluster is read."""
+
+    admission: AdmissionOptions = field(default_factory=AdmissionOptions)
+    shadow: bool = False
+    pin_all: bool = False
+
+
+class Mirror:
+    """Engine, control loop and what feeds them."""
+
+    def __init__(self, registry: Registry, options: MirrorOptions) -> None:
+        self.notes = Notes(lambda: time.time_ns() // 1_000_000)
+        self.engine = Engine(registry.policies())
+        self.controller = Controller(self.engine, registry, self.notes)
+        kinds = known_kinds(registry)
+        self.kinds = [kind for kind in kinds if kind.name != POD.name]
+        self.world = World(kinds)
+        self.placement = Placement(self.engine.policies, pin_all=options.pin_all)
+        self.shadow = Shadow(self.controller) if options.shadow else None
+        self.news: Callable[[], None] | None = None  # there is something to tell people
+        admission = Admission(registry, kinds)
+        governed = Governed(options.admission)
+        self.pods = PodIntake(
+            self.controller,
+            self.world,
+            admission,
+            self.placement,
+            lambda pod: self._governs(governed, pod),
+            self.report,
+            self.shadow,
+        )
+        self.objects = ObjectIntake(self.controller, self.world, admission, self.report)
+
+    # At the start
+
+    def build(self, objects: Iterable[tuple[Kind, bytes]], pods: Iterable[SeenItem]) -> list[Sight]:
+        """Everything that lists showed; returns the pods whose holds were taken up."""
+        self.objects.start(list(objects))
+        now = self.notes.now()
+        for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
+            self.pods.seen(item.pod, item.raw, now)
+        return [sight for sight in list(self.pods.by_uid.values()) if self._resume_hold(sight, now)]
+
+    def _resume_hold(self, sight: Sight, now: int) -> bool:
+        hold = sight.hold
+        if hold is None or sight.counted is None or not hold.place:
+            return False
+        return self.engine.resume_hold(sight.uid, hold.place, [uid for uid, _ in hold.victims], now).admitted
+
+    # Later
+
+    def object_seen(self, kind: Kind, raw: bytes) -> None:
+        if self.objects.seen(kind, raw):
+            self.pods.retry()
+
+    def object_gone(self, kind: Kind, meta: Meta) -> None:
+        if self.objects.gone(kind, meta.namespace, meta.name):
+            self.pods.retry()
+
+    def pod_seen(self, item: SeenItem) -> None:
+        self.pods.seen(item.pod, item.raw, self.notes.now())
+
+    def pod_gone(self, key: str) -> None:
+        self.pods.gone(key)
+
+    # Telling people
+
+    def report(self, kind: str, key: str, reason: str, message: str) -> None:
+        """A fault that people should hear of."""
+        log.warning("%s %s: %s: %s", kind, key, reason, message)
+        self.notes.event(kind, key, "Warning", reason, message)
+        if self.news is not None:
+            self.news()
+
+    def uid_of(self, kind: str, key: str) -> str:
+        if kind == POD.name:
+            sight = self.pods.by_key.get(key)
+            return "" if sight is None else sight.uid
+        known = self.world.find(kind, key)
+        return "" if known is None else known.uid
+
+    def _governs(self, governed: Governed, pod: SeenPod) -> bool:
+        namespace = self.world.get(NAMESPACE.name, pod.metadata.namespace) or {}
+        labels = (namespace.get("metadata") or {}).get("labels") or {}
+        meta = pod.metadata
+        gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        owners = tuple((owner.api_version, owner.kind) for owner in meta.owner_references if owner.controller)
+        return governed.holds(meta.namespace, labels, PodFacts(meta.labels, meta.annotations, gates, owners))

@@ -1,0 +1,97 @@
+"""The whole process: election and terms, the webhook with its certificates, health and metrics, until a signal ends it.
+
+Everything but the writing of quota decisions goes on while another replica leads. At the end the lease is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bursar.kube.admission.hooks import quota_kinds
+from bursar.kube.admission.keeping import CertificateKeeper, service_names
+from bursar.kube.admission.serving import TlsContext, WebhookServer
+from bursar.kube.admission.webhook import Webhook
+from bursar.kube.client.api import Api
+from bursar.kube.client.config import ClusterConfig
+from bursar.kube.client.http import Http
+from bursar.kube.controller.measuring import Metrics
+from bursar.kube.controller.process import ProcessOptions, Replica
+from bursar.kube.controller.quotaview import QuotaView
+from bursar.kube.controller.serving import HealthApp, HealthServer
+from bursar.policies.plugin import Registry, default_registry
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a process runs."""
+
+    process: ProcessOptions = field(default_factory=ProcessOptions)
+    host: str = "0.0.0.0"  # noqa: S104 all addresses of the pod
+    health_port: int = 8080
+    webhook_port: int | None = 9443  # None: no webhook
+
+
+class Process:
+    """One process, from its start to its end."""
+
+    def __init__(self, api: Api, options: RunOptions, registry: Registry | None = None) -> None:
+        self._options = options
+        registry = default_registry() if registry is None else registry
+        self.replica = Replica(api, registry, options.process)
+        self.view = QuotaView(api, quota_kinds(registry))
+        self.tls = TlsContext()
+        admission = options.process.term.mirror.admission
+        self._keeper = CertificateKeeper(
+            api, admission.namespace, service_names(admission), self.tls, lambda: self.replica.elector.leading
+        )
+        self._webhook = Webhook(admission, registry, self.view)
+        metrics = Metrics(self.replica)
+        self.health = HealthServer(HealthApp(self.unready, metrics.render), options.host, options.health_port)
+        self.webhook: WebhookServer | None = None
+
+    def unready(self) -> list[str]:
+        """What keeps this replica from serving."""
+        if self._options.webhook_port is None:
+            return []
+        missing = [] if self.view.ready() else ["the quota objects are not listed yet"]
+        return missing if self.tls.loaded is not None else [*missing, "there is no certificate for the webhook yet"]
+
+    async def run(self, announce: Callable[[str], None]) -> None:
+        """Until cancelled."""
+        await self.health.start()
+        announce(f"health and metrics on port {self.health.port}")
+        work = [self.replica.run()]
+        port = self._options.webhook_port
+        if port is not None:
+            self.webhook = WebhookServer(self._webhook, self.tls, self._options.host, port)
+            await self.webhook.start()
+            announce(f"webhook on port {self.webhook.port}")
+            work += [self.view.run(), self._keeper.run()]
+        tasks = [asyncio.create_task(one) for one in work]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.webhook is not None:
+                await self.webhook.stop()
+            await self.health.stop()
+
+
+async def run(config: ClusterConfig, options: RunOptions, announce: Callable[[str], None]) -> None:
+    """Run until SIGTERM or SIGINT."""
+    gc.freeze()
+    loop = asyncio.get_running_loop()
+    async with Http(config) as http:
+        process = asyncio.create_task(Process(Api(http), options).run(announce))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, process.cancel)
+        try:
+            await process
+        except asyncio.CancelledError:
+            announce("stopped")

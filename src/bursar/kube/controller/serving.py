@@ -1,0 +1,74 @@
+"""Health and metrics of a replica over plain HTTP: /healthz, /readyz, /metrics.
+
+A replica that waits for its turn is ready as soon as it can serve webhooks: being ready is not leading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class HealthApp:
+    """A raw ASGI application."""
+
+    def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], bytes]) -> None:
+        self._unready = unready
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, text = self._answer(scope["path"])
+        kind = b"text/plain; version=0.0.4; charset=utf-8"
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": text})
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        if path == "/healthz":
+            return 200, b"ok\n"
+        if path == "/readyz":
+            missing = self._unready()
+            return (503, "".join(f"{one}\n" for one in missing).encode()) if missing else (200, b"ok\n")
+        if path == "/metrics":
+            return 200, self._metrics()
+        return 404, b"there are /healthz, /readyz and /metrics\n"
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are for whoever runs the process."""
+        yield
+
+
+class HealthServer:
+    """Serves from ``start`` to ``stop``, in the running event loop."""
+
+    def __init__(self, app: HealthApp, host: str, port: int) -> None:
+        self._address = (host, port)
+        config = uvicorn.Config(
+            app, http="httptools", loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+        self.port = port
+
+    async def start(self) -> None:
+        listener = socket.create_server(self._address)
+        self.port = listener.getsockname()[1]
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task

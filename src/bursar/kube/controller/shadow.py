@@ -1,0 +1,69 @@
+"""Shadow mode: what Bursar would have done, beside what the cluster did. Nothing is written.
+
+Governed pods that nobody gates are taken as wishes, in the order of their creation. When one of them is bound, whoever
+decides now has decided: the two verdicts are compared, and the fact is taken into the ledger, so that both go on from
+the same state. A victim that Bursar would have evicted goes on running.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from bursar.control.loop import Controller
+from bursar.kube.controller.ports import Notes
+from bursar.ledger.claims import RESERVED
+
+log = logging.getLogger(__name__)
+_KEPT = 1000
+
+AGREED = "agreed"  # it was bound, and Bursar had admitted it
+WOULD_WAIT = "would-wait"  # it was bound, and Bursar would have let it wait
+WOULD_START = "would-start"  # Bursar admits it; it was not bound yet
+WOULD_EVICT = "would-evict"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that Bursar sees differently, or alike."""
+
+    at: int  # milliseconds
+    pod: str
+    verdict: str
+    reason: str
+
+
+class Shadow:
+    """Keeps the findings."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.counts: Counter[str] = Counter()
+        self.findings: deque[Finding] = deque(maxlen=_KEPT)
+
+    def bound(self, uid: str, now: int) -> None:
+        """A pod that Bursar looked at as a wish was bound by somebody else."""
+        claim = self._controller.engine.state.claims.get(uid)
+        if claim is None:
+            return
+        if claim.state >= RESERVED:
+            self._found(now, claim.key, AGREED, "")
+        else:
+            self._found(now, claim.key, WOULD_WAIT, self._controller.reason(uid)[1])
+
+    def take(self, notes: Notes) -> None:
+        """What the loop wants done is only noted."""
+        now = notes.now()
+        for claim in notes.starts.values():
+            self._found(now, claim.key, WOULD_START, claim.place)
+        for claim, decision in notes.evictions.values():
+            self._found(now, claim.key, WOULD_EVICT, decision.sentence())
+        for told in notes.events:
+            log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
+        notes.starts, notes.evictions, notes.marks, notes.outputs, notes.events = {}, {}, {}, {}, []
+
+    def _found(self, now: int, pod: str, verdict: str, reason: str) -> None:
+        self.counts[verdict] += 1
+        self.findings.append(Finding(now, pod, verdict, reason))
+        log.info("shadow: %s %s %s", pod, verdict, reason)

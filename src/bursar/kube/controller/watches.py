@@ -1,0 +1,122 @@
+"""The reflectors of a term: one for each kind, all of them told to one listener.
+
+Of pods only what decisions read is kept, and the manifest while they are gated; of everything else the manifest, since
+there is little of it and admission wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from bursar.kube.client.api import Api
+from bursar.kube.client.following import Following
+from bursar.kube.client.models import Meta
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.resources import PODS, Resource
+from bursar.kube.controller.sight import SeenPod, read_pod
+from bursar.objects.kinds import Kind
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenItem:
+    """A pod, and its manifest while it may have to be patched."""
+
+    pod: SeenPod
+    raw: bytes
+
+
+class Listener(Protocol):
+    """Who is told what was seen, in the order in which it was."""
+
+    def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None: ...
+
+    def object_gone(self, kind: Kind, meta: Meta) -> None: ...
+
+    def pod_seen(self, item: SeenItem) -> None: ...
+
+    def pod_gone(self, key: str, uid: str) -> None: ...
+
+
+class Watches:
+    """Follows everything that a ledger is built from."""
+
+    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener, *, all_manifests: bool = False) -> None:
+        self._objects: list[tuple[Kind, Reflector[bytes]]] = []
+        for kind in kinds:
+            following = Following(optional=bool(kind.group))
+            handler = _ObjectHandler(listener, kind)
+            self._objects.append((kind, Reflector(api, Resource.of(kind), _raw, handler, following)))
+
+        def read(_meta: Meta, raw: bytes) -> SeenItem:
+            pod = read_pod(raw)
+            return SeenItem(pod, raw if all_manifests or pod.gated else b"")
+
+        self._pods: Reflector[SeenItem] = Reflector(api, PODS, read, _PodHandler(listener))
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        return [*(reflector.run() for _, reflector in self._objects), self._pods.run()]
+
+    async def synced(self) -> None:
+        """Return when everything was listed once."""
+        await asyncio.gather(*(reflector.wait_synced() for _, reflector in self._objects), self._pods.wait_synced())
+
+    def objects(self) -> list[tuple[Kind, bytes]]:
+        return [(kind, raw) for kind, reflector in self._objects for raw in reflector.store.items()]
+
+    def pods(self) -> list[SeenItem]:
+        return list(self._pods.store.items())
+
+
+def _raw(_meta: Meta, raw: bytes) -> bytes:
+    return raw
+
+
+class _Handler(Generic[T]):
+    """What is the same for pods and objects."""
+
+    kind_name = ""
+
+    def undecodable(self, meta: Meta, problem: str) -> None:
+        log.error("%s %s cannot be read: %s", self.kind_name, meta.key, problem)
+
+    def synced(self) -> None:
+        """Whoever builds a ledger waits for the reflector itself."""
+
+
+class _ObjectHandler(_Handler[bytes]):
+    def __init__(self, listener: Listener, kind: Kind) -> None:
+        self._listener = listener
+        self._kind = kind
+        self.kind_name = kind.name
+
+    def added(self, meta: Meta, item: bytes) -> None:
+        self._listener.object_seen(self._kind, meta, item)
+
+    def modified(self, meta: Meta, item: bytes, before: bytes) -> None:
+        self._listener.object_seen(self._kind, meta, item)
+
+    def deleted(self, meta: Meta, item: bytes) -> None:
+        self._listener.object_gone(self._kind, meta)
+
+
+class _PodHandler(_Handler[SeenItem]):
+    kind_name = "Pod"
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def added(self, meta: Meta, item: SeenItem) -> None:
+        self._listener.pod_seen(item)
+
+    def modified(self, meta: Meta, item: SeenItem, before: SeenItem) -> None:
+        self._listener.pod_seen(item)
+
+    def deleted(self, meta: Meta, item: SeenItem) -> None:
+        self._listener.pod_gone(meta.key, meta.uid)
