@@ -24,8 +24,8 @@ help:
 
 run: setup-run
 	@mkdir -p build
-	PYTHONPATH=src $(VENV) -m bursar test -v examples
-	PYTHONPATH=src $(VENV) -m bursar serve --demo --data build/demo.db
+	.venv/bin/bursar test -v examples
+	.venv/bin/bursar serve --demo --data build/demo.db
 
 test: lint compiled binaries
 	$(VENV) tools/run_suite.py

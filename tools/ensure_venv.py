@@ -17,6 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 INTERPRETER_STAMP = VENV / ".interpreter"
+PROGRAM = VENV / "bin" / "bursar"
+PROGRAM_TEXT = f"""#!{VENV_PYTHON}
+import sys
+sys.path.insert(0, {str(ROOT / "src")!r})
+from bursar.cli.main import main
+main()
+"""
 
 
 def lock_file(kind: str) -> Path:
@@ -64,6 +71,13 @@ def install(kind: str) -> None:
     stamp_file(kind).write_text(wanted_stamp(kind))
 
 
+def ensure_program() -> None:
+    """The command line, straight from the sources; an editable install brings its own."""
+    if not PROGRAM.exists():
+        PROGRAM.write_text(PROGRAM_TEXT)
+        PROGRAM.chmod(0o755)
+
+
 def main(arguments: list[str]) -> int:
     if arguments not in (["run"], ["dev"]):
         print("usage: ensure_venv.py run|dev", file=sys.stderr)
@@ -80,9 +94,9 @@ def main(arguments: list[str]) -> int:
     with (build / ".setup.lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         ensure_interpreter()
-        if is_current(kind) or (kind == "run" and is_current("dev")):
-            return 0
-        install(kind)
+        if not is_current(kind) and not (kind == "run" and is_current("dev")):
+            install(kind)
+        ensure_program()
     return 0
 
 

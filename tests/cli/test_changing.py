@@ -130,6 +130,15 @@ def test_plan_of_a_deletion_and_a_horizon(shell: Shell) -> None:
     assert shell("plan", "--delete", "Pod/b/two", "--horizon", "long").exit_code == exit_codes.BAD_INPUT
 
 
+def test_plan_of_a_node_that_goes(shell: Shell) -> None:
+    result = shell("plan", "--delete", "Node/n1", "--fail-on-eviction")
+    lines = result.stdout.splitlines()
+    assert lines[lines.index("stranded:") + 1] == "  b/one on n1"
+    assert lines[-1].endswith(" would lose their node. Nothing was changed.")
+    assert result.exit_code == exit_codes.FAILED
+    assert "0 would be evicted, " in result.stderr
+
+
 def test_a_store_file_is_not_changed(shell: Shell, tmp_path: Path) -> None:
     file = written(tmp_path / "pod.yaml", pod("a", "mine"))
     for command in (["apply", "-f", file], ["delete", "Pod/b/one"], ["undo"]):

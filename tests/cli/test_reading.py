@@ -19,7 +19,7 @@ b          two   Pending  gpu 2     -     60s  elastic.max.nvidia.com/gpu
 """,
     "queue": """\
 #  NAMESPACE  NAME  ASKS FOR  AGE  WHY
-1  b          two   gpu 2     60s  elastic/ElasticQuota/b/quota has no room for 2 nvidia.com/gpu: 3 of 3 are in use
+1  b          two   gpu 2     60s  elastic.max.nvidia.com/gpu
 """,
     "trees": """\
 TREE  NODE  RESOURCE        USED  QUOTA  HARD  BORROWED
@@ -121,7 +121,7 @@ def test_errors_are_said_and_have_their_code(shell: Shell, arguments: list[str],
 
 def test_explain_marks_the_first_check_and_gives_fixes(shell: Shell) -> None:
     lines = shell.lines("explain", "b/two")
-    assert lines[0].startswith("FAIL b/two is pending: elastic/ElasticQuota/b/quota has no room")
+    assert lines[0] == "FAIL b/two is pending"
     assert sum("<- first" in line for line in lines) == 1
     fixes = lines[lines.index("What would let it in (each was tried):") + 1 :]
     assert "  1. wait for b/one to end (at 2027-01-15T08:11:00Z)  [wait]" in fixes

@@ -60,10 +60,17 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
     process = start("--data", str(tmp_path / "b.db"), "--port", "0", "--demo")
     assert process.stdout is not None
-    lines = [process.stdout.readline().strip() for _ in range(6)]
+    lines = [process.stdout.readline().strip() for _ in range(7)]
     address = lines[0].split()[2]
-    assert lines[2] == "Three things to try:"
-    assert all("curl" in line for line in lines[3:6])
+    assert lines[2] == "Three things to try, in another terminal:"
+    assert lines[3] == f"export BURSAR_SERVER={address}"
+    environment = {**_env(), "BURSAR_SERVER": address, "COLUMNS": "80"}
+    for line in lines[4:7]:
+        words = line.partition("#")[0].split()
+        assert words[:3] == ["python", "-m", "bursar"]
+        command = [sys.executable, *words[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        assert 0 < max(map(len, done.stdout.splitlines())) <= 80
     client = Client(address)
     assert client.info().demo
     assert client.quotas(policy="elastic").items

@@ -124,6 +124,10 @@ def test_a_plan_says_who_starts_who_leaves_and_who_loses_borrowing(bed: Live, cl
     assert [news.pod for news in plan.evicted] == ["b/loan"]
     more = bed.client.plan(text(node("n2"), quota("a", 4)))
     assert (more.starts, more.evicted) == (["a/waits"], [])
+    stranded = bed.client.plan(b"", delete=["Node/n1"])
+    assert [(news.pod, news.node) for news in stranded.stranded] == [("b/loan", "n1")]
+    assert not stranded.evicted
+    assert not stranded.harmless
     gone = bed.client.plan(b"", delete=["Pod/b/loan"])
     assert (gone.gone, gone.starts) == (["b/loan"], ["a/waits"])
     assert bed.position() == before

@@ -6,7 +6,7 @@ import click
 
 from bursar.cli.connection import Target, asks, at_option, fail
 from bursar.cli.output import echo, machine, output_option
-from bursar.cli.tables import painted
+from bursar.cli.tables import painted, wrapped
 
 if TYPE_CHECKING:
     from bursar.server import answers
@@ -40,7 +40,9 @@ def text(found: "answers.Explanation", *, wide: bool, searched: bool) -> list[st
     lines = tree_text(found, wide=wide)
     if found.fixes:
         lines += ["", "What would let it in (each was tried):"]
-        lines += [f"  {number}. {fix.sentence}{_when(fix)}  [{fix.code}]" for number, fix in enumerate(found.fixes, 1)]
+        for number, fix in enumerate(found.fixes, 1):
+            first, *more = wrapped(f"{fix.sentence}{_when(fix)}  [{fix.code}]", 5)
+            lines += [f"  {number}. {first}", *more]
     elif searched and found.claim.state == "pending" and found.fixes_complete:
         lines += ["", "No change of one thing was found that would let it in now."]
     if not found.fixes_complete:
@@ -56,9 +58,12 @@ def tree_text(found: "answers.Explanation", *, wide: bool = False) -> list[str]:
 def _tree(check: "answers.CheckNode", indent: str, *, wide: bool) -> list[str]:
     word = "ok" if check.passed else "FAIL"
     mark = " <- first" if check.binding else ""
-    note = f": {check.note}" if check.note else ""
+    # What was said when it was last tried is older than the checks below it, which were made now.
+    outdated = not indent and any(not child.passed for child in check.checks)
+    note = f": {check.note}" if check.note and not outdated else ""
     code = f" [{check.reason}]" if check.reason else ""
-    lines = [f"{indent}{painted(word.ljust(4), word)}{mark} {check.title}{note}{code}"]
+    first, *more = wrapped(f"{mark} {check.title}{note}{code}".lstrip(), len(indent) + 5)
+    lines = [f"{indent}{painted(word.ljust(4), word)} {first}", *more]
     for child in check.checks:
         if wide or not check.passed or not indent:
             lines.extend(_tree(child, indent + "  ", wide=wide))

@@ -130,7 +130,7 @@ def _queue(client: "Client", asked: Asked, output: str) -> Lines:
     )  # fmt: skip
     rows = [
         (row.position, row.namespace, row.name, amounts(row.requests), row.priority,
-         age(row.created, _now(found, asked)), row.message)
+         age(row.created, _now(found, asked)), row.message if output == "wide" else row.reason)
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "nobody waits")

@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from bursar.server import answers
 
 
+_STRANDED = [
+    "  Their node would be gone. Here they run on, and count, until they end",
+    "  or are deleted; Kubernetes deletes such pods about a minute later.",
+    "  To let them end first, make the node unschedulable, and delete it then.",
+]
+
+
 @click.command()
 @manifests.files_option(required=False)
 @click.option("--delete", "deleted", multiple=True, metavar="KIND/NAMESPACE/NAME", help="Also delete this object.")
 @click.option("--horizon", metavar="DURATION", default="", help="Look so far ahead (10m), for what comes only later.")
-@click.option("--fail-on-eviction", is_flag=True, help="Exit code 1 if somebody would be evicted: for CI.")
+@click.option(
+    "--fail-on-eviction", is_flag=True, help="Exit code 1 if a pod would be evicted or lose its node: for CI."
+)
 @output_option
 @asks
 def plan(
@@ -30,7 +39,10 @@ def plan(
     output: str,
     target: Target,
 ) -> None:
-    """Say what these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed."""
+    """Say what these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed.
+
+    Deleting a node evicts nobody: its pods are shown as stranded.
+    """
     if not files and not deleted:
         raise click.UsageError("give manifests with -f, or objects to delete with --delete")
     given = manifests.read(files) if files else manifests.Manifests([])
@@ -38,7 +50,8 @@ def plan(
         found = client.plan(given.text, delete=deleted, horizon=horizon)
     echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
     if fail_on_eviction and not found.harmless:
-        click.echo(f"error: {len(found.evicted)} would be evicted (--fail-on-eviction)", err=True)
+        stranded = f", {len(found.stranded)} would lose their node" if found.stranded else ""
+        click.echo(f"error: {len(found.evicted)} would be evicted{stranded} (--fail-on-eviction)", err=True)
         sys.exit(exit_codes.FAILED)
 
 
@@ -48,11 +61,14 @@ def _text(found: "answers.Plan") -> list[str]:
     lines += _part("evicted", [_news(one) for one in found.evicted])
     lines += _part("waits", [_news(one) for one in found.waits])
     lines += _part("gone", found.gone)
+    lines += _part("stranded", [_news(one) for one in found.stranded])
+    lines += _STRANDED if found.stranded else []
     lines += _part(
         "borrows less", [f"{one.quota}: {one.resource} {one.before} -> {one.after}" for one in found.borrowing]
     )
     ahead = f" within {found.horizon}" if found.horizon not in {"", "0s"} else ""
     counts = f"{len(found.starts)} would start, {len(found.evicted)} would be evicted, {len(found.waits)} would wait"
+    counts += f", {len(found.stranded)} would lose their node" if found.stranded else ""
     return [*lines, "", f"Plan{ahead}: {counts}. Nothing was changed."]
 
 

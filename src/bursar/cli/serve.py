@@ -1,5 +1,6 @@
 """`bursar serve`: the durable cluster of one machine behind an HTTP API."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -51,10 +52,41 @@ def serve(  # noqa: PLR0913, PLR0917 an option each
         limits=Limits(max_body, request_timeout),
     )
     try:
-        serve_forever(options, lambda lines: click.echo("\n".join(lines)))
+        serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, data, demo))))
     except UnsafeError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(exit_codes.BAD_INPUT)
     except StartError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(exit_codes.FAILED)
+
+
+def _greeting(address: str, data: Path, demo: bool) -> list[str]:
+    lines = [f"Bursar serves {address} from {data}"]
+    if demo:
+        lines += ["", "Three things to try, in another terminal:", *(f"  {line}" for line in _things_to_try(address))]
+    return [*lines, "", "Ctrl-C ends it; nothing is lost."]
+
+
+def _things_to_try(address: str) -> list[str]:
+    """Commands that show what Bursar is about, each with a word on it; they can be pasted as they are."""
+    from bursar.server.client import DEFAULT_ADDRESS
+    from bursar.server.demo import TOO_BIG
+
+    called = _called()
+    where = [] if address == DEFAULT_ADDRESS else [f"export BURSAR_SERVER={address}"]
+    commands = {
+        f"{called} top": "who uses what, who borrows",
+        f"{called} get queue": "who waits, and why",
+        f"{called} explain {TOO_BIG}": "what would help this one",
+    }
+    width = max(map(len, commands))
+    return [*where, *(f"{command:<{width}}  # {remark}" for command, remark in commands.items())]
+
+
+def _called() -> str:
+    """How this program is called from the folder it was started in."""
+    here = Path(sys.argv[0])
+    if here.name == "__main__.py":
+        return "python -m bursar"
+    return here.name if shutil.which(here.name) == str(here) else sys.argv[0]

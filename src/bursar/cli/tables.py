@@ -1,4 +1,4 @@
-"""Tables that fit: columns as wide as what they hold, shortened where the terminal is narrower, never wrapped.
+"""Tables that fit: columns as wide as what they hold, shortened where the terminal is narrower; sentences are wrapped.
 
 Colours are only written to a terminal, and not if NO_COLOR is set; text that goes elsewhere is neither coloured nor
 shortened.
@@ -7,6 +7,7 @@ shortened.
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -94,6 +95,13 @@ def shortened(text: str, width: int) -> str:
 def shortened_line(line: str) -> str:
     """A line that is too long even so is cut, if it has no colours in it to be cut through."""
     return line if "\x1b" in line else shortened(line, terminal_width())
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """The lines of a sentence that begins at a column; those after the first are set in by as much."""
+    width = max(terminal_width() - indent, 20)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return [lines[0], *(" " * indent + line for line in lines[1:])]
 
 
 def painted(text: str, word: str) -> str:

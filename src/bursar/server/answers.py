@@ -362,14 +362,15 @@ class Plan(Answer, frozen=True):
     evicted: list[PodNews]
     waits: list[PodNews]
     gone: list[str]
+    stranded: list[PodNews]  # they run, but their node is deleted
     borrowing: list[BorrowingChange]
     horizon: str
     moment: Moment
 
     @property
     def harmless(self) -> bool:
-        """Whether nobody is evicted."""
-        return not self.evicted
+        """Whether nobody is evicted or loses the node it runs on."""
+        return not self.evicted and not self.stranded
 
 
 class Problem(Answer, frozen=True):

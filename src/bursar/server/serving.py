@@ -7,7 +7,7 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,7 +18,7 @@ from bursar.objects.errors import ManifestError
 from bursar.server.access import Access, TokenFileError
 from bursar.server.app import App, Limits
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
-from bursar.server.demo import Demo, things_to_try
+from bursar.server.demo import Demo
 from bursar.server.moments import Clock, wall_clock
 from bursar.server.service import Service
 from bursar.store.errors import StoreError
@@ -130,8 +130,8 @@ def server(app: App, options: Options) -> BursarServer:
     return built
 
 
-def serve_forever(options: Options, say: Callable[[Sequence[str]], None]) -> None:
-    """Until a signal ends it. ``say`` is called once, when requests are served: with the address, and what to try."""
+def serve_forever(options: Options, say: Callable[[str], None]) -> None:
+    """Until a signal ends it. ``say`` is called once, when requests are served: with the address."""
     options.check()
     try:
         listener = _listen(options.host, options.port)
@@ -143,7 +143,7 @@ def serve_forever(options: Options, say: Callable[[Sequence[str]], None]) -> Non
                 f"{'https' if options.certificate else 'http'}://{_shown(options.host)}:{listener.getsockname()[1]}"
             )
             built = server(app, options)
-            say(greeting(address, options))
+            say(address)
             built.run(sockets=[listener])
     except (StoreError, TokenFileError, ManifestError, ssl.SSLError) as error:
         raise StartError(str(error)) from error
@@ -176,14 +176,6 @@ def _lively(service: Service, options: Options) -> Iterator[None]:
         yield
     finally:
         demo.stop()
-
-
-def greeting(address: str, options: Options) -> list[str]:
-    lines = [f"Bursar serves {address} from {options.data}"]
-    if options.demo:
-        lines += ["", "Three things to try:", *(f"  {line}" for line in things_to_try(address))]
-    lines += ["", "Ctrl-C ends it; nothing is lost."]
-    return lines
 
 
 def _shown(host: str) -> str:

@@ -15,13 +15,14 @@ from bursar.control.queue import urgency
 from bursar.engine.decisions import HOLDING, NEVER, Decision
 from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
+from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.server import answers, quotas
 from bursar.server.moments import moment_of
 from bursar.sim.clock import show_duration
 from bursar.sim.cluster import Cluster
-from bursar.sim.pods import EVICTED, PENDING, RUNNING, TERMINATING
+from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING
 from bursar.sim.store import timestamp
 from bursar.vectors import dimension
 
@@ -153,6 +154,7 @@ def _compared(
         evicted=evicted,
         waits=waits,
         gone=[key for key in before.pods() if key not in known],
+        stranded=[_news(after, key, "stranded") for key in after.pods() if _stranded(before, after, key)],
         borrowing=list(_borrowing(before, after)),
         horizon=show_duration(horizon),
         moment=moment,
@@ -168,6 +170,14 @@ def _out(cluster: Cluster, key: str) -> bool:
     """Whether the pod was evicted, gone or not."""
     pod = cluster.doing(key)
     return pod is not None and (pod.phase == EVICTED or (pod.phase == TERMINATING and pod.evicted))
+
+
+def _stranded(before: Cluster, after: Cluster, key: str) -> bool:
+    """Whether the pod is on a node that the changes delete."""
+    pod = after.doing(key)
+    if pod is None or not pod.node or pod.phase in ENDED:
+        return False
+    return before.objects.find(NODE.name, pod.node) is not None and after.objects.find(NODE.name, pod.node) is None
 
 
 def _news(cluster: Cluster, key: str, what: str) -> answers.PodNews:
