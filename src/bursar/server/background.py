@@ -1,4 +1,5 @@
-"""What a service does by itself: let time pass, check its own journal, keep snapshots. A thread each.
+"""What a service does by itself: let time pass, have its own journal checked, keep snapshots. A thread each; what is
+much work is done by processes of their own.
 
 None of them may take the service down: what goes wrong is kept for the health check and the metrics.
 """
@@ -9,7 +10,8 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
-from bursar.audit.auditor import AuditError, Auditor
+from bursar.ledger.snapshot import read_snapshot
+from bursar.server.apart import AuditProcess, SumProcess
 from bursar.server.hub import News
 from bursar.server.service import Service
 from bursar.store import snapshots
@@ -17,7 +19,6 @@ from bursar.store import snapshots
 LOG = logging.getLogger("bursar.server")
 POLL_MS = 1000
 SNAPSHOT_EVERY = 20_000
-_UIDS_KEPT = 1_000_000
 
 
 class Ticker:
@@ -50,50 +51,36 @@ class Ticker:
 
 
 class AuditWatch:
-    """Feeds every journal line on the disk to the independent auditor, from the first one on."""
+    """Has every journal line on the disk checked by the independent auditor, from the first one on."""
 
     def __init__(self, service: Service) -> None:
         self._store = service.store
-        self._auditor = Auditor(_UIDS_KEPT)
         self._more = Event()
         self._stopping = False
+        self.audited = 0  # the last record that was found to be right
         self.failures = 0
         self.problem = ""
+        self._process = AuditProcess(self._store.path)
         self._stop_listening = service.hub.listen(lambda _: self._more.set())
         self._more.set()
         self._thread = _thread("bursar-audit", self._run)
 
-    @property
-    def audited(self) -> int:
-        """The last record that was found to be right."""
-        return self._auditor.seq
-
     def _run(self) -> None:
         try:
-            self._begin()
-            while not self._stopping:
+            while not self._stopping and not self.failures:
                 self._more.wait()
                 self._more.clear()
                 self._catch_up()
-        except AuditError as error:
-            self._failed(str(error))
-        except Exception as error:
-            LOG.exception("the audit stopped")
+        except Exception as error:  # noqa: BLE001 the health check and the metrics tell of it
             self._failed(f"{type(error).__name__}: {error}")
-
-    def _begin(self) -> None:
-        """What was pruned is vouched for by the snapshot that took its place."""
-        if self._store.pruned_to:
-            query = "SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1"
-            self._auditor.begin(bytes(self._store.rows(query, self._store.pruned_to)[0][0]))
 
     def _catch_up(self) -> None:
         last = self._store.last_seq
-        if last > self._auditor.seq:
-            for line in self._store.load_journal(self._auditor.seq + 1, last):
-                if self._stopping:
-                    return
-                self._auditor.feed(line)
+        while self.audited < last and not self._stopping and not self.failures:
+            verdict = self._process.audit(last)
+            self.audited = verdict.audited
+            if verdict.problem:
+                self._failed(verdict.problem)
 
     def _failed(self, problem: str) -> None:
         if not self._stopping:
@@ -106,10 +93,11 @@ class AuditWatch:
         self._stopping = True
         self._more.set()
         self._thread.join()
+        self._process.close()
 
 
 class SnapshotKeeper:
-    """Sums up the journal every so many records, so that a restart and a look at the past start near."""
+    """Has the journal summed up every so many records, so that a restart and a look at the past start near."""
 
     def __init__(self, service: Service, every: int = SNAPSHOT_EVERY) -> None:
         self._store = service.store
@@ -117,6 +105,7 @@ class SnapshotKeeper:
         self._wake = Event()
         self._stopping = False
         self.taken = 0
+        self._process: SumProcess | None = None
         self._last = int(self._store.rows("SELECT coalesce(max(seq), 0) FROM snapshots")[0][0])
         self._stop_listening = service.hub.listen(self._hear)
         self._thread = _thread("bursar-snapshots", self._run)
@@ -132,16 +121,25 @@ class SnapshotKeeper:
             if self._stopping:
                 return
             try:
-                self._last = snapshots.take(self._store).seq
-                self.taken += 1
+                self._take()
             except Exception:
-                LOG.exception("no snapshot could be taken")
+                if not self._stopping:
+                    LOG.exception("no snapshot could be taken")
                 self._last = self._store.last_seq  # try again after as many records
+
+    def _take(self) -> None:
+        self._process = SumProcess(self._store.path)
+        snapshot = read_snapshot(self._process.text())
+        snapshots.keep(self._store, snapshot)
+        self._last = snapshot.seq
+        self.taken += 1
 
     def stop(self) -> None:
         self._stop_listening()
         self._stopping = True
         self._wake.set()
+        if self._process is not None:
+            self._process.cancel()
         self._thread.join()
 
 

@@ -39,10 +39,17 @@ def newest(store: Store, seq: int) -> Snapshot | None:
 
 
 def take(store: Store) -> Snapshot:
-    """Sum the journal up to its present end and keep that as a snapshot. For a thread or process of its own."""
+    """Sum the journal up to its present end and keep that as a snapshot."""
+    snapshot = summed(store)
+    keep(store, snapshot)
+    return snapshot
+
+
+def summed(store: Store) -> Snapshot:
+    """The journal up to its present end, summed up; writes nothing."""
     summary = Summary()
     recall = Recall(summary.ledger.state)
-    with _proving(store):
+    with _collector_off(), _proving(store):
         known = newest(store, store.last_seq)
         if known is not None:
             summary.start_from(known)
@@ -50,14 +57,16 @@ def take(store: Store) -> Snapshot:
         for line in summary.follow(store.load_journal(1 if known is None else known.seq + 1)):
             recall.replayed(line)
         recall.settle()
-        snapshot = summary.snapshot(recall.rows())
+        return summary.snapshot(recall.rows())
+
+
+def keep(store: Store, snapshot: Snapshot) -> None:
     row = (snapshot.seq, snapshot.at, snapshot.head, f"{snapshot.digest:016x}", snapshot.text())
 
     def write(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
 
     store.transact(write)
-    return snapshot
 
 
 @contextmanager

@@ -1,0 +1,99 @@
+"""Processes beside the server that read its store: the auditor, and whoever sums the journal up.
+
+Both go through every record with books of their own. In processes of their own they take neither memory nor turns of
+the interpreter from the server, which goes on deciding meanwhile. They only read; what they find comes back by pipe,
+and they end when the server does, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+_PATIENCE = 5.0  # seconds until a process that was told to end is ended
+
+
+class ApartError(RuntimeError):
+    """The other process ended before it had answered."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How far the auditor came, and what is wrong with the record after that, if something is."""
+
+    audited: int
+    problem: str = ""
+
+
+def start(module: str, path: Path) -> subprocess.Popen[bytes]:
+    """The module as a process, with the same package as this one and the path of a store."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    return subprocess.Popen(  # noqa: S603 the interpreter it runs in
+        [sys.executable, "-m", module, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+
+
+class AuditProcess:
+    """Asks the auditor; one question at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = start("bursar.server.auditchild", path)
+
+    def audit(self, upto: int) -> Verdict:
+        """Go on towards a record; it may take several questions to get there."""
+        try:
+            self._in.write(b"%d\n" % upto)
+            self._in.flush()
+            answer = cast("IO[bytes]", self._process.stdout).readline()
+        except (OSError, ValueError) as error:
+            raise ApartError(f"the auditor's process cannot be asked: {error}") from error
+        if not answer:
+            raise ApartError(f"the auditor's process ended with code {self._process.wait()}")
+        return msgspec.json.decode(answer, type=Verdict)
+
+    @property
+    def _in(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._process.stdin)
+
+    def close(self) -> None:
+        end(self._process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Let it end by itself, and see that it does."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # it has gone without reading what was written
+                continue
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class SumProcess:
+    """Sums a store's journal up to its last record."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = start("bursar.server.snapshotchild", path)
+
+    def text(self) -> bytes:
+        """Wait for the snapshot."""
+        text, _ = self._process.communicate()
+        if self._process.returncode:
+            raise ApartError(f"the process that sums the journal up ended with code {self._process.returncode}")
+        return text
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        self._process.kill()

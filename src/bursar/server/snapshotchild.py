@@ -1,0 +1,26 @@
+"""The process that sums a journal up: writes the text of a snapshot to its output, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from bursar.store.snapshots import summed
+from bursar.store.store import Store
+
+_NICER = 5  # deciding goes before summing up
+
+
+def main(path: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, in its own time
+    os.nice(_NICER)
+    with Store.open(path, read_only=True) as store:
+        text = summed(store).text()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

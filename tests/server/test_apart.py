@@ -1,0 +1,109 @@
+"""What runs beside a server, in processes of their own."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bursar.objects.manifests import Document
+from bursar.server.apart import ApartError, AuditProcess, SumProcess, Verdict
+from bursar.server.background import AuditWatch, SnapshotKeeper
+from bursar.server.service import Service
+from bursar.store.snapshots import newest, summed
+from tests.server.live import node, pod
+from tests.store.world import filled, lines_of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "bursar.db"
+
+
+def alter(path: Path, seq: int) -> None:
+    db = sqlite3.connect(path)
+    db.execute("UPDATE journal SET line = CAST(line || ' ' AS BLOB) WHERE seq = ?", (seq,))
+    db.commit()
+    db.close()
+
+
+def test_the_auditor_goes_as_far_as_it_is_asked(path: Path) -> None:
+    lines = lines_of(3)
+    with filled(path, lines):
+        auditor = AuditProcess(path)
+        assert auditor.audit(5) == Verdict(5)
+        assert auditor.audit(len(lines)) == Verdict(len(lines))
+        auditor.close()
+
+
+def test_the_auditor_names_the_first_record_that_was_altered(path: Path) -> None:
+    filled(path, lines_of(3)).close()
+    alter(path, 4)
+    auditor = AuditProcess(path)
+    verdict = auditor.audit(10)
+    auditor.close()
+    assert verdict.audited == 3
+    assert verdict.problem.startswith("record 4: ")
+
+
+def test_an_auditor_that_was_ended_is_an_error(path: Path) -> None:
+    filled(path, lines_of(3)).close()
+    auditor = AuditProcess(path)
+    auditor._process.kill()
+    auditor._process.wait()
+    with pytest.raises(ApartError, match="the auditor's process"):
+        auditor.audit(10)
+    auditor.close()
+
+
+def test_a_process_sums_up_like_this_one(path: Path) -> None:
+    with filled(path, lines_of(3)) as store:
+        assert SumProcess(path).text() == summed(store).text()
+
+
+def test_what_cannot_be_summed_up_is_an_error(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    filled(path, lines_of(3)).close()
+    alter(path, 4)
+    with pytest.raises(ApartError, match="ended with code 1"):
+        SumProcess(path).text()
+    assert "journal line 4" in capfd.readouterr().err
+
+
+def wait_for(what: str, seen: Callable[[], bool], limit: float = 20) -> None:
+    end = time.monotonic() + limit
+    while not seen():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def test_a_service_has_itself_audited_and_summed_up(path: Path) -> None:
+    service = Service.open(path)
+    audit, keeper = AuditWatch(service), SnapshotKeeper(service, every=10)
+    try:
+        for number in range(6):
+            service.apply([Document("", 1, node("n1", 9)), Document("", 2, pod("a", f"p{number}"))])
+        wait_for("audit", lambda: audit.audited == service.cluster.engine.version)
+        wait_for("snapshot", lambda: keeper.taken > 0)
+        assert (audit.failures, audit.problem) == (0, "")
+        assert newest(service.store, service.store.last_seq) is not None
+    finally:
+        keeper.stop()
+        audit.stop()
+        service.close()
+
+
+def test_a_service_counts_an_audit_that_failed(path: Path) -> None:
+    service = Service.open(path)
+    durable = service.apply([Document("", 1, node("n1", 9)), Document("", 2, pod("a", "p"))]).durable
+    assert durable is not None
+    alter(path, durable.result() - 1)
+    audit = AuditWatch(service)
+    try:
+        wait_for("failure", lambda: audit.failures == 1)
+        assert audit.problem.startswith(f"record {durable.result() - 1}: ")
+    finally:
+        audit.stop()
+        service.close()
