@@ -65,14 +65,17 @@ class Acting:
         query = "?dryRun=All" if dry_run else ""
         return self.plane.api(user).patch(f"{self.pods}/{name}{query}", patch, JSON_PATCH)
 
-    def bind(self, user: str, name: str, node: str, annotations: dict[str, str] | None = None) -> Object:
+    def bind(
+        self, user: str, name: str, node: str, annotations: dict[str, str] | None = None, *, legacy: bool = False
+    ) -> Object:
         body: Object = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": name, "namespace": self.namespace, "annotations": annotations or {}},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        return self.plane.api(user).create(f"{self.pods}/{name}/binding", body)
+        path = f"/api/v1/namespaces/{self.namespace}/bindings" if legacy else f"{self.pods}/{name}/binding"
+        return self.plane.api(user).create(path, body)
 
     def resize(self, user: str, name: str, cpu: str) -> Object:
         room = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}

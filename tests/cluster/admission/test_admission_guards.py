@@ -196,11 +196,12 @@ def test_an_ungoverned_pod_may_grow(ordinary: Acting) -> None:
 # Binding
 
 
-def test_nobody_binds_a_governed_pod_by_hand(enforced: Acting) -> None:
+@pytest.mark.parametrize("legacy", [False, True])
+def test_nobody_binds_a_governed_pod_by_hand(enforced: Acting, legacy: bool) -> None:
     admitted(enforced, "one")
     for user in (ALICE, ADMIN):
         with refused("bound by the cluster's scheduler only"):
-            enforced.bind(user, "one", "somewhere")
+            enforced.bind(user, "one", "somewhere", legacy=legacy)
 
 
 def test_the_scheduler_binds_it(enforced: Acting) -> None:

@@ -36,7 +36,10 @@ def fence(options: Options) -> list[Object]:
         "bursar-fence",
         Namespaces(options.never),
         (rule(["UPDATE"], "pods"),),
-        {"opens-the-gate": f"{HAS_GATE.cel('oldObject')} && !{HAS_GATE.cel('object')}"},
+        {
+            "is-bursar": f"request.userInfo.username in {listed(options.accounts)}",  # anybody else is refused already
+            "opens-the-gate": f"{HAS_GATE.cel('oldObject')} && !{HAS_GATE.cel('object')}",
+        },
         (
             Check(
                 f"has({annotations}) && {term} in {annotations} && {annotations}[{term}] == {wanted}",
