@@ -19,7 +19,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def api(plane: ControlPlane, anyio_backend: str) -> AsyncIterator[Api]:
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
     async with Http(load(str(plane.kubeconfig))) as http:
         yield Api(http)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -103,7 +103,7 @@ class Followed:
         self.diary = Diary()
         self.reflector = Reflector(api, resource, as_body, self.diary, how)
 
-    async def __aenter__(self) -> Followed:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.reflector.run())
         async with asyncio.timeout(5.0):
             await self.reflector.wait_synced()
@@ -156,7 +156,7 @@ async def answers_not_found_for_unknown_resources(api: Api, namespace: str) -> N
 
 
 @case
-async def knows_what_it_serves(api: Api, namespace: str) -> None:
+async def knows_what_it_serves(api: Api, _namespace: str) -> None:
     assert await api.serves(MUTATING_POLICIES)
     assert await api.serves(PODS)
     assert not await api.serves(Resource("", "v1", "things", "Thing", True))

@@ -18,7 +18,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def fake(anyio_backend: str) -> AsyncIterator[FakeApi]:
+async def fake() -> AsyncIterator[FakeApi]:
     async with FakeApi() as server:
         yield server
 

@@ -14,8 +14,8 @@ class Fault:
     """What happens to requests whose ``METHOD path?query`` matches; the first ``times`` of them.
 
     ``code``: refused with it (``plain``: in plain text, as filters before the API do). ``cut``: the connection is
-    closed without an answer. ``hang``: seconds before anything else. With ``carried_out`` the request takes effect first, and
-    only its answer is lost or late.
+    closed without an answer. ``hang``: seconds before anything else. With ``carried_out`` the request takes effect
+    first, and only its answer is lost or late.
     """
 
     pattern: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -46,16 +47,18 @@ class Seen:
 class FakeApi:
     """Use as an async context manager; ``config()`` tells clients how to reach it, ``state`` is what it holds."""
 
-    def __init__(self, *extra: Resource, token: str = "", stream_lists: bool = True) -> None:
+    def __init__(self, *extra: Resource, stream_lists: bool = True, tls: ssl.SSLContext | None = None) -> None:
         self.state = State()
-        self.token = token  # "": anybody is let in
+        self.token = ""  # anybody is let in
         self.stream_lists = stream_lists
         self.gone_as_status = False
+        self.cut_lists: list[int] = []  # for each of the next streamed lists: after how many objects it is cut
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
         self.watches: set[Watch] = set()
         self._resources = [*KNOWN, *extra]
         self._pages: dict[str, tuple[int, list[Object]]] = {}
+        self._tls = tls
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -69,9 +72,10 @@ class FakeApi:
 
     async def _listen(self, port: int) -> None:
         assert self._runner is not None
-        site = web.TCPSite(self._runner, "127.0.0.1", port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", port, reuse_address=True, ssl_context=self._tls)
         await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -85,6 +89,9 @@ class FakeApi:
         return ClusterConfig(self.url, credentials=Given(secret), source="fake")
 
     # What tests order.
+
+    def require_token(self, token: str) -> None:
+        self.token = token
 
     def serve(self, resource: Resource) -> None:
         self._resources.append(resource)
@@ -111,10 +118,7 @@ class FakeApi:
     def cut_watches(self) -> None:
         """As if a cable was cut: connections are reset, in the middle of whatever they carry."""
         for watch in self.watches:
-            watch.ending = True
-            request = watch.response._req
-            if request is not None and request.transport is not None:
-                request.transport.abort()
+            watch.cut()
         self.state.wake()
 
     def mute_watches(self) -> None:
@@ -265,7 +269,7 @@ class FakeApi:
                 await watch.send("ERROR", late.status())
                 return response
             if initial:
-                await watch.initial()
+                await watch.initial(self.cut_lists.pop() if self.cut_lists else None)
             limit = float(query.get("timeoutSeconds", "1800"))
             await watch.follow(asyncio.get_running_loop().time() + limit)
         except ConnectionError:

@@ -55,12 +55,22 @@ class Watch:
     async def send(self, type_: str, body: Object) -> None:
         await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
 
-    async def initial(self) -> None:
+    async def initial(self, cut_after: int | None) -> None:
+        """A streamed list; ``cut_after`` that many objects the connection is reset."""
         found = [item for item in self.state.of(self.resource, self.namespace) if self.chosen(item)]
         self.position, version = len(self.state.history), self.state.version
-        for item in found:
+        for item in found[:cut_after]:
             await self.send("ADDED", item)
+        if cut_after is not None:
+            self.cut()
+            return
         await self.bookmark(version, INITIAL_END)
+
+    def cut(self) -> None:
+        self.ending = True
+        request = self.response._req
+        if request is not None and request.transport is not None:
+            request.transport.abort()
 
     async def bookmark(self, version: int, annotations: dict[str, str] | None = None) -> None:
         meta: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}

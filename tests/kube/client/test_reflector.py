@@ -1,0 +1,269 @@
+"""The reflector on bad days: cut, silent and refused watches, forgotten versions, lists that fail half-way."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from bursar.kube.client.api import Api
+from bursar.kube.client.following import Following
+from bursar.kube.client.models import Body, Meta
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.resources import CONFIG_MAPS, Resource
+from bursar.kube.client.store import as_body
+from tests.kube.client.conformance import Diary, Followed, config_map
+from tests.kube.fakeapi import FakeApi
+from tests.kube.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Following(pause=0.01, longest_pause=0.1)
+PAGED = Following(pause=0.01, longest_pause=0.1, stream_lists=False, page=3)
+WATCH = "GET .*watch=true"
+
+
+def put(fake: FakeApi, name: str, **data: str) -> None:
+    fake.state.create(CONFIG_MAPS, "ns", config_map(name, **data))
+
+
+def drop(fake: FakeApi, name: str) -> None:
+    fake.state.delete(CONFIG_MAPS, "ns", name)
+
+
+@contextlib.asynccontextmanager
+async def followed(api: Api, how: Following = QUICK) -> AsyncIterator[tuple[Diary, Reflector[Body]]]:
+    async with Followed(api, CONFIG_MAPS, how) as running:
+        yield running.diary, running.reflector
+
+
+@pytest.mark.parametrize("how", [QUICK, PAGED], ids=["streamed", "paged"])
+async def test_deletions_missed_in_a_gap_are_found(fake: FakeApi, api: Api, how: Following) -> None:
+    for name in "abcdefg":
+        put(fake, name, x=name)
+    async with followed(api, how) as (diary, reflector):
+        drop(fake, "c")  # told to the watch
+        await diary.until("-c")
+        fake.mute_watches()
+        drop(fake, "e")
+        put(fake, "h")
+        drop(fake, "a")
+        put(fake, "a", x="new")  # another one under the same name
+        fake.compact()
+        fake.cut_watches()
+        await diary.until("+h")
+        await eventually(lambda: reflector.progress.counts["lists"] == 2)
+        assert sorted(diary.lines[8:]) == ["+a", "+h", "-a", "-e"]
+        assert diary.lines.index("-a") < len(diary.lines) - 1 - diary.lines[::-1].index("+a")
+        assert diary.last["e"].plain()["data"] == {"x": "e"}
+        assert diary.syncs == 2
+
+
+@pytest.mark.parametrize("as_status", [True, False], ids=["status", "event"])
+async def test_gone_in_either_form_means_a_new_list(fake: FakeApi, api: Api, as_status: bool) -> None:
+    fake.gone_as_status = as_status
+    put(fake, "a")
+    async with followed(api) as (diary, reflector):
+        fake.mute_watches()
+        put(fake, "b")
+        fake.compact()
+        fake.end_watches()
+        await diary.until("+b")
+        await eventually(lambda: reflector.progress.counts["lists"] == 2)
+        assert diary.lines == ["+a", "+b"]
+
+
+async def test_a_cut_watch_goes_on_where_it_was(fake: FakeApi, api: Api) -> None:
+    put(fake, "a")
+    async with followed(api) as (diary, reflector):
+        for name in "bcd":
+            fake.cut_watches()
+            put(fake, name)
+            await diary.until(f"+{name}")
+        assert diary.lines == ["+a", "+b", "+c", "+d"]
+        assert reflector.progress.counts["lists"] == 1
+
+
+async def test_an_ended_watch_goes_on_from_the_last_bookmark(fake: FakeApi, api: Api) -> None:
+    put(fake, "a")
+    async with followed(api) as (diary, reflector):
+        fake.state.version += 50  # things happen elsewhere
+        fake.send_bookmarks()
+        await eventually(lambda: reflector.progress.counts["bookmarks"] == 2)
+        fake.state.compacted = fake.state.version - 10
+        fake.end_watches()
+        put(fake, "b")
+        await diary.until("+b")
+        assert reflector.progress.counts["lists"] == 1
+
+
+async def test_silence_means_a_new_connection(fake: FakeApi, api: Api) -> None:
+    how = Following(pause=0.01, silence=0.1)
+    async with followed(api, how) as (diary, reflector):
+        fake.mute_watches()
+        put(fake, "a")
+        await diary.until("+a")
+        assert reflector.progress.counts["silences"] >= 1
+        assert reflector.progress.counts["lists"] == 1
+
+
+async def test_bookmarks_are_no_silence(fake: FakeApi, api: Api) -> None:
+    async with followed(api, Following(silence=0.2)) as (_, reflector):
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            fake.send_bookmarks()
+        assert reflector.progress.counts["silences"] == 0
+
+
+async def test_a_server_without_streamed_lists_is_read_in_pages(fake: FakeApi, api: Api) -> None:
+    fake.stream_lists = False
+    for name in "abcdefg":
+        put(fake, name)
+    async with followed(api, Following(page=3)) as (diary, _):
+        put(fake, "h")
+        await diary.until("+h")
+        assert diary.lines == [f"+{name}" for name in "abcdefgh"]
+        assert [seen.query.get("limit") for seen in fake.seen].count("3") == 3
+
+
+async def test_a_list_whose_pages_are_forgotten_is_read_in_one(fake: FakeApi, api: Api) -> None:
+    for name in "abcdefg":
+        put(fake, name)
+    fake.fail("continue=", code=410)
+    async with followed(api, PAGED) as (diary, _):
+        assert diary.lines == [f"+{name}" for name in "abcdefg"]
+
+
+@pytest.mark.parametrize("how", [QUICK, PAGED], ids=["streamed", "paged"])
+@pytest.mark.parametrize("fault", [{"code": 500}, {"code": 429, "retry_after": 1}, {"cut": True}, {"code": 403}])
+async def test_a_first_list_that_fails_is_tried_again(
+    fake: FakeApi, api: Api, how: Following, fault: dict[str, int]
+) -> None:
+    put(fake, "a")
+    fake.fail("GET", times=2, **fault)
+    async with followed(api, how) as (diary, reflector):
+        assert diary.lines == ["+a"]
+        assert reflector.progress.problem == ""
+
+
+async def test_a_streamed_list_that_is_cut_half_way_sweeps_nothing(fake: FakeApi, api: Api) -> None:
+    for name in "abc":
+        put(fake, name)
+    async with followed(api) as (diary, reflector):
+        fake.cut_lists = [2, 0, 1]
+        refreshed = asyncio.create_task(reflector.refresh())
+        await eventually(lambda: reflector.progress.counts["failures"] == 3)
+        assert len(reflector.store) == 3
+        await refreshed
+        assert diary.lines == ["+a", "+b", "+c"]
+
+
+async def test_other_errors_on_the_stream_do_not_lose_the_place(fake: FakeApi, api: Api) -> None:
+    async with followed(api) as (diary, reflector):
+        fake.send_garbage("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "oh"})
+        await eventually(lambda: reflector.progress.counts["failures"] == 1)
+        put(fake, "a")
+        await diary.until("+a")
+        assert reflector.progress.counts["lists"] == 1
+
+
+async def test_a_watch_that_never_gets_on_is_listed_anew(fake: FakeApi, api: Api) -> None:
+    async with followed(api) as (diary, reflector):
+        fake.fail("resourceVersion=", code=500, times=3)
+        fake.end_watches()
+        await eventually(lambda: reflector.progress.counts["lists"] == 2)
+        put(fake, "a")
+        await diary.until("+a")
+
+
+async def test_a_line_that_is_no_event_ends_the_connection_only(fake: FakeApi, api: Api) -> None:
+    async with followed(api) as (diary, reflector):
+        for watch in fake.watches:
+            await watch.response.write(b"not json\n")
+        await eventually(lambda: reflector.progress.counts["failures"] == 1)
+        put(fake, "a")
+        await diary.until("+a")
+
+
+async def test_an_object_that_does_not_decode_is_reported_by_key(fake: FakeApi, api: Api) -> None:
+    def picky(meta: Meta, raw: bytes) -> Body:
+        if b"poison" in raw:
+            raise ValueError("data.x: poison")
+        return as_body(meta, raw)
+
+    diary = Diary()
+    reflector = Reflector(api, CONFIG_MAPS, picky, diary, QUICK)
+    task = asyncio.create_task(reflector.run())
+    put(fake, "a", x="poison")
+    put(fake, "b")
+    await diary.until("?a", "+b")
+    assert reflector.store.undecodable == {"ns/a": "data.x: poison"}
+    drop(fake, "a")
+    await eventually(lambda: not reflector.store.undecodable)
+    task.cancel()
+
+
+async def test_an_error_of_the_handler_ends_it(fake: FakeApi, api: Api) -> None:
+    class Broken(Diary):
+        def added(self, meta: Meta, item: Body) -> None:
+            raise ValueError("a bug")
+
+    put(fake, "a")
+    with pytest.raises(ValueError, match="a bug"):
+        await Reflector(api, CONFIG_MAPS, as_body, Broken(), QUICK).run()
+
+
+async def test_an_optional_resource_may_come_and_go(fake: FakeApi, api: Api) -> None:
+    things = Resource("example.org", "v1", "things", "Thing", True)
+    how = Following(optional=True, pause=0.01, longest_pause=0.05)
+    async with Followed(api, things, how) as running:
+        assert len(running.reflector.store) == 0
+        fake.serve(things)
+        fake.state.create(things, "ns", {"metadata": {"name": "t"}})
+        await running.diary.until("+t")
+        fake.withdraw(things)
+        fake.end_watches()
+        await running.diary.until("-t")
+
+
+async def test_a_required_resource_that_is_absent_is_waited_for(fake: FakeApi, api: Api) -> None:
+    things = Resource("example.org", "v1", "things", "Thing", True)
+    reflector = Reflector(api, things, as_body, Diary(), QUICK)
+    task = asyncio.create_task(reflector.run())
+    await eventually(lambda: "404" in reflector.progress.problem)
+    assert not reflector.synced
+    fake.serve(things)
+    await reflector.wait_synced()
+    task.cancel()
+
+
+async def test_failures_do_not_become_a_storm(fake: FakeApi, api: Api) -> None:
+    fake.fail("GET", code=500, times=10_000)
+    reflector = Reflector(api, CONFIG_MAPS, as_body, Diary(), Following(pause=0.1, longest_pause=1.0))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(1.0)
+    task.cancel()
+    assert 2 <= len(fake.seen) <= 8
+
+
+@pytest.mark.parametrize("how", [Following(), Following(stream_lists=False)], ids=["streamed", "paged"])
+async def test_a_long_list_leaves_the_loop_free(fake: FakeApi, api: Api, how: Following) -> None:
+    template = msgspec.json.encode(config_map("x", **{f"k{n}": "v" * 40 for n in range(40)}))
+    for number in range(2000):
+        body = msgspec.json.decode(template)
+        body["metadata"]["name"] = f"a{number}"
+        fake.state.create(CONFIG_MAPS, "ns", body)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    async with followed(api, how) as (diary, _):
+        assert len(diary.lines) == 2000
+        assert turns >= 2000 // 100
+    counting.cancel()
