@@ -26,6 +26,8 @@ from bursar.cli import exit_codes
 @click.option("--pin-all", is_flag=True, help="Pin every pod to the node that was decided, where that can be judged.")
 @click.option("--pin-patience", type=click.FloatRange(min=1), default=60.0, show_default=True,
               help="Seconds until a pod that the scheduler cannot place is taken back.")  # fmt: skip
+@click.option("--compare-every", type=click.FloatRange(min=0.5), default=30.0, show_default=True,
+              help="Seconds between two comparisons of ledger and cluster.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Send every write for the server to check, and not to keep.")
 @click.option("--shadow", is_flag=True, help="Decide and report beside what decides now; write nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
@@ -45,6 +47,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     exempt: tuple[str, ...],
     pin_all: bool,
     pin_patience: float,
+    compare_every: float,
     dry_run: bool,
     shadow: bool,
     verbose: bool,
@@ -79,7 +82,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
         namespace=namespace, accounts=(account,), everywhere=crossquota, exempt_namespaces=exempt
     )
     mirror = MirrorOptions(admission, shadow=shadow, pin_all=pin_all)
-    term = TermOptions(mirror, dry_run=dry_run, pin_patience=round(pin_patience * 1000))
+    term = TermOptions(mirror, dry_run=dry_run, pin_patience=round(pin_patience * 1000), compared_every=compare_every)
     process = ProcessOptions(term, timing, namespace, identity=identity or own_identity())
     options = RunOptions(process, host, health_port, None if no_webhook or shadow else webhook_port)
     try:

@@ -1,0 +1,222 @@
+"""Kill or freeze the leader under load, again and again: ``python -m tests.cluster.robustness.leading --rounds 50``.
+
+Two replicas run. Pods with GPUs come and go in two namespaces with elastic quotas, so that quota is borrowed and taken
+back by eviction, and in one with a quota tree. In each round the leader is killed (kill -9) or frozen past its lease
+and woken again; a new one takes over and admits pods. A watcher that knows only pods checks every single change. At
+the end all that wait get their turn, and the ledger must equal the cluster.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import re
+import sys
+import time
+from typing import Any
+
+from bursar.kube.client.api import Api
+from bursar.kube.client.errors import KubeError
+from bursar.kube.client.http import Http
+from bursar.kube.client.kubeconfig import load
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.resources import PODS
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.installing import TIMES, Replicas, install
+from tests.cluster.robustness.observing import GPU, Limits, Observer
+
+NODES, GPUS = 3, 8
+TREE = "quota.bursar.dev/departments"
+FROZEN = 4.5  # seconds: longer than the lease
+
+
+class Storm:
+    """One run on one control plane."""
+
+    def __init__(self, plane: ControlPlane, seed: int, prefix: str = "storm") -> None:
+        self._plane = plane
+        self._random = random.Random(seed)
+        self._names = [f"{prefix}-{seed}-{part}" for part in ("a", "b", "t")]
+        self._made = 0
+        limits = Limits({self._names[0]: 8, self._names[1]: 8}, 10, {"research": 3, "product": 4}, TREE, GPUS)
+        self.observer = Observer(limits)
+        self.replicas = Replicas(plane, ("--no-webhook", *TIMES, "--compare-every", "2"))
+        self.refused = 0  # creations that the API server refused
+        self._nodes: list[str] = []
+
+    def prepare(self) -> None:
+        self._nodes = self._plane.add_nodes(NODES, {GPU: str(GPUS), "cpu": "64", "memory": "64Gi", "pods": "200"})
+        for name in self._names:
+            self._plane.create_namespace(name, {"bursar.dev/quota": "enforced"})
+        documents = [_elastic(name, 5, 8) for name in self._names[:2]]
+        documents.append(_tree())
+        for document in documents:
+            self._plane.kubectl("apply", "-f", "-", input=json.dumps(document))
+
+    async def run(self, rounds: int) -> None:
+        """All rounds; raises when something is wrong."""
+        async with Http(load(str(self._plane.kubeconfig))) as http:
+            api = Api(http)
+            reflector: Reflector[dict[str, Any]] = Reflector(api, PODS, self.observer.decode, self.observer)
+            watching = asyncio.create_task(reflector.run())
+            await reflector.wait_synced()
+            for _ in range(2):
+                self.replicas.start()
+            await asyncio.to_thread(self.replicas.leader)
+            loading = asyncio.create_task(self._load(api))
+            try:
+                for number in range(rounds):
+                    await self._round(number)
+                loading.cancel()
+                await self._calm(api)
+            finally:
+                for task in (watching, loading):
+                    task.cancel()
+                await asyncio.gather(watching, loading, return_exceptions=True)
+                await asyncio.to_thread(self.replicas.stop)
+
+    async def _round(self, number: int) -> None:
+        leader = await asyncio.to_thread(self.replicas.leader)
+        term = self.replicas.lease()[1]
+        await asyncio.sleep(self._random.uniform(1.0, 3.0))
+        kill = self._random.random() < 0.5
+        if kill:
+            leader.process.kill()
+            self.replicas.remove(leader)
+            self.replicas.start()
+        else:
+            leader.process.freeze()
+        before = len(self.observer.admitted)
+        began = time.monotonic()
+        await asyncio.to_thread(self.replicas.leader, term)
+        if not kill:
+            await asyncio.sleep(max(FROZEN - (time.monotonic() - began), 0))
+            leader.process.thaw()
+        took = time.monotonic() - began
+        await self._until(lambda: len(self.observer.admitted) > before, "pods are admitted again")
+        what = "killed" if kill else "frozen"
+        self.say(f"round {number}: {what} in term {term}; took over in {took:.1f} s; {self._summary()}")
+        self.check()
+
+    async def _load(self, api: Api) -> None:
+        """Pods come all the time, a little more than there is room for; some are deleted by their owner."""
+        while True:
+            with contextlib.suppress(KubeError):
+                await self._create(api)
+            if self._random.random() < 0.15:
+                await self._delete_one(api)
+            await asyncio.sleep(self._random.uniform(0.05, 0.25))
+
+    async def _create(self, api: Api) -> None:
+        self._made += 1
+        namespace = self._random.choice(self._names)
+        labels = {TREE: self._random.choice(["research", "product"])} if namespace == self._names[2] else {}
+        pod = _pod(f"p{self._made}", self._random.choice([1, 1, 1, 2]), labels, self._random.uniform(2, 8))
+        try:
+            await api.create(PODS, pod, namespace)
+        except KubeError:
+            self.refused += 1
+            raise
+
+    async def _delete_one(self, api: Api) -> None:
+        listing = await api.list(PODS, self._random.choice(self._names))
+        if listing.items:
+            victim = self._random.choice(listing.items)
+            with contextlib.suppress(KubeError):
+                await api.delete(PODS, victim.meta.name, victim.meta.namespace, uid=victim.meta.uid)
+
+    async def _calm(self, api: Api) -> None:
+        """Nobody is forgotten: once no more pods come, all that wait get their turn, and the ledger is right."""
+        await self._until(
+            lambda: not any(not pod.record for pod in self.observer.pods.values()), "all pods had their turn", 90
+        )
+        self.check()
+        await asyncio.sleep(3)  # the leader compares once more
+        leader = await asyncio.to_thread(self.replicas.leader)
+        compared = re.findall(r"ledger-differs.*", leader.process.log.read_text())
+        assert not compared, compared[:5]
+
+    async def _until(self, true: Any, what: str, seconds: float = 30.0) -> None:  # noqa: ANN401 any condition
+        deadline = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > deadline:
+                waiting = [pod for pod in self.observer.pods.values() if not pod.record]
+                raise AssertionError(f"not in {seconds:.0f} s: {what}; {len(waiting)} wait; {self._summary()}")
+            await asyncio.sleep(0.1)
+
+    def say(self, line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    def check(self) -> None:
+        assert not self.observer.faults, self.observer.faults[:10]
+
+    def _summary(self) -> str:
+        seen = self.observer
+        return (
+            f"{len(seen.admitted)} admitted, {len(seen.pods)} there, at most {seen.most} GPUs, {seen.changes} changes"
+        )
+
+    def clean(self) -> None:
+        for name in self._names:
+            self._plane.delete_namespace(name)
+        self._plane.kubectl("delete", "quotatree", "departments", "--ignore-not-found")
+        self._plane.remove_nodes(self._nodes)
+
+
+def _pod(name: str, gpus: int, labels: dict[str, str], seconds: float) -> dict[str, Any]:
+    resources = {"requests": {GPU: str(gpus), "cpu": "1"}, "limits": {GPU: str(gpus)}}
+    marks = {"sim.bursar.dev/runs-for": f"{seconds:.1f}s"}
+    spec = {
+        "containers": [{"name": "c", "image": "i", "resources": resources}],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "annotations": marks},
+        "spec": spec,
+    }
+
+
+def _elastic(namespace: str, least: int, most: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "n8s.nebuly.ai/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "quota", "namespace": namespace},
+        "spec": {"min": {GPU: least}, "max": {GPU: most}},
+    }
+
+
+def _tree() -> dict[str, Any]:
+    def node(parent: str, quota: int) -> dict[str, Any]:
+        return {"parent": parent, "quota": {GPU: str(quota)}, "hard": "true"}
+
+    nodes = {"root": node("nil", 6), "research": node("root", 3), "product": node("root", 4)}
+    spec = {"resourceNames": [GPU], "nodes": nodes}
+    return {
+        "apiVersion": "bursar.dev/v1alpha1",
+        "kind": "QuotaTree",
+        "metadata": {"name": "departments"},
+        "spec": spec,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with ControlPlane.start() as plane:
+        install(plane)
+        storm = Storm(plane, given.seed)
+        storm.prepare()
+        asyncio.run(storm.run(given.rounds))
+        storm.say(f"{given.rounds} rounds: {storm._summary()}; no fault")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

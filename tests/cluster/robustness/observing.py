@@ -1,0 +1,118 @@
+"""Watches all pods as they change, and checks after each change that no quota is exceeded and no pod admitted twice.
+
+It knows nothing of Bursar's ledger: only pods as the API server shows them, and the limits that the test set.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bursar.kube.client.models import Meta
+from bursar.kube.client.store import Decode
+
+Body = dict[str, Any]
+GATE = "bursar.dev/quota"
+ADMISSION = "bursar.dev/admission"
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What must hold at every moment: GPUs by namespace, GPUs of all these namespaces, GPUs by tree and group."""
+
+    by_namespace: dict[str, int]
+    together: int
+    by_group: dict[str, int] = field(default_factory=dict)
+    tree_label: str = ""
+    by_node: int = 0
+
+
+@dataclass
+class SeenPod:
+    namespace: str
+    gpus: int
+    group: str
+    counts: bool
+    record: str
+    node: str
+
+
+class Observer:
+    """The handler of a reflector over pods."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.pods: dict[str, SeenPod] = {}  # by uid
+        self.used: Counter[str] = Counter()
+        self.groups: Counter[str] = Counter()
+        self.nodes: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.admitted: set[str] = set()
+        self.most = 0
+        self.changes = 0
+
+    @property
+    def decode(self) -> Decode[Body]:
+        return lambda _meta, raw: msgspec.json.decode(raw)
+
+    def added(self, meta: Meta, item: Body) -> None:
+        self._seen(meta, item)
+
+    def modified(self, meta: Meta, item: Body, before: Body) -> None:
+        self._seen(meta, item)
+
+    def deleted(self, meta: Meta, item: Body) -> None:
+        self._set(meta.uid, None)
+
+    def undecodable(self, meta: Meta, problem: str) -> None:
+        self.faults.append(f"{meta.key}: {problem}")
+
+    def synced(self) -> None:
+        pass
+
+    def _seen(self, meta: Meta, item: Body) -> None:
+        self.changes += 1
+        pod = self._read(item)
+        before = self.pods.get(meta.uid)
+        if before is not None and before.record and pod.record != before.record:
+            self.faults.append(f"{meta.key} was admitted twice: {before.record} and {pod.record}")
+        if pod.record:
+            self.admitted.add(meta.uid)
+        self._set(meta.uid, pod)
+        if pod.counts:
+            self._check(meta.key, pod)
+
+    def _read(self, item: Body) -> SeenPod:
+        spec, metadata = item["spec"], item["metadata"]
+        gpus = sum(int(c.get("resources", {}).get("requests", {}).get(GPU, 0)) for c in spec["containers"])
+        gated = any(gate["name"] == GATE for gate in spec.get("schedulingGates") or ())
+        ended = item.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        group = (metadata.get("labels") or {}).get(self._limits.tree_label, "")
+        record = (metadata.get("annotations") or {}).get(ADMISSION, "")
+        return SeenPod(metadata["namespace"], gpus, group, not gated and not ended, record, spec.get("nodeName", ""))
+
+    def _set(self, uid: str, pod: SeenPod | None) -> None:
+        for sign, one in ((-1, self.pods.pop(uid, None)), (1, pod)):
+            if one is not None and one.counts:
+                self.used[one.namespace] += sign * one.gpus
+                self.groups[one.group] += sign * one.gpus
+                self.nodes[one.node] += sign * one.gpus
+        if pod is not None:
+            self.pods[uid] = pod
+
+    def _check(self, key: str, pod: SeenPod) -> None:
+        limits = self._limits
+        most = limits.by_namespace.get(pod.namespace)
+        if most is not None and self.used[pod.namespace] > most:
+            self.faults.append(f"{key}: {pod.namespace} uses {self.used[pod.namespace]} of {most} GPUs")
+        together = sum(self.used[name] for name in limits.by_namespace)
+        self.most = max(self.most, together)
+        if together > limits.together:
+            self.faults.append(f"{key}: {together} of {limits.together} GPUs are used together")
+        if pod.node and self.nodes[pod.node] > limits.by_node:
+            self.faults.append(f"{key}: {self.nodes[pod.node]} of {limits.by_node} GPUs of {pod.node} are taken")
+        allowed = limits.by_group.get(pod.group)
+        if allowed is not None and self.groups[pod.group] > allowed:
+            self.faults.append(f"{key}: group {pod.group} uses {self.groups[pod.group]} of {allowed} GPUs")
