@@ -1,0 +1,43 @@
+"""A control plane of its own with Bursar installed on it and running; a story of its own for each test.
+
+Bursar acts on the whole cluster, so it is kept off the plane that other tests share. The controller runs with exactly
+the roles of deploy/rbac.yaml. When a test fails, its part of the controller's log is shown.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.ports import Ports
+from tests.cluster.stories.installed import install
+from tests.cluster.stories.running import Running
+from tests.cluster.stories.story import Story
+
+
+@pytest.fixture(scope="package")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane.start() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="package")
+def bursar(plane: ControlPlane) -> Iterator[Running]:
+    ports = Ports()
+    running = Running(plane, ports)
+    try:
+        install(plane, running.webhook_port)
+        running.start()
+        yield running
+    finally:
+        running.close()
+        ports.close()
+
+
+@pytest.fixture
+def story(plane: ControlPlane, bursar: Running) -> Iterator[Story]:
+    before = len(bursar.log.read_text())
+    story = Story(plane)
+    yield story
+    print(f"the controller's log of {story.name}:\n{bursar.log.read_text()[before:]}")  # shown when the test fails
+    story.end()

@@ -1,0 +1,76 @@
+"""The controller as a process of its own, as it runs in a cluster: `bursar controller` with a kubeconfig."""
+
+import re
+import sys
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.guard import Guard
+from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.controlplane.ports import Ports
+from tests.cluster.controlplane.processes import Component
+
+LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+_SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? ([0-9.e+]+)")
+
+
+class Running:
+    """One replica; its log lies beside those of the control plane."""
+
+    def __init__(self, plane: ControlPlane, ports: Ports, name: str = "bursar") -> None:
+        self._plane = plane
+        self.health_port = ports.take()
+        self.webhook_port = ports.take()
+        self.log: Path = plane.folder / "logs" / f"{name}.log"
+        self._guard = Guard(plane.folder)
+        self._component: Component | None = None
+        self._name = name
+
+    def start(self, *options: str) -> None:
+        """Start it and wait until it leads and its webhook answers."""
+        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *LEASE]
+        command += ["--kubeconfig", str(self._plane.kubeconfig_of(BURSAR))]
+        command += ["--health-port", str(self.health_port), "--webhook-port", str(self.webhook_port), *options]
+        self._component = Component(self._name, command, self.log, self._guard)
+        self._component.start()
+        self._component.wait_until(self._leads)
+
+    @property
+    def component(self) -> Component:
+        assert self._component is not None
+        return self._component
+
+    def stop(self) -> None:
+        """As Kubernetes would: a signal, and time to give the lease back."""
+        if self._component is not None:
+            self._component.stop()
+            self._component = None
+
+    def close(self) -> None:
+        self.stop()
+        self._guard.close()
+
+    def metrics(self) -> dict[str, float]:
+        """By name and labels as they are printed."""
+        found: dict[str, float] = {}
+        for line in self._get("/metrics").splitlines():
+            sample = _SAMPLE.fullmatch(line)
+            if sample is not None:
+                labels = f"{{{sample[2]}}}" if sample[2] else ""
+                found[sample[1] + labels] = float(sample[3])
+        return found
+
+    def _leads(self) -> bool:
+        try:
+            return "bursar_pods_started_total" in self.metrics() and self._get("/readyz") == "ok\n"
+        except (HTTPException, OSError):
+            return False
+
+    def _get(self, path: str) -> str:
+        connection = HTTPConnection("127.0.0.1", self.health_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()

@@ -1,0 +1,190 @@
+"""What happens in one test: its own namespaces and nodes, manifests applied with kubectl, and what is seen of pods.
+
+Everything a story makes carries its name or lives in its namespaces, and is taken away at its end: stories share one
+cluster, and some quotas (elastic ones) share one pool in all of it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane.identities import ADMIN, ALICE
+from tests.cluster.controlplane.objects import unique
+from tests.cluster.waiting import eventually
+
+Manifest = dict[str, Any]
+POOL = "stories.test/pool"  # label of nodes and node selector of pods: each story has nodes of its own
+GATE = "bursar.dev/quota"
+ADMISSION = "bursar.dev/admission"
+
+
+class Story:
+    """One test's view of the cluster."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.name = unique("story")
+        self._namespaces: list[str] = []
+        self._nodes: list[str] = []
+        self._applied: list[Manifest] = []
+
+    # Set-up
+
+    def namespace(self, name: str = "team", labels: Mapping[str, str] | None = None) -> str:
+        made = self.plane.create_namespace(f"{self.name}-{name}", labels)
+        self._namespaces.append(made)
+        return made
+
+    def nodes(
+        self, count: int, allocatable: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+    ) -> list[str]:
+        marks = {POOL: self.name, **(labels or {})}
+        prefix = f"{self.name}-n{len(self._nodes)}"
+        made = self.plane.add_nodes(count, allocatable, marks, prefix)
+        self._nodes += made
+        return made
+
+    def apply(self, *manifests: str | Manifest, user: str = ADMIN, namespace: str = "") -> str:
+        """Apply objects as people do; they are deleted at the end. Text is YAML."""
+        bodies = [one for given in manifests for one in _bodies(given)]
+        self._applied += [{**one, "metadata": {**one["metadata"], **_inside(one, namespace)}} for one in bodies]
+        where = ("-n", namespace) if namespace else ()
+        return self.plane.kubectl("apply", *where, "-f", "-", input=yaml.safe_dump_all(bodies), user=user)
+
+    def governed(self, *namespaces: str) -> None:
+        """Wait until pods of these namespaces are gated: the controller labels them for their quota."""
+        for namespace in namespaces:
+            path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+            self.wait(lambda path=path: _gates(self.plane.api().create(path, self.pod("probe"))), f"{namespace} is governed")
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        where = ("-n", namespace) if namespace else ()
+        self.plane.kubectl("delete", kind, name, "--wait=false", *where)
+
+    def end(self) -> None:
+        """Take everything away; pods first, so that quotas are not in use when they go."""
+        api = self.plane.api()
+        for namespace in self._namespaces:
+            api.delete(f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+        if self._applied:
+            stays = [one for one in self._applied if one["kind"] not in {"Pod", "Namespace"}]
+            text = yaml.safe_dump_all(reversed(stays))
+            if stays:
+                self.plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=text)
+        for namespace in self._namespaces:
+            api.delete(f"/api/v1/namespaces/{namespace}")
+        self.plane.remove_nodes(self._nodes)
+
+    # Pods
+
+    def pod(self, name: str, limits: Mapping[str, str] | None = None, **more: Any) -> Manifest:  # noqa: ANN401
+        """A pod for the story's own nodes. ``labels``, ``annotations``; anything else is part of the spec."""
+        metadata = {"name": name, "labels": more.pop("labels", {}), "annotations": more.pop("annotations", {})}
+        room = dict(limits or {})
+        container = {"name": "main", "image": "none", "resources": {"requests": room, "limits": room}}
+        spec = {"containers": [container], "nodeSelector": {POOL: self.name}, **more}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def submit(self, namespace: str, *pods: Manifest, user: str = ALICE) -> None:
+        """Create pods, as an ordinary user of the namespace."""
+        for one in pods:
+            self.plane.api(user).create(f"/api/v1/namespaces/{namespace}/pods", one)
+
+    def seen(self, namespace: str, name: str) -> Manifest:
+        """The pod; empty when there is none."""
+        try:
+            return self.plane.api().get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return {}
+
+    def running(self, namespace: str, *names: str) -> list[Manifest]:
+        """Wait until these pods run; as they are then."""
+        return [self.wait(lambda name=name: self._running(namespace, name), f"{name} runs") for name in names]
+
+    def _running(self, namespace: str, name: str) -> Manifest:
+        pod = self.seen(namespace, name)
+        return pod if pod and pod["status"].get("phase") == "Running" else {}
+
+    def waits(self, namespace: str, name: str, *reasons: str) -> str:
+        """Wait until the pod waits, gated, with all of these in what `kubectl describe pod` says; that text."""
+
+        def told() -> str:
+            text = self.describe(namespace, name)
+            return text if all(reason in text for reason in reasons) else ""
+
+        text = self.wait(told, f"{name} waits for {', '.join(reasons)}")
+        assert self.is_gated(namespace, name), text
+        return text
+
+    def is_gated(self, namespace: str, name: str) -> bool:
+        return _gates(self.seen(namespace, name))
+
+    def gone(self, namespace: str, *names: str) -> None:
+        """Wait until the pods are gone."""
+        for name in names:
+            self.wait(lambda name=name: not self.seen(namespace, name), f"{name} is gone")
+
+    def describe(self, namespace: str, name: str, kind: str = "pod") -> str:
+        return self.plane.kubectl("describe", kind, name, "-n", namespace)
+
+    def node_of(self, namespace: str, name: str) -> str:
+        return str(self.seen(namespace, name)["spec"].get("nodeName", ""))
+
+    def record(self, namespace: str, name: str) -> Manifest:
+        """The admission record of a pod that was let go."""
+        return dict(json.loads(self.seen(namespace, name)["metadata"]["annotations"][ADMISSION]))
+
+    # Anything else
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Manifest:
+        where = ("-n", namespace) if namespace else ()
+        return dict(json.loads(self.plane.kubectl("get", kind, name, *where, "-o", "json")))
+
+    def status(self, kind: str, name: str, namespace: str, expected: Manifest) -> None:
+        """Wait until the status of an object has all of this."""
+
+        def right() -> bool:
+            return _within(expected, self.get(kind, name, namespace).get("status", {}))
+
+        self.wait(right, f"{kind} {name} has {expected}")
+
+    def wait(self, look: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:  # noqa: ANN401 what it returns
+        return eventually(look, what, seconds)
+
+
+def required_terms(pod: Manifest) -> list[Manifest]:
+    """The terms of a pod's required node affinity."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    return list(affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", []))
+
+
+def pinned_to(pod: Manifest) -> str:
+    """The node that every required term names; "" when not all of them name the same one."""
+    found = set()
+    for term in required_terms(pod):
+        fields = [one for one in term.get("matchFields", ()) if one["key"] == "metadata.name"]
+        found.add(fields[0]["values"][0] if fields else "")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _gates(pod: Manifest) -> bool:
+    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
+
+
+def _bodies(given: str | Manifest) -> list[Manifest]:
+    return [one for one in yaml.safe_load_all(given) if one] if isinstance(given, str) else [given]
+
+
+def _inside(body: Manifest, namespace: str) -> dict[str, str]:
+    return {"namespace": namespace} if namespace and "namespace" not in body["metadata"] else {}
+
+
+def _within(expected: Any, found: Any) -> bool:  # noqa: ANN401 JSON
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and all(_within(value, found.get(name)) for name, value in expected.items())
+    return bool(expected == found)
