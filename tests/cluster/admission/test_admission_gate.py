@@ -3,8 +3,8 @@
 import pytest
 
 from bursar.kube.admission.options import GATE
-from tests.cluster.admission.acting import NODE, Acting
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.admission.acting import NODE, Acting, apply
+from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.identities import ADMIN
 from tests.cluster.waiting import eventually
 
@@ -105,3 +105,25 @@ def test_a_mirror_pod_is_left_alone(enforced: Acting) -> None:
 def test_a_dry_run_leaves_nothing(enforced: Acting) -> None:
     assert enforced.gates(enforced.create_pod("one", dry_run=True)) == [GATE]
     assert enforced.plane.api().get(enforced.pods)["items"] == []
+
+
+def test_without_the_gate_policy_governed_pods_are_refused_and_others_are_not(
+    enforced: Acting, ordinary: Acting
+) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/bursar-gate-enforced"
+    binding = enforced.plane.api().get(path)
+    enforced.plane.api().delete(path)
+    try:
+        eventually(lambda: "needs the scheduling gate" in _refusal(enforced), "governed pods are refused")
+        assert ordinary.gates(ordinary.create_pod("one")) == []
+    finally:
+        apply(enforced.plane, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
+        eventually(lambda: not _refusal(enforced), "the gate is back")
+
+
+def _refusal(acting: Acting) -> str:
+    try:
+        acting.create_pod("probe", dry_run=True)
+    except ApiError as error:
+        return error.message
+    return ""
