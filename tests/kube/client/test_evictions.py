@@ -42,6 +42,13 @@ async def test_two_budgets_are_ambiguous(fake: FakeApi, api: Api) -> None:
     assert (await api.evict("p", "ns")).outcome is Outcome.AMBIGUOUS
 
 
+async def test_another_pod_of_the_name_is_left_alone(fake: FakeApi, api: Api) -> None:
+    """Not among the cases for both servers: the real one tries again for ten seconds before it says so."""
+    fake.state.create(PODS, "ns", pod("p"))
+    assert (await api.evict("p", "ns", uid="another")).outcome is Outcome.GONE
+    assert fake.state.objects
+
+
 async def test_too_many_requests_is_no_budget(fake: FakeApi, api: Api) -> None:
     fake.state.create(PODS, "ns", pod("p"))
     fake.fail("eviction", code=429, retry_after=1, plain=True)

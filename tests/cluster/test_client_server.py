@@ -1,0 +1,139 @@
+"""The client on a real API server that is restarted or freezes, with real budgets, events and leases."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bursar.kube.client.api import Api, Outcome, PatchKind
+from bursar.kube.client.events import Recorder, Regarding
+from bursar.kube.client.following import Following
+from bursar.kube.client.http import Http
+from bursar.kube.client.kubeconfig import load
+from bursar.kube.client.lease import Elector, Timing
+from bursar.kube.client.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, PODS
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.objects import pod
+from tests.kube.client.conformance import Followed, config_map
+from tests.kube.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
+    async with Http(load(str(plane.kubeconfig))) as http:
+        yield Api(http)
+
+
+async def test_a_restart_of_the_server_loses_nothing(plane: ControlPlane, api: Api, namespace: str) -> None:
+    for name in ("stays", "goes", "again"):
+        await api.create(CONFIG_MAPS, config_map(name, x="1"), namespace)
+    how = Following(namespace=namespace, pause=0.1, longest_pause=1.0)
+    async with Followed(api, CONFIG_MAPS, how) as followed:
+        await asyncio.to_thread(plane.restart_component, "kube-apiserver")
+        await api.delete(CONFIG_MAPS, "goes", namespace)
+        await api.delete(CONFIG_MAPS, "again", namespace)
+        await api.create(CONFIG_MAPS, config_map("again", x="2"), namespace)
+        await api.patch(CONFIG_MAPS, "stays", namespace, PatchKind.MERGE, {"data": {"x": "2"}})
+        await followed.diary.until("-again", "+again", within=30.0)
+        await followed.diary.until("~stays", within=30.0)
+        told = [line for line in followed.diary.lines if "kube-root" not in line]
+        assert sorted(told) == ["+again", "+again", "+goes", "+stays", "-again", "-goes", "~stays"]
+
+
+async def test_a_frozen_server_is_noticed(plane: ControlPlane, api: Api, namespace: str) -> None:
+    how = Following(namespace=namespace, silence=1.5, pause=0.1, longest_pause=0.5)
+    async with Followed(api, CONFIG_MAPS, how) as followed:
+        server = plane.component("kube-apiserver")
+        counts = followed.reflector.progress.counts
+        server.freeze()
+        try:
+            await eventually(lambda: counts["silences"] and counts["failures"], within=20.0)
+        finally:
+            server.thaw()
+        await api.create(CONFIG_MAPS, config_map("a"), namespace)
+        await followed.diary.until("+a", within=20.0)
+
+
+def budget(name: str) -> dict[str, object]:
+    selector = {"matchLabels": {"app": "a"}}
+    spec = {"minAvailable": 1, "selector": selector}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+
+
+async def observed(api: Api, name: str, namespace: str) -> None:
+    """Wait until the disruption controller has counted the pod."""
+    async with asyncio.timeout(30.0):
+        while True:
+            status = (await api.get(DISRUPTION_BUDGETS, name, namespace)).plain().get("status", {})
+            if status.get("currentHealthy") == 1 and status.get("observedGeneration"):
+                return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_budgets_block_and_two_are_ambiguous(api: Api, namespace: str) -> None:
+    body = pod("p", {"cpu": "1"})
+    body["metadata"]["labels"] = {"app": "a"}
+    made = await api.create(PODS, body, namespace)
+    await api.create(DISRUPTION_BUDGETS, budget("b"), namespace)
+    await observed(api, "b", namespace)
+    blocked = await api.evict("p", namespace, uid=made.meta.uid)
+    assert blocked.outcome is Outcome.BLOCKED
+    assert "disruption budget" in blocked.message
+    await api.create(DISRUPTION_BUDGETS, budget("c"), namespace)
+    await observed(api, "c", namespace)
+    assert (await api.evict("p", namespace, uid=made.meta.uid)).outcome is Outcome.AMBIGUOUS
+    for name in "bc":
+        await api.delete(DISRUPTION_BUDGETS, name, namespace)
+    assert (await api.evict("p", namespace, uid=made.meta.uid)).outcome is Outcome.EVICTED
+
+
+async def test_events_are_accepted_and_described(plane: ControlPlane, api: Api, namespace: str) -> None:
+    made = await api.create(PODS, pod("p", gates=["bursar.dev/quota"]), namespace)
+    recorder = Recorder(api, "bursar.dev/controller", "bursar-0")
+    for _ in range(3):
+        recorder.record(Regarding(PODS, "p", namespace, made.meta.uid), "Normal", "Waits", "3 GPUs short", "Decide")
+        await recorder.flush()
+    assert (recorder.written, dict(recorder.dropped)) == (1, {})
+    events = [item.plain() for item in (await api.list(EVENTS, namespace)).items if item.plain()["reason"] == "Waits"]
+    assert [event["series"]["count"] for event in events] == [3]
+    described = await asyncio.to_thread(plane.kubectl, "describe", "pod", "p", f"-n{namespace}")
+    assert "3 GPUs short" in described
+    assert "bursar.dev/controller" in described
+
+
+async def test_the_lease_passes_from_one_to_the_next(api: Api, namespace: str) -> None:
+    timing = Timing(3.0, 2.0, 0.2)
+    story: list[str] = []
+
+    def candidate(name: str) -> Elector:
+        return Elector(
+            api,
+            "lock",
+            namespace,
+            name,
+            timing=timing,
+            started=lambda term: story.append(f"{name} started {term}"),
+            stopped=lambda: story.append(f"{name} stopped"),
+        )
+
+    first, second = candidate("a"), candidate("b")
+    leading = asyncio.create_task(first.run())
+    await eventually(lambda: first.leading)
+    waiting = asyncio.create_task(second.run())
+    await asyncio.sleep(3.5)  # longer than the lease: it is renewed
+    leading.cancel()
+    await eventually(lambda: second.leading)
+    waiting.cancel()
+    for task in (leading, waiting):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert story == ["a started 0", "a stopped", "b started 1", "b stopped"]
