@@ -1,0 +1,45 @@
+"""What the control loop says by itself, and the list of all reasons that there are."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from bursar.engine.reasons import REASONS as ENGINE
+from bursar.policies.plugin import BUILT_IN
+from bursar.policies.reasons import Reason
+
+CONTROL: Final = (
+    Reason(
+        "control.group-incomplete",
+        "The pod starts together with its group, and not all of the group is there yet.",
+        "Submit the others, or correct `bursar.dev/group-size`.",
+    ),
+    Reason(
+        "control.invalid",
+        "Kubernetes only: an object cannot be read, or what Bursar wants to write on it is refused.",
+        "Correct what the note names; a pod must be created anew.",
+    ),
+    Reason(
+        "control.unjudged",
+        "Kubernetes only: the pod must have its node chosen by Bursar, and has constraints that Bursar does not judge.",
+        "Take away the constraint that the note names (volumes, spread, pod affinity, resource claims).",
+    ),
+    Reason(
+        "control.place-lost",
+        "Kubernetes only: the scheduler could not bind the pod where Bursar had a place for it, in time.",
+        "Its owner creates it anew; see the scheduler's events on the pod.",
+    ),
+    Reason(
+        "control.ledger-differs",
+        "Kubernetes only: the ledger and the cluster did not agree about the pod, and the ledger was put right.",
+        "If it comes again, report it, with the event's note.",
+    ),
+)
+
+
+def all_reasons() -> dict[str, tuple[Reason, ...]]:
+    """By who says them: the policies in their order, the engine, the control loop."""
+    folders = {address.split(".")[2]: address.rpartition(".")[0] for address in BUILT_IN}
+    found = {name: import_module(f"{folder}.reasons").REASONS for name, folder in folders.items()}
+    return {**found, "engine": ENGINE, "control": CONTROL}
