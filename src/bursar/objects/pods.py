@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from sys import intern
 from typing import TypeVar, cast
 
 import msgspec
@@ -61,7 +62,8 @@ def claim_from_pod(
     """A pending claim. ``uid`` stands in where the pod has none of its own, and else its namespace/name."""
     meta = pod.metadata
     spec = spec_from_pod(pod, priorities, unpreemptible, cache)
-    return Claim(meta.uid or uid or f"{meta.namespace}/{meta.name}", spec, created, meta.namespace, meta.name)
+    namespace = intern(meta.namespace)  # that of many claims
+    return Claim(meta.uid or uid or f"{namespace}/{meta.name}", spec, created, namespace, meta.name)
 
 
 def spec_from_pod(

@@ -65,8 +65,7 @@ class Cluster:
         self.engine = Engine(registry.policies())
         self.events: list[Event] = []
         self._clock = Clock(start)
-        self._shelf = None if manifests is None else Shelf(self.kinds, manifests)
-        self._store = Store(self._shelf)
+        self._store = Store(Shelf(self.kinds, manifests))
         self._admission = Admission(registry, self.kinds)
         self.controller = Controller(self.engine, registry, self)
         self._pods = PodLife(self._store, self._clock, self.controller)
@@ -205,12 +204,12 @@ class Cluster:
                 updates.check_pod_update(known, admitted, pod)
         stored = stage.apply(admitted, self._clock.now, anew=anew)
         if given.kind.name != POD.name:
-            return ObjectChange(given.kind, given.key, admitted)
+            return ObjectChange(given.kind, stored.key, admitted)
         typed = cast("Pod", admitted.typed)
         pod_times(typed)
         named = msgspec.structs.replace(typed.metadata, namespace=admitted.namespace, uid=stored.uid)
         whole = msgspec.structs.replace(typed, metadata=named, status=type(typed.status)())
-        return ObjectChange(given.kind, given.key, replace(admitted, typed=whole), stored.created)
+        return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
 
     def _check_node(self, stage: Stage, pod: Pod) -> None:
         node = pod.spec.node_name
@@ -281,9 +280,7 @@ class Cluster:
         """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
         knows where the manifests are.
         """
-        if self._shelf is None:
-            raise RuntimeError("a cluster cannot go on without knowing where its manifests are")
-        changes = load_objects(self._store, self._pods, self.kinds, self._shelf, records)
+        changes = load_objects(self._store, self._pods, self.kinds, records)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)

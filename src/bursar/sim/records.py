@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import KindSet
 from bursar.sim.pods import SimPod
@@ -93,9 +92,7 @@ def read(text: bytes) -> ObjectRecord:
 def decode(
     kinds: KindSet, shelf: Shelf, kind: str, key: str, version: int, text: bytes
 ) -> tuple[Stored, SimPod | None]:
-    """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read. Manifests of pods stay where they
-    are; others, which are few and looked at often, are read and checked at once.
-    """
+    """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read. The manifest is not read."""
     try:
         record = _DECODER.decode(text)
     except msgspec.DecodeError as error:
@@ -106,14 +103,13 @@ def decode(
         key,
         record.uid,
         record.created,
+        shelf,
         record.applied_as,
         record.generation,
         version,
         shared(known, record.written),
         record.node,
         record.leaves_since,
-        None if known.name == POD.name else shelf.read(record.applied_as),
-        shelf,
     )
     return stored, None if record.pod is None else _pod(stored, record.pod)
 

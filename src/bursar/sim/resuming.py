@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.objects.corekinds import POD
@@ -14,7 +16,7 @@ from bursar.objects.kindset import KindSet
 from bursar.sim.podlife import PodLife
 from bursar.sim.pods import ENDED, SimPod
 from bursar.sim.records import ObjectRow, decode, encode
-from bursar.sim.shelf import Shelf, manifest_text
+from bursar.sim.shelf import manifest_text
 from bursar.sim.store import Store
 
 
@@ -35,17 +37,22 @@ def changed_rows(store: Store, pods: PodLife) -> list[ObjectRow]:
 
 
 def load_objects(
-    store: Store, pods: PodLife, kinds: KindSet, shelf: Shelf, records: Iterable[tuple[str, str, int, bytes]]
+    store: Store, pods: PodLife, kinds: KindSet, records: Iterable[tuple[str, str, int, bytes]]
 ) -> list[ObjectChange]:
-    """Objects from records (kind, key, version, text) into a new cluster; returns those that are no pods."""
+    """Objects from records (kind, key, version, text) into a new cluster; returns those that are no pods.
+
+    Manifests of pods stay where they are. Others, which are few and looked at often, are read and checked at once.
+    """
     changes: list[ObjectChange] = []
     for kind, key, number, text in records:
-        stored, pod = decode(kinds, shelf, kind, key, number, text)
-        store.load(stored)
-        if pod is None:
-            changes.append(ObjectChange(stored.kind, key, stored.applied))
-        else:
+        stored, pod = decode(kinds, store.shelf, kind, key, number, text)
+        if pod is not None:
+            store.load(stored)
             pods.add(pod)
+        else:
+            given = stored.applied
+            store.load(replace(stored, held=given.body))
+            changes.append(ObjectChange(stored.kind, key, given))
     return changes
 
 

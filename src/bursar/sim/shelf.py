@@ -30,17 +30,20 @@ def manifest_text(body: dict[str, Any]) -> bytes:
 class Shelf:
     """Where the manifests are, and what they are read with."""
 
-    def __init__(self, kinds: KindSet, load: Load) -> None:
+    def __init__(self, kinds: KindSet, load: Load | None = None) -> None:
+        """``load`` None: all manifests are in memory."""
         self._kinds = kinds
         self._load = load
 
     def body(self, version: int) -> dict[str, Any]:
         """The manifest as it stands, unchecked."""
+        if self._load is None:
+            raise RuntimeError(f"the manifest applied as version {version} is nowhere")
         try:
             return _DECODER.decode(self._load(version))
         except msgspec.DecodeError as error:
             raise ManifestError(f"the manifest applied as version {version} cannot be read: {error}") from error
 
-    def read(self, version: int) -> TypedObject:
+    def read(self, body: dict[str, Any]) -> TypedObject:
         """Read and checked; ``ManifestError`` for what this Bursar cannot read."""
-        return self._kinds.read(Document("", 0, self.body(version)))
+        return self._kinds.read(Document("", 0, body))

@@ -40,33 +40,28 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     key: str
     uid: str
     created: int
+    shelf: Shelf  # where the manifest is, and what it is read with
     applied_as: int = 0  # the version with which the manifest was applied
     generation: int = 1
     version: int = 0
     written: dict[str, Body] = {}  # by Bursar: status, labels and annotations
     node: str = ""  # pods: where it was placed
     leaves_since: int | None = None  # pods: when it was told to leave
-    held: TypedObject | None = None  # the manifest, if it is in memory
-    shelf: Shelf | None = None  # where it is if not
+    held: Body | None = None  # the manifest, if it is in memory
 
     @property
     def applied(self) -> TypedObject:
-        """What was applied."""
-        return self._elsewhere().read(self.applied_as) if self.held is None else self.held
+        """What was applied, read anew."""
+        return self.shelf.read(self.body)
 
     @property
     def body(self) -> Body:
         """The manifest that was applied, with nothing that Bursar wrote."""
-        return self._elsewhere().body(self.applied_as) if self.held is None else self.held.body
+        return self.shelf.body(self.applied_as) if self.held is None else self.held
 
     def fetched(self) -> Stored:
         """With its manifest in memory, for who looks at it more than once."""
-        return self if self.held is not None else replace(self, held=self.applied)
-
-    def _elsewhere(self) -> Shelf:
-        if self.shelf is None:
-            raise RuntimeError(f"the manifest of {self.kind.name} {self.key} is nowhere")
-        return self.shelf
+        return self if self.held is not None else replace(self, held=self.body)
 
     @property
     def namespace(self) -> str:
@@ -134,9 +129,9 @@ def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
 class Store:
     """The objects that are there now."""
 
-    def __init__(self, shelf: Shelf | None = None) -> None:
+    def __init__(self, shelf: Shelf) -> None:
         self._objects: dict[str, dict[str, dict[str, Stored]]] = {}  # by kind, namespace and key
-        self._shelf = shelf
+        self.shelf = shelf
         self.version = 0
         self.uids = 0
         self.taken = 0  # the version up to which somebody has taken what changed
@@ -188,7 +183,7 @@ class Store:
         """The manifest of a pod is on the shelf now, and need not be in memory; no change."""
         found = self.find(kind, key)
         if found is not None and found.applied_as == applied_as and found.kind.name == POD.name:
-            self.load(replace(found, held=None, shelf=self._shelf))
+            self.load(replace(found, held=None))
 
     def touch(self, kind: str, key: str) -> None:
         """Something about the object changed that its manifest does not show."""
@@ -224,7 +219,7 @@ class Stage(Store):
     """Changes on top of a store; what is not changed is looked up there."""
 
     def __init__(self, base: Store) -> None:
-        super().__init__()
+        super().__init__(base.shelf)
         self._base = base
         self.version, self.uids = base.version, base.uids
         self.changed: dict[str, dict[str, Stored | None]] = {}
@@ -252,10 +247,11 @@ class Stage(Store):
         as_version = self.version + 1
         if known is None or anew:
             self.uids += 1
-            stored = Stored(given.kind, given.key, f"{given.key}#{self.uids}", now, as_version, held=given)
+            uid = f"{given.key}#{self.uids}"
+            stored = Stored(given.kind, given.key, uid, now, self.shelf, as_version, held=given.body)
         else:
             generation = known.generation + (_asked(known.body) != _asked(given.body))
-            stored = replace(known, held=given, applied_as=as_version, generation=generation)
+            stored = replace(known, held=given.body, applied_as=as_version, generation=generation)
         self.write(stored)
         return stored
 
