@@ -1,0 +1,152 @@
+"""What Bursar may do in a cluster: one table of the calls it makes, and the roles made of it.
+
+No wildcards. What can be granted by name is granted by name, what can be granted in Bursar's own namespace is granted
+there. Roles for people: everybody who may view a namespace sees its quotas; who may edit one may edit its workloads,
+but not its quotas, as Kubernetes does with ResourceQuota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bursar.control.kinds import known_kinds
+from bursar.kube.admission.hooks import GATE_HOOKS, QUOTA_HOOKS
+from bursar.kube.admission.options import CERTIFICATES, LEASE
+from bursar.objects.kinds import Kind
+from bursar.policies.plugin import Registry
+
+Manifest = dict[str, Any]
+
+NAME = "bursar"
+API_GROUP = "rbac.authorization.k8s.io"
+READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "patch", "update")
+_AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+_HOOKS = (QUOTA_HOOKS, GATE_HOOKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Verbs on resources of one group, and what they are for."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    why: str
+    names: tuple[str, ...] = ()
+
+    def rule(self) -> Manifest:
+        found: Manifest = {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+        return found | ({"resourceNames": list(self.names)} if self.names else {})
+
+
+IN_CLUSTER = (
+    Access("", ("pods",), (*READ, "patch"), "claims; remove the gate, write annotations and labels"),
+    Access("", ("pods/status",), ("patch",), "nominate a node for a pod whose victims leave"),
+    Access("", ("pods/eviction",), ("create",), "evict victims"),
+    Access("", ("nodes",), (*READ, "patch"), "what there is; label nodes that have GPUs"),
+    Access("", ("namespaces",), (*READ, "patch"), "label namespaces that a quota names"),
+    Access("scheduling.k8s.io", ("priorityclasses",), READ, "who comes first"),
+    Access("policy", ("poddisruptionbudgets",), READ, "whom not to evict"),
+    Access("resource.k8s.io", ("resourceslices",), READ, "GPUs that drivers publish"),
+    Access("events.k8s.io", ("events",), ("create", "patch"), "tell people"),
+    Access(
+        "admissionregistration.k8s.io",
+        ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        ("get", "patch"),
+        "the authority of the webhook's certificate",
+        _HOOKS,
+    ),
+)
+IN_OWN_NAMESPACE = (
+    Access("coordination.k8s.io", ("leases",), ("create",), "elect a leader"),
+    Access("coordination.k8s.io", ("leases",), ("get", "patch"), "elect a leader", (LEASE,)),
+    Access("", ("secrets",), ("create",), "keep the webhook's certificate"),
+    Access("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
+)
+# Objects that policies make, label or delete, by kind.
+OBJECT_WRITES = {
+    "ElasticQuota.scheduling.sigs.k8s.io": ("create", "delete", "patch"),  # root quotas of profiles
+    "ElasticQuotaProfile.quota.koordinator.sh": ("patch",),  # the tree id
+    "ElasticQuota.n8s.nebuly.ai": ("delete",),  # those that a composite quota takes over
+}
+
+
+def own_kinds(registry: Registry) -> list[Kind]:
+    """The kinds that are defined by Bursar, by name."""
+    found = [kind for kind in known_kinds(registry) if kind.group and kind.qualified]
+    return sorted(found, key=lambda kind: (kind.group, kind.plural))
+
+
+def cluster_access(registry: Registry) -> list[Access]:
+    """Everything the controller does cluster-wide."""
+    found = list(IN_CLUSTER)
+    kinds = own_kinds(registry)
+    for group in sorted({kind.group for kind in kinds}):
+        plurals = tuple(kind.plural for kind in kinds if kind.group == group)
+        found.append(Access(group, plurals, READ, "quotas and what they are about"))
+        statuses = tuple(f"{plural}/status" for plural in plurals)
+        found.append(Access(group, statuses, ("patch",), "say how they fare"))
+    written = [kind for kind in kinds if kind.name in OBJECT_WRITES]
+    return found + [
+        Access(kind.group, (kind.plural,), OBJECT_WRITES[kind.name], "objects that policies keep") for kind in written
+    ]
+
+
+def rules(accesses: Iterable[Access]) -> list[Manifest]:
+    return [access.rule() for access in accesses]
+
+
+def people_roles(registry: Registry) -> list[Manifest]:
+    """Roles to bind people to; two of them are part of Kubernetes' own roles at once."""
+    kinds = own_kinds(registry)
+    quotas = [kind for kind in kinds if kind.strict]
+    workloads = [kind for kind in kinds if not kind.strict and kind.namespaced]
+    inventory = [kind for kind in kinds if not kind.strict and not kind.namespaced]
+    return [
+        _people_role("viewer", kinds, READ, "view"),
+        _people_role("workload-editor", workloads, (*READ, *_WRITE), "edit"),
+        _people_role("quota-editor", quotas, (*READ, *_WRITE), ""),
+        _people_role("inventory-editor", inventory, (*READ, *_WRITE), ""),
+    ]
+
+
+def _people_role(name: str, kinds: list[Kind], verbs: tuple[str, ...], part_of: str) -> Manifest:
+    groups = sorted({kind.group for kind in kinds})
+    accesses = [
+        Access(group, tuple(kind.plural for kind in kinds if kind.group == group), verbs, "") for group in groups
+    ]
+    labels = {f"{_AGGREGATE}{part_of}": "true"} if part_of else {}
+    return _role("ClusterRole", f"{NAME}-{name}", "", rules(accesses), labels)
+
+
+def manifests(registry: Registry, namespace: str, account: str = NAME) -> list[Manifest]:
+    """All roles, and those of the controller bound to its service account."""
+    controller = f"{NAME}-controller"
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
+    return [
+        _role("ClusterRole", controller, "", rules(cluster_access(registry))),
+        _binding("ClusterRoleBinding", controller, "", "ClusterRole", subjects),
+        _role("Role", controller, namespace, rules(IN_OWN_NAMESPACE)),
+        _binding("RoleBinding", controller, namespace, "Role", subjects),
+        *people_roles(registry),
+    ]
+
+
+def _role(
+    kind: str, name: str, namespace: str, given: list[Manifest], labels: dict[str, str] | None = None
+) -> Manifest:
+    return _head(kind, name, namespace, labels) | {"rules": given}
+
+
+def _binding(kind: str, name: str, namespace: str, role: str, subjects: list[dict[str, str]]) -> Manifest:
+    reference = {"apiGroup": API_GROUP, "kind": role, "name": name}
+    return _head(kind, name, namespace) | {"roleRef": reference, "subjects": subjects}
+
+
+def _head(kind: str, name: str, namespace: str, labels: dict[str, str] | None = None) -> Manifest:
+    metadata: Manifest = {"name": name} | ({"namespace": namespace} if namespace else {})
+    metadata["labels"] = {"app.kubernetes.io/name": NAME} | (labels or {})
+    return {"apiVersion": f"{API_GROUP}/v1", "kind": kind, "metadata": metadata}

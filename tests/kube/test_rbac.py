@@ -1,0 +1,91 @@
+"""The roles: what the table says, and that nothing in them is wider than it must be."""
+
+from typing import Any
+
+import pytest
+
+from bursar.kube import rbac
+from bursar.policies.plugin import default_registry
+
+REGISTRY = default_registry()
+MANIFESTS = rbac.manifests(REGISTRY, "bursar-system")
+
+
+def role(kind: str, name: str) -> dict[str, Any]:
+    (found,) = [given for given in MANIFESTS if (given["kind"], given["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def allowed(given: dict[str, Any], group: str, resource: str) -> set[str]:
+    rules = [rule for rule in given["rules"] if group in rule["apiGroups"] and resource in rule["resources"]]
+    return {verb for rule in rules for verb in rule["verbs"]}
+
+
+CONTROLLER = role("ClusterRole", "bursar-controller")
+OWN = role("Role", "bursar-controller")
+
+
+def test_nothing_is_a_wildcard() -> None:
+    for given in MANIFESTS:
+        for rule in given.get("rules", []):
+            assert not any("*" in value for values in rule.values() for value in values)
+
+
+def test_every_kind_is_read_and_its_status_written() -> None:
+    for kind in rbac.own_kinds(REGISTRY):
+        assert {"get", "list", "watch"} <= allowed(CONTROLLER, kind.group, kind.plural)
+        assert allowed(CONTROLLER, kind.group, f"{kind.plural}/status") == {"patch"}
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "verbs"),
+    [
+        ("", "pods", {"get", "list", "watch", "patch"}),
+        ("", "pods/eviction", {"create"}),
+        ("", "secrets", set()),
+        ("", "pods/binding", set()),
+        ("", "configmaps", set()),
+        ("apps", "deployments", set()),
+        ("coordination.k8s.io", "leases", set()),
+        ("tensor-fusion.ai", "gpuresourcequotas", {"get", "list", "watch"}),
+        ("n8s.nebuly.ai", "elasticquotas", {"get", "list", "watch", "delete"}),
+        ("scheduling.sigs.k8s.io", "elasticquotas", {"get", "list", "watch", "create", "delete", "patch"}),
+        ("bursar.dev", "configurations", {"get", "list", "watch"}),
+    ],
+)
+def test_what_the_controller_may_do_everywhere(group: str, resource: str, verbs: set[str]) -> None:
+    assert allowed(CONTROLLER, group, resource) == verbs
+
+
+def test_secrets_and_leases_are_named_except_to_create_them() -> None:
+    for rule in OWN["rules"]:
+        assert ("resourceNames" in rule) == (rule["verbs"] != ["create"])
+    assert allowed(OWN, "", "secrets") == {"create", "get", "patch"}
+    assert allowed(OWN, "coordination.k8s.io", "leases") == {"create", "get", "patch"}
+
+
+def test_webhook_configurations_are_named() -> None:
+    (rule,) = [rule for rule in CONTROLLER["rules"] if rule["apiGroups"] == ["admissionregistration.k8s.io"]]
+    assert rule["resourceNames"] == ["bursar-quotas", "bursar-gate"]
+
+
+def test_only_the_service_account_is_bound() -> None:
+    bindings = [given for given in MANIFESTS if given["kind"].endswith("Binding")]
+    assert [given["subjects"] for given in bindings] == [
+        [{"kind": "ServiceAccount", "name": "bursar", "namespace": "bursar-system"}]
+    ] * 2
+
+
+def test_who_edits_a_namespace_does_not_edit_its_quotas() -> None:
+    joined = {
+        label.rpartition("-")[2]: given
+        for given in rbac.people_roles(REGISTRY)
+        for label in given["metadata"]["labels"]
+        if "aggregate-to-" in label
+    }
+    assert set(joined) == {"view", "edit"}
+    writes = {"create", "update", "patch", "delete"}
+    assert not writes & allowed(joined["view"], "tensor-fusion.ai", "gpuresourcequotas")
+    assert writes <= allowed(joined["edit"], "tensor-fusion.ai", "tensorfusionworkloads")
+    assert not allowed(joined["edit"], "tensor-fusion.ai", "gpuresourcequotas")
+    assert writes <= allowed(role("ClusterRole", "bursar-quota-editor"), "tensor-fusion.ai", "gpuresourcequotas")
