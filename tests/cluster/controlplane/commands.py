@@ -1,9 +1,9 @@
 """The command line of each component.
 
-Everything listens on loopback only. etcd does not wait for the disk. Client-side rate limits of scheduler and controller
-manager are raised: by default the scheduler binds 50 pods a second, and everyone would wait for that alone. Else the
-scheduler's configuration is the default one. Nodes send no heartbeats, and the controller manager is told not to miss
-them: a node is ready until something says otherwise.
+Everything listens on loopback only. etcd does not wait for the disk. Client-side rate limits of scheduler and
+controller manager are raised: by default the scheduler binds 50 pods a second, and everyone would wait for that alone.
+Else the scheduler's configuration is the default one. Nodes send no heartbeats, and the controller manager is told not
+to miss them: a node is ready until something says otherwise.
 """
 
 from pathlib import Path
