@@ -73,7 +73,12 @@ def documents(file: Path) -> list[Manifest]:
 
 def _service() -> Manifest:
     spec = {"type": "ExternalName", "externalName": "localhost"}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bursar-webhook", "namespace": SYSTEM}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "bursar-webhook", "namespace": SYSTEM},
+        "spec": spec,
+    }
 
 
 def _at_port(configuration: Manifest, port: int) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane import ApiError, ComponentError, ControlPlane
 from tests.cluster.controlplane.identities import ADMIN, ALICE
 from tests.cluster.controlplane.objects import unique
 from tests.cluster.waiting import eventually
@@ -19,6 +19,7 @@ Manifest = dict[str, Any]
 POOL = "stories.test/pool"  # label of nodes and node selector of pods: each story has nodes of its own
 GATE = "bursar.dev/quota"
 ADMISSION = "bursar.dev/admission"
+HOLD = "bursar.dev/hold"
 
 
 class Story:
@@ -54,11 +55,45 @@ class Story:
         where = ("-n", namespace) if namespace else ()
         return self.plane.kubectl("apply", *where, "-f", "-", input=yaml.safe_dump_all(bodies), user=user)
 
+    def refused(self, *manifests: str | Manifest, user: str = ADMIN, namespace: str = "") -> str:
+        """Apply objects that the server must refuse; what it says."""
+        try:
+            self.apply(*manifests, user=user, namespace=namespace)
+        except ComponentError as error:
+            return str(error)
+        raise AssertionError("was not refused")
+
+    def forbidden(self, user: str, namespace: str, name: str, patch: Manifest) -> str:
+        """Patch a pod as a user who must not; what the server says."""
+        try:
+            self.plane.api(user).patch(f"/api/v1/namespaces/{namespace}/pods/{name}", patch)
+        except ApiError as error:
+            assert error.status in {403, 422}, error
+            return error.message
+        raise AssertionError("was not forbidden")
+
+    def gpus(self, node: str, count: int, tflops: int = 312, vram: str = "80Gi") -> list[str]:
+        """GPU objects of a node, as the vendor's agent reports them; their names."""
+        names = [f"{node}-gpu-{number}" for number in range(count)]
+        for number, name in enumerate(names):
+            self.apply({"apiVersion": "tensor-fusion.ai/v1", "kind": "GPU", "metadata": {"name": name}})
+            status = {
+                "phase": "Running",
+                "gpuModel": "A100",
+                "index": number,
+                "capacity": {"tflops": tflops, "vram": vram},
+                "nodeSelector": {"kubernetes.io/hostname": node},
+            }
+            self.plane.api().patch(f"/apis/tensor-fusion.ai/v1/gpus/{name}/status", {"status": status})
+        return names
+
     def governed(self, *namespaces: str) -> None:
         """Wait until pods of these namespaces are gated: the controller labels them for their quota."""
         for namespace in namespaces:
             path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-            self.wait(lambda path=path: _gates(self.plane.api().create(path, self.pod("probe"))), f"{namespace} is governed")
+            self.wait(
+                lambda path=path: _gates(self.plane.api().create(path, self.pod("probe"))), f"{namespace} is governed"
+            )
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         where = ("-n", namespace) if namespace else ()
@@ -128,6 +163,19 @@ class Story:
         """Wait until the pods are gone."""
         for name in names:
             self.wait(lambda name=name: not self.seen(namespace, name), f"{name} is gone")
+
+    def holder(self, namespace: str) -> Manifest:
+        """A pod that waits for victims to leave, if there is one."""
+        pods = self.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        found = [pod for pod in pods if HOLD in pod["metadata"].get("annotations", {})]
+        return found[0] if found else {}
+
+    def told(self, namespace: str, name: str, reason: str) -> list[str]:
+        """Wait for events with that reason about an object of the namespace, which may be gone by now; their texts."""
+        chosen = f"regarding.name={name},reason={reason}"
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events?fieldSelector={chosen}"
+        found = self.wait(lambda: self.plane.api().get(path)["items"], f"{name} is told {reason}")
+        return [event["note"] for event in found]
 
     def describe(self, namespace: str, name: str, kind: str = "pod") -> str:
         return self.plane.kubectl("describe", kind, name, "-n", namespace)

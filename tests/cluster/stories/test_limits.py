@@ -1,0 +1,94 @@
+"""GPU quotas of namespaces, and parts of GPUs: chosen, annotated, and the pod pinned to their node."""
+
+from typing import Any
+
+from tests.cluster.stories.story import Manifest, Story, pinned_to
+from tests.cluster.controlplane.identities import ALICE
+
+GPU_IDS = "tensor-fusion.ai/gpu-ids"
+QUOTA = """
+apiVersion: tensor-fusion.ai/v1
+kind: GPUResourceQuota
+metadata:
+  name: team-quota
+spec:
+  total:                          # Namespace-wide limits
+    requests:
+      tflops: "1000"             # Total compute requests
+      vram: "100Gi"              # Total memory requests
+    limits:
+      tflops: "2000"             # Total compute limits
+      vram: "200Gi"              # Total memory limits
+    maxWorkers: 50               # Total worker limit
+    alertThresholdPercent: 95    # Alert trigger (default: 95)
+  single:                        # Per-workload constraints
+    maxRequests:
+      tflops: "100"              # Max compute per workload
+      vram: "16Gi"               # Max memory per workload
+    maxLimits:
+      tflops: "200"              # Max limit per workload
+      vram: "32Gi"               # Max limit per workload
+    maxGPUCount: 8               # Max GPUs per workload
+"""
+HALF = {"tflops-request": "50", "vram-request": "8Gi", "tflops-limit": "100", "vram-limit": "16Gi", "gpu-count": "2"}
+
+
+def worker(story: Story, name: str, asks: dict[str, str], **more: Any) -> Manifest:  # noqa: ANN401
+    annotations = {f"tensor-fusion.ai/{key}": value for key, value in asks.items()}
+    return story.pod(name, {"cpu": "100m"}, annotations=annotations, **more)
+
+
+def test_a_quota_refuses_with_the_originals_codes_and_chooses_gpus(story: Story) -> None:
+    team = story.namespace()
+    (node,) = story.nodes(1)
+    names = story.gpus(node, 4)
+    story.apply(QUOTA, namespace=team)
+    story.governed(team)
+    story.submit(team, *(worker(story, f"infer-{number}", HALF) for number in range(6)))
+    pods = story.running(team, *(f"infer-{number}" for number in range(6)))
+    for pod in pods:
+        ids = pod["metadata"]["annotations"][GPU_IDS].split(",")
+        assert len(ids) == 2
+        assert set(ids) <= set(names)
+        assert pinned_to(pod) == node
+        assert "tensor-fusion.ai/gpu-ids" in story.describe(team, pod["metadata"]["name"])
+    used = {"requests": {"tflops": "600", "vram": "96Gi"}, "limits": {"tflops": "1200", "vram": "192Gi"}, "workers": 6}
+    story.status("gpuresourcequotas", "team-quota", team, {"used": used})
+
+    story.submit(team, worker(story, "for-the-team", HALF))
+    story.waits(team, "for-the-team", "total.max.vram.request")
+    story.submit(team, worker(story, "for-one", {"tflops-request": "101", "vram-request": "1Gi"}))
+    story.waits(team, "for-one", "single.max.tflops.request", "101", "100")
+    story.wait(lambda: "95" in story.describe(team, "team-quota", "gpuresourcequota"), "the threshold is told")
+
+    story.delete("pod", "infer-3", team)
+    (started,) = story.running(team, "for-the-team")
+    assert pinned_to(started) == node
+    assert story.is_gated(team, "for-one")
+
+
+def test_gpus_that_are_full_refuse_and_others_are_chosen(story: Story) -> None:
+    """Without a quota: only the GPUs themselves limit. Nobody may write GPU ids but Bursar."""
+    team = story.namespace()
+    nodes = story.nodes(2)
+    first, second = (story.gpus(node, 1)[0] for node in nodes)
+    whole = {"tflops-request": "200", "vram-request": "60Gi", "gpu-count": "1"}
+    story.submit(team, worker(story, "a", whole), worker(story, "b", whole), worker(story, "c", whole))
+    found = {name: story.seen(team, name) for name in "abc"}
+    story.wait(lambda: sum(bool(story.node_of(team, name)) for name in "abc") == 2, "two of three have their GPU")
+    found = {name: story.seen(team, name) for name in "abc"}
+    ids = [pod["metadata"]["annotations"].get(GPU_IDS) for pod in found.values()]
+    assert sorted(filter(None, ids)) == sorted([first, second])
+    waiting = next(name for name in "abc" if GPU_IDS not in found[name]["metadata"]["annotations"])
+    story.waits(team, waiting, "gpus.")
+    forged = story.forbidden(ALICE, team, waiting, {"metadata": {"annotations": {GPU_IDS: first}}})
+    assert "only Bursar" in forged or "Bursar" in forged
+
+
+def test_a_part_of_a_gpu_needs_constraints_that_can_be_judged(story: Story) -> None:
+    team = story.namespace()
+    (node,) = story.nodes(1)
+    story.gpus(node, 1)
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    story.submit(team, worker(story, "picky", HALF | {"gpu-count": "1"}, volumes=[volume]))
+    story.waits(team, "picky", "control.unjudged", "volumes")
