@@ -140,6 +140,25 @@ async def test_waiting_for_a_slot_counts_as_waiting(fake: FakeApi) -> None:
     assert len(fake.seen) == 1
 
 
+async def test_what_keeps_the_lease_waits_for_nobody(fake: FakeApi) -> None:
+    fake.fail(READ, hang=2.0)
+    async with Http(fake.config(), in_flight=1) as http:
+        slow = asyncio.create_task(Api(http).get(CONFIG_MAPS, "a", "ns"))
+        await asyncio.sleep(0.05)
+        how = Writing(gated=False, within=0.5)
+        await Api(http).create(CONFIG_MAPS, config_map("b"), "ns", how)
+        await Api(http).get(CONFIG_MAPS, "b", "ns", within=0.5, gated=False)
+        slow.cancel()
+
+
+async def test_a_deletion_is_sent_once(fake: FakeApi, api: Api) -> None:
+    await make(api)
+    fake.fail("DELETE", cut=True, times=2)
+    with pytest.raises(Unanswered):
+        await api.delete(CONFIG_MAPS, "a", "ns")
+    assert [seen.method for seen in fake.seen] == ["POST", "DELETE"]
+
+
 async def test_calls_are_counted_in_the_words_of_rbac(api: Api) -> None:
     await make(api)
     await api.list(CONFIG_MAPS, "ns")

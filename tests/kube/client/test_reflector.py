@@ -177,10 +177,13 @@ async def test_a_watch_that_never_gets_on_is_listed_anew(fake: FakeApi, api: Api
         await diary.until("+a")
 
 
-async def test_a_line_that_is_no_event_ends_the_connection_only(fake: FakeApi, api: Api) -> None:
+@pytest.mark.parametrize(
+    "line", [b"not json\n", b'{"type": "NEWS", "object": {}}\n', b'{"type": "ADDED", "object": []}\n']
+)
+async def test_a_line_that_is_no_event_ends_the_connection_only(fake: FakeApi, api: Api, line: bytes) -> None:
     async with followed(api) as (diary, reflector):
         for watch in fake.watches:
-            await watch.response.write(b"not json\n")
+            await watch.response.write(line)
         await eventually(lambda: reflector.progress.counts["failures"] == 1)
         put(fake, "a")
         await diary.until("+a")

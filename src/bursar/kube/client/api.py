@@ -104,8 +104,9 @@ class Api:
         *,
         within: float | None = None,
         retry: Retry | None = None,
+        gated: bool = True,
     ) -> Body:
-        request = Request(_call("get", resource), "GET", resource.path(namespace, name))
+        request = Request(_call("get", resource), "GET", resource.path(namespace, name), gated=gated)
         return _body(request, await self.http.send(request, within=within, retry=retry))
 
     async def find(self, resource: Resource, name: str, namespace: str = "") -> Body | None:

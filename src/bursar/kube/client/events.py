@@ -62,7 +62,8 @@ class Note:
 class Limits:
     """Seconds and numbers: how much is written, and how long things are remembered."""
 
-    queue: int = 1000
+    queue: int = 10_000
+    writers: int = 4
     burst: int = 25  # events about one object
     refill: float = 30.0  # seconds until it gets one more
     series_period: float = 10.0  # between two writes of one series
@@ -148,16 +149,19 @@ class Recorder:
 
     async def run(self) -> None:
         """Write what is recorded, until cancelled."""
-        due = self._clock() + self._limits.series_period
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat())
+            for _ in range(self._limits.writers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(max(due - self._clock(), 0.0)):
-                    note = await self._queue.get()
-            except TimeoutError:
-                await self._write_series()
-                due = self._clock() + self._limits.series_period
-            else:
-                await self._write(note)
+            await self._write(await self._queue.get())
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.series_period)
+            await self._write_series()
 
     async def flush(self) -> None:
         """Write everything that waits, now. For an orderly end."""

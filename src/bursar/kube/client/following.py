@@ -17,6 +17,7 @@ from bursar.kube.client.models import Meta, Wire, meta_of
 
 SILENCE = 70.0
 DELETED = "DELETED"
+_TYPES = frozenset({"ADDED", "MODIFIED", DELETED})
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -83,9 +84,11 @@ def read_event(line: bytes, path: str) -> Event | Bookmark:
         if found.type == "BOOKMARK":
             mark = _decode_mark(found.object).metadata
             return Bookmark(mark.resource_version, mark.annotations.get(_INITIAL_END) == "true")
-        if found.type != "ERROR":
+        if found.type in _TYPES:
             return Event(found.type, meta_of(found.object), found.object)
     except msgspec.DecodeError as error:
         raise Malformed(f"watch {path}: {error}: {line[:200]!r}") from None
+    if found.type != "ERROR":
+        raise Malformed(f"watch {path}: {found.type!r:.40} is not a type of events")
     status = status_from(bytes(found.object), 0)
     raise error_for(f"watch {path}", status.code, status)

@@ -17,7 +17,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
@@ -57,7 +57,7 @@ class Request(NamedTuple):
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     content_type: str = "application/json"
-    gated: bool = True  # False: only for what keeps the lease itself
+    gated: bool = True  # False, for what keeps the lease itself: neither asks the gate nor waits for a slot
 
     @property
     def write(self) -> bool:
@@ -126,6 +126,8 @@ class Http:
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
         )
+        # It would send a DELETE again, unasked, when a connection was closed: by then the name may be another object's.
+        self._session._retry_connection = False  # noqa: SLF001 there is no public way
         return self
 
     async def __aexit__(
@@ -162,7 +164,7 @@ class Http:
         self.calls[request.call] += 1
         try:
             with self._under_way(gate is not None):
-                async with asyncio.timeout(left), self._slots:
+                async with asyncio.timeout(left), self._slots if request.gated else nullcontext():
                     return await self._exchange(request, outgoing, left if gate else None, renew=renew)
         except TimeoutError:
             self.failures[request.call, 0] += 1

@@ -206,9 +206,8 @@ class Elector:
     async def _look(self) -> Lease | None:
         """The lease as it is now. That it changed since we last looked is noted, with our own time."""
         try:
-            body = await self._api.get(
-                LEASES, self._name, self._namespace, within=self._timing.renew_deadline / 2, retry=NO_RETRY
-            )
+            limit = self._timing.renew_deadline / 2
+            body = await self._api.get(LEASES, self._name, self._namespace, within=limit, retry=NO_RETRY, gated=False)
         except NotFound:
             self._lease = None
             self.leader = ""
