@@ -1,0 +1,338 @@
+"""The chart, rendered by helm and installed on a real API server: accepted, least privilege, restricted, removable.
+
+It has a plane of its own, without scheduler and controllers: what a chart installs reaches all of a cluster.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bursar._version import __version__
+from tests.cluster.controlplane import ControlPlane, binaries
+from tests.cluster.controlplane.api import ApiError
+from tests.cluster.waiting import eventually
+
+ROOT = Path(__file__).parent.parent.parent
+CHART = ROOT / "charts" / "bursar"
+NAMESPACE = "bursar-system"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:bursar"
+Manifest = dict[str, Any]
+
+
+class Helm:
+    """The pinned helm, for one cluster or for none."""
+
+    def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
+        self._binary = binaries.find(("helm",))["helm"].path
+        folders = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        self._environment = {**os.environ, **folders, "KUBECONFIG": str(kubeconfig or home / "none")}
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [str(self._binary), *arguments], env=self._environment, capture_output=True, text=True, check=False
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        else:
+            assert done.returncode != 0, done.stdout
+        return done.stdout if check else done.stderr
+
+    def template(self, *arguments: str) -> list[Manifest]:
+        text = self("template", "bursar", str(CHART), "-n", NAMESPACE, *arguments)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(tmp_path_factory.mktemp("helm"))
+
+
+def identified(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    return {(given["kind"], given["metadata"]["name"]): given for given in manifests}
+
+
+def files(*folders: str) -> list[Manifest]:
+    found: list[Manifest] = []
+    for folder in folders:
+        path = ROOT / "deploy" / folder
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            found.extend(yaml.safe_load_all(file.read_text()))
+    return found
+
+
+# Rendering
+
+
+def test_it_passes_helm_lint(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_it_names_the_version_of_the_package() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+
+
+def test_what_it_installs_is_what_the_files_say(helm: Helm) -> None:
+    rendered = identified(helm.template())
+    for key, wanted in identified(files("admission", "rbac.yaml")).items():
+        if key == ("MutatingWebhookConfiguration", "bursar-gate"):
+            continue  # for servers without the policy
+        assert rendered[key] == wanted
+    for key, wanted in identified(files("crds")).items():
+        assert rendered[key]["spec"] == wanted["spec"]
+        assert rendered[key]["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_with_crossquota_everything_is_governed(helm: Helm) -> None:
+    rendered = identified(helm.template("--set", "admission.everywhere=true"))
+    for key, wanted in identified(files("admission/crossquota/gate.yaml", "admission/crossquota/guards.yaml")).items():
+        assert rendered[key] == wanted
+
+
+def test_older_servers_get_the_webhook(helm: Helm) -> None:
+    rendered = identified(helm.template("--kube-version", "1.35.1"))
+    wanted = identified(files("admission/gate-webhook.yaml"))
+    assert {key: rendered[key] for key in wanted} == wanted
+    assert not [key for key in rendered if key[0].startswith("MutatingAdmissionPolicy")]
+
+
+def test_lists_are_filled_into_expressions(helm: Helm) -> None:
+    rendered = helm.template(
+        "--set", "admission.schedulers={system:kube-scheduler,other}", "--set", "admission.moreLabels={team}"
+    )
+    text = yaml.safe_dump(rendered, width=1_000_000)
+    assert "'system:kube-scheduler', 'other'" in text.replace("''", "'")
+    assert "'bursar.dev/group-size', 'team'" in text.replace("''", "'")
+
+
+def test_parts_can_be_left_out(helm: Helm) -> None:
+    kinds = [
+        given["kind"]
+        for given in helm.template(
+            "--set", "crds.install=false,rbac.create=false,admission.enabled=false,podDisruptionBudget.enabled=false"
+        )
+    ]
+    assert sorted(kinds) == ["Deployment", "Pod", "Service", "Service", "ServiceAccount"]
+    skipped = identified(helm.template("--set", "crds.skip={gpus.tensor-fusion.ai}"))
+    assert ("CustomResourceDefinition", "gpus.tensor-fusion.ai") not in skipped
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("replicas=-1", "replicas"),
+        ("replicas=two", "replicas"),
+        ("replica=2", "replica"),
+        ("image.repository=", "repository"),
+        ("admission.gate=maybe", "gate"),
+        ("admission.schedulers=null,admission.schedulerNames={a b}", "schedulerNames"),
+        ("admission.schedulerNames={a'b}", "schedulerNames"),
+        ("admission.exemptNamespaces={Team}", "exemptNamespaces"),
+        ("controller.lease.duration=15", "duration"),
+        ("controller.logLevel=loud", "logLevel"),
+        ("podDisruptionBudget.minAvailable=half", "minAvailable"),
+        ("crds.skip=gpus", "skip"),
+    ],
+)
+def test_wrong_values_are_refused(helm: Helm, value: str, problem: str) -> None:
+    told = helm("template", "bursar", str(CHART), "--set", value, check=False)
+    assert "values don't meet the specifications of the schema" in told
+    assert problem in told
+
+
+def test_old_servers_are_refused(helm: Helm) -> None:
+    told = helm("template", "bursar", str(CHART), "--kube-version", "1.33.0", check=False)
+    assert "chart requires kubeVersion: >=1.34.0-0" in told
+
+
+# On a real API server
+
+QUOTA = """
+apiVersion: n8s.nebuly.ai/v1alpha1
+kind: ElasticQuota
+metadata: {name: old, namespace: default}
+spec: {min: {cpu: 2}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ControlPlane]:
+    """With the bare definition of an original and a quota of it, as one finds a cluster."""
+    with ControlPlane.start(scheduler=False, controller_manager=False, kwok=False) as plane:
+        restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+        plane.api().create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+        plane.api().create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
+        theirs = yaml.safe_load((ROOT / "deploy" / "crds" / "elasticquotas.n8s.nebuly.ai.yaml").read_text())
+        version = theirs["spec"]["versions"][0]
+        version["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        del version["additionalPrinterColumns"]
+        plane.kubectl("create", "-f", "-", input=yaml.safe_dump(theirs))
+        plane.kubectl("wait", "--for=condition=Established", "crd/elasticquotas.n8s.nebuly.ai")
+        plane.kubectl("create", "-f", "-", input=QUOTA)
+        yield plane
+
+
+class Release:
+    """The chart, installed under the name that the documentation uses."""
+
+    def __init__(self, helm: Helm) -> None:
+        self.helm = helm
+        self.first_try = helm("install", "bursar", str(CHART), "-n", NAMESPACE, check=False)
+        self.install("--take-ownership")
+
+    def install(self, *arguments: str) -> str:
+        return self.helm("install", "bursar", str(CHART), "-n", NAMESPACE, *arguments)
+
+    def upgrade(self, values: str) -> str:
+        return self.helm("upgrade", "bursar", str(CHART), "-n", NAMESPACE, "--set", values)
+
+    def uninstall(self) -> str:
+        return self.helm("uninstall", "bursar", "-n", NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def release(server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return Release(Helm(tmp_path_factory.mktemp("helm"), server.kubeconfig))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "replicas=2",
+        "admission.everywhere=true",
+        "admission.everywhere=true,admission.exemptNamespaces={a,b},admission.moreLabels={team,tier}",
+        "admission.gate=webhook",
+        "admission.gate=webhook,admission.everywhere=true,admission.exemptNamespaces={a,b}",
+    ],
+)
+def test_the_server_accepts_all_of_it(server: ControlPlane, helm: Helm, values: str) -> None:
+    rendered = helm.template("--set", values)
+    arguments = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    told = server.kubectl(*arguments, input=yaml.safe_dump_all(rendered))
+    assert len(told.splitlines()) == len(rendered)
+
+
+def test_definitions_of_an_original_are_taken_over_with_their_objects(server: ControlPlane, release: Release) -> None:
+    assert "cannot be imported into the current release" in release.first_try
+    lines = eventually(
+        lambda: [line.split() for line in server.kubectl("get", "eq.n8s.nebuly.ai").splitlines() if "MIN" in line],
+        "our columns",
+    )
+    assert lines == [["NAME", "USED", "MIN", "MAX", "AGE"]]
+    assert "old" in server.kubectl("get", "eq.n8s.nebuly.ai")
+
+
+def test_an_upgrade_changes_how_pods_are_gated(server: ControlPlane, release: Release) -> None:
+    told = release.upgrade("admission.gate=webhook,replicas=3")
+    assert "STATUS: deployed" in told
+    assert "kubectl bursar explain" in told
+    assert server.kubectl("get", "mutatingadmissionpolicies", "-o", "name") == ""
+    assert "bursar-gate" in server.kubectl("get", "mutatingwebhookconfigurations", "-o", "name")
+
+
+def test_an_upgrade_keeps_the_authority_of_the_webhook(server: ControlPlane, release: Release) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/bursar-quotas"
+    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "Y2E="}]
+    server.api().patch(path, patch, "application/json-patch+json")
+    release.upgrade("replicas=4")
+    assert server.api().get(path)["webhooks"][0]["clientConfig"]["caBundle"] == "Y2E="
+
+
+@pytest.mark.usefixtures("release")
+def test_its_pods_are_restricted(server: ControlPlane, helm: Helm) -> None:
+    (deployment,) = [given for given in helm.template() if given["kind"] == "Deployment"]
+    template = deployment["spec"]["template"]
+    body = {"metadata": {"name": "p", **template["metadata"]}, "spec": template["spec"]}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
+    assert accepted(server, path, body) == ""
+    body["spec"]["containers"][0]["securityContext"]["capabilities"] = {}
+    assert "violates PodSecurity" in accepted(server, path, body)
+
+
+def accepted(server: ControlPlane, path: str, body: Manifest) -> str:
+    """What the server has against it."""
+    try:
+        server.api().create(path, body)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "place", "expected"),
+    [
+        ("patch", "pods", "team-a", True),
+        ("create", "pods/eviction", "team-a", True),
+        ("patch", "pods/status", "team-a", True),
+        ("delete", "pods", "team-a", False),
+        ("create", "pods", "team-a", False),
+        ("create", "pods/binding", "team-a", False),
+        ("patch", "nodes", "", True),
+        ("patch", "namespaces", "", True),
+        ("watch", "resourceslices.resource.k8s.io", "", True),
+        ("patch", "gpuresourcequotas.tensor-fusion.ai/status", "team-a", True),
+        ("patch", "gpuresourcequotas.tensor-fusion.ai", "team-a", False),
+        ("create", "elasticquotas.scheduling.sigs.k8s.io", "team-a", True),
+        ("create", "events.events.k8s.io", "team-a", True),
+        ("get", "secrets=bursar-webhook-tls", NAMESPACE, True),
+        ("get", "secrets=other", NAMESPACE, False),
+        ("get", "secrets=bursar-webhook-tls", "team-a", False),
+        ("patch", "leases.coordination.k8s.io=bursar-controller", NAMESPACE, True),
+        ("patch", "leases.coordination.k8s.io=kube-scheduler", "kube-system", False),
+        ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io=bursar-quotas", "", True),
+        ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io=other", "", False),
+        ("update", "customresourcedefinitions.apiextensions.k8s.io", "", False),
+        ("impersonate", "users", "", False),
+    ],
+)
+@pytest.mark.usefixtures("release")
+def test_what_the_account_may_do(server: ControlPlane, verb: str, resource: str, place: str, *, expected: bool) -> None:
+    assert may(server, ACCOUNT, verb, resource, place) == expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "expected"),
+    [
+        ("list", "gpuresourcequotas.tensor-fusion.ai", True),
+        ("update", "gpuresourcequotas.tensor-fusion.ai", False),
+        ("create", "elasticquotas.n8s.nebuly.ai", False),
+        ("patch", "gpuresourcequotas.tensor-fusion.ai/status", False),
+    ],
+)
+@pytest.mark.usefixtures("release")
+def test_what_quotas_mean_to_people(server: ControlPlane, verb: str, resource: str, *, expected: bool) -> None:
+    """Kubernetes' own roles are put together by a controller, which does not run here: the role itself is bound."""
+    binding = {
+        "metadata": {"name": "viewers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bursar-viewer"},
+        "subjects": [{"kind": "User", "name": "vera"}],
+    }
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+    accepted(server, path, binding)
+    if expected:
+        eventually(lambda: may(server, "vera", verb, resource, "default"), "the binding to be in force")
+    assert may(server, "vera", verb, resource, "default") == expected
+
+
+def may(server: ControlPlane, user: str, verb: str, resource: str, place: str) -> bool:
+    """Whether the user may do it; a resource is written ``plural.group/subresource=name``."""
+    whole, _, name = resource.partition("=")
+    named, _, subresource = whole.partition("/")
+    plural, _, group = named.partition(".")
+    asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "name": name}
+    review = {"spec": {"user": user, "resourceAttributes": asked | {"namespace": place}}}
+    answer = server.api().create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def test_uninstalling_keeps_definitions_and_quotas(server: ControlPlane, release: Release) -> None:
+    told = release.uninstall()
+    assert "elasticquotas.n8s.nebuly.ai" in told  # helm names what it leaves
+    assert server.kubectl("get", "validatingadmissionpolicies", "-o", "name") == ""
+    assert server.kubectl("get", "mutatingwebhookconfigurations", "-o", "name") == ""
+    assert "old" in server.kubectl("get", "eq.n8s.nebuly.ai")
+    assert "STATUS: deployed" in release.install()
