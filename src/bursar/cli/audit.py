@@ -101,7 +101,9 @@ def _stored(file: Path, auditor: "Auditor") -> Iterator[Lines]:
             raise damaged(store.path, error) from error
         count = store.last_seq - store.pruned_to
         lines = store.load_journal(store.pruned_to + 1, store.last_seq)
-        with click.progressbar(lines, length=count, label="auditing", file=sys.stderr, update_min_steps=1000) as bar:
+        with click.progressbar(
+            lines, count, "auditing", file=sys.stderr, hidden=not sys.stderr.isatty(), update_min_steps=1000
+        ) as bar:
             yield iter(bar)
 
 

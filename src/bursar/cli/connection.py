@@ -1,4 +1,4 @@
-"""Whom a command asks: a server, or (read-only) a store file; and what becomes of errors.
+"""Whom a command asks: a server, or (read-only) a store file or a Kubernetes cluster; and what becomes of errors.
 
 Every command that asks somebody has the same options for it, and every error is one line that says what to do next,
 with the exit code that scripts rely on.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bursar.server.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
+PLUGIN = "kubectl-bursar"
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -33,14 +34,30 @@ class Target:
     data: Path | None
     token_file: Path | None
     ca_file: Path | None
+    cluster: bool = False  # the one of the kubeconfig
+    kubeconfig: str = ""
+    context: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Called as a plugin of kubectl, a command asks kubectl's cluster unless it is told otherwise."""
+        named = Path(sys.argv[0]).stem == PLUGIN and not self.server and self.data is None
+        return self.cluster or bool(self.context) or named
 
     @contextmanager
     def open(self, *, changes: bool = False) -> Iterator["Client"]:
         """Somebody to ask. Errors of asking end the program."""
         if changes and self.data is not None:
             fail("a store file is only read; to change it, ask the server that has it (--server URL)")
+        if changes and self.live:
+            fail("a live cluster is only read here; change it with kubectl")
         with reporting():
-            if self.data is not None:
+            if self.live:
+                from bursar.cli.livecluster import open_live
+
+                with open_live(self.kubeconfig, self.context) as client:
+                    yield client
+            elif self.data is not None:
                 from bursar.cli.storefile import open_file
 
                 with open_file(self.data) as client:
@@ -76,6 +93,9 @@ def asks(command: F) -> F:
     @click.option("--server", metavar="URL", envvar="BURSAR_SERVER", default="",
                   help="The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said.")  # fmt: skip
     @click.option("--data", type=FILE, help="Ask a store file instead of a server; read-only.")
+    @click.option("--cluster", is_flag=True, help="Ask the Kubernetes cluster of the kubeconfig; read-only.")
+    @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig; default: as kubectl.")
+    @click.option("--context", default="", help="The context of the kubeconfig; implies --cluster.")
     @click.option("--token-file", type=FILE, help="A file with the token for the server (or BURSAR_TOKEN).")
     @click.option("--ca-file", type=FILE, help="Certificates to trust for https (PEM).")
     @functools.wraps(command)
@@ -85,9 +105,13 @@ def asks(command: F) -> F:
         data: Path | None,
         token_file: Path | None,
         ca_file: Path | None,
+        cluster: bool,
+        kubeconfig: str,
+        context: str,
         **options: object,
     ) -> object:
-        return command(*arguments, target=Target(server, data, token_file, ca_file), **options)
+        target = Target(server, data, token_file, ca_file, cluster, kubeconfig, context)
+        return command(*arguments, target=target, **options)
 
     return asking  # type: ignore[return-value] # click takes it for what it wraps
 
@@ -100,6 +124,7 @@ def at_option(command: F) -> F:
 @contextmanager
 def reporting() -> Iterator[None]:
     """Errors of asking become one line and an exit code."""
+    from bursar.cli.liveerror import LiveError
     from bursar.objects.errors import ManifestError
     from bursar.server.client import ApiError
     from bursar.store.errors import StoreError
@@ -110,6 +135,9 @@ def reporting() -> Iterator[None]:
         refuse(error.problem)
     except (ManifestError, StoreError) as error:
         fail(str(error))
+    except LiveError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(exit_codes.UNREACHABLE)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(exit_codes.OK)

@@ -9,7 +9,7 @@ import click
 from bursar.cli import exit_codes, manifests
 from bursar.cli.connection import Target, asks
 from bursar.cli.output import echo, machine, output_option
-from bursar.cli.tables import painted, shortened_line
+from bursar.cli.tables import painted, shortened_line, wrapped
 
 if TYPE_CHECKING:
     from bursar.server import answers
@@ -69,7 +69,7 @@ def _text(found: "answers.Plan") -> list[str]:
     ahead = f" within {found.horizon}" if found.horizon not in {"", "0s"} else ""
     counts = f"{len(found.starts)} would start, {len(found.evicted)} would be evicted, {len(found.waits)} would wait"
     counts += f", {len(found.stranded)} would lose their node" if found.stranded else ""
-    return [*lines, "", f"Plan{ahead}: {counts}. Nothing was changed."]
+    return [*lines, "", *wrapped(f"Plan{ahead}: {counts}. Nothing was changed.", 0)]
 
 
 def _part(title: str, items: list[str]) -> list[str]:

@@ -53,9 +53,9 @@ class FileService(Service):
 
 
 class FileClient(Client):
-    """Asks a file."""
+    """Asks a service in this process, such as that of a file."""
 
-    def __init__(self, service: FileService) -> None:
+    def __init__(self, service: Service) -> None:
         super().__init__()
         self._handlers = Handlers(service)
 

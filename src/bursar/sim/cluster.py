@@ -64,6 +64,7 @@ class Cluster:
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
         self.events: list[Event] = []
+        self.keeps_ages = False  # new objects are as old as they say: it is a copy of another cluster
         self._clock = Clock(start)
         self._store = Store(Shelf(self.kinds, manifests))
         self._admission = Admission(registry, self.kinds)
@@ -192,6 +193,7 @@ class Cluster:
         pod = self._pods.by_key.get(given.key) if given.kind.name == POD.name else None
         anew = pod is not None and pod.phase in ENDED
         updates.check_version(given, known)
+        created = updates.created_before(given, self._clock.now) if self.keeps_ages else self._clock.now
         body = updates.wishes(given.body, None if anew else known)
         if body != given.body:
             given = self.kinds.read(Document("", 0, body))
@@ -202,7 +204,7 @@ class Cluster:
                 return None
             if pod is not None:
                 updates.check_pod_update(known, admitted, pod)
-        stored = stage.apply(admitted, self._clock.now, anew=anew)
+        stored = stage.apply(admitted, created, anew=anew)
         if given.kind.name != POD.name:
             return ObjectChange(given.kind, stored.key, admitted)
         typed = cast("Pod", admitted.typed)

@@ -6,6 +6,7 @@ annotations, and the bookkeeping of its metadata. None of that is a wish of whoe
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, cast
 
 from bursar.objects.core import Pod
@@ -60,6 +61,16 @@ def _take_node_out(whole: dict[str, Any], known: Stored) -> None:
     asked = (known.body.get("spec") or {}).get("nodeName")
     if isinstance(spec, dict) and not asked and spec.get("nodeName") == known.node:
         whole["spec"] = {name: value for name, value in spec.items() if name != "nodeName"}
+
+
+def created_before(given: TypedObject, now: int) -> int:
+    """When the object says that it was created, in milliseconds; now, when it does not say or cannot be right."""
+    text = (given.body.get("metadata") or {}).get("creationTimestamp")
+    try:
+        created = round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+    except ValueError:
+        return now
+    return min(created, now)
 
 
 def check_version(given: TypedObject, known: Stored | None) -> None:

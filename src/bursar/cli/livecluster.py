@@ -1,0 +1,86 @@
+"""A live Kubernetes cluster, asked like a server: its objects are listed and put into an embedded cluster to look at.
+
+Pods on nodes are facts there, and pods that wait are decided as the controller would decide them now. Everything is as
+old as it says. Nothing is ever written to the live cluster.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from bursar.cli.liveerror import LiveError
+from bursar.cli.storefile import FileClient
+from bursar.control.kinds import known_kinds
+from bursar.kube.client.errors import ConfigError, KubeError
+from bursar.kube.client.kubeconfig import load
+from bursar.kube.listing import Body, Listed, list_cluster
+from bursar.objects.errors import ManifestError
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import default_registry
+from bursar.server.client import Client
+from bursar.server.service import Service
+
+
+@contextmanager
+def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
+    """Somebody who answers for the cluster as it is now."""
+    try:
+        listed = asyncio.run(list_cluster(load(kubeconfig, context), known_kinds(default_registry())))
+    except (ConfigError, KubeError) as error:
+        raise LiveError(str(error)) from None
+    if "pods" in listed.unread or "nodes" in listed.unread:
+        raise LiveError("pods and nodes of all namespaces must be readable; ask for the role bursar-view or view")
+    if listed.unread:
+        _warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
+    with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
+        service = _copy(listed, Path(folder) / "cluster.db")
+        try:
+            yield FileClient(service)
+        finally:
+            service.close()
+            service.store.close()
+
+
+def _copy(listed: Listed, path: Path) -> Service:
+    service = Service.open(path)
+    service.cluster.keeps_ages = True
+    _apply(service, [body for _, body in listed.objects])
+    by_age = sorted(listed.pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "")
+    _apply(service, [pod for pod in by_age if pod["spec"].get("nodeName")])
+    _apply(service, [pod for pod in by_age if not pod["spec"].get("nodeName")])
+    service.position()  # waits until everything is on the disk
+    return service
+
+
+def _apply(service: Service, waiting: list[Body]) -> None:
+    """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
+    while waiting:
+        try:
+            service.apply([Document("", 0, body) for body in waiting])
+        except ManifestError:
+            failed = [problem for problem in (_try(service, body) for body in waiting) if problem is not None]
+            if len(failed) == len(waiting):
+                for _, problem in failed:
+                    _warn(problem)
+                return
+            waiting = [body for body, _ in failed]
+        else:
+            return
+
+
+def _try(service: Service, body: Body) -> tuple[Body, str] | None:
+    try:
+        service.apply([Document("", 0, body)])
+    except ManifestError as error:
+        return body, str(error)
+    return None
+
+
+def _warn(line: str) -> None:
+    click.echo(f"warning: {line}", err=True)
+    sys.stderr.flush()
