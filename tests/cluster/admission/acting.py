@@ -66,7 +66,14 @@ class Acting:
         return self.plane.api(user).patch(f"{self.pods}/{name}{query}", patch, JSON_PATCH)
 
     def bind(
-        self, user: str, name: str, node: str, annotations: dict[str, str] | None = None, *, legacy: bool = False
+        self,
+        user: str,
+        name: str,
+        node: str,
+        annotations: dict[str, str] | None = None,
+        *,
+        legacy: bool = False,
+        dry_run: bool = False,
     ) -> Object:
         body: Object = {
             "apiVersion": "v1",
@@ -75,11 +82,14 @@ class Acting:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         path = f"/api/v1/namespaces/{self.namespace}/bindings" if legacy else f"{self.pods}/{name}/binding"
-        return self.plane.api(user).create(path, body)
+        return self.plane.api(user).create(path + ("?dryRun=All" if dry_run else ""), body)
 
     def resize(self, user: str, name: str, cpu: str) -> Object:
         room = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
-        body = {"spec": {"containers": [{"name": "main", "resources": room}]}}
+        return self.resize_all(user, name, {"containers": [{"name": "main", "resources": room}]})
+
+    def resize_all(self, user: str, name: str, spec: Object) -> Object:
+        body = {"spec": spec}
         return self.plane.api(user).request(
             "PATCH", f"{self.pods}/{name}/resize", body, "application/strategic-merge-patch+json"
         )

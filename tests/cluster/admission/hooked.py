@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from bursar.control.kinds import known_kinds
+from bursar.kube.admission.fetching import fetch_from
 from bursar.kube.admission.hooks import quota_kinds
 from bursar.kube.admission.keeping import CertificateKeeper, now_utc
 from bursar.kube.admission.options import Options
@@ -98,7 +99,7 @@ class Replica:
             now=lambda: now_utc() + self.ahead,
             settle=1.0,
         )
-        app = Webhook(Options(), default_registry(), PlaneView(self._plane))
+        app = Webhook(Options(), default_registry(), PlaneView(self._plane), fetch_from(Api(self._http)))
         self._server = WebhookServer(app, self.tls, "127.0.0.1", port)
         await self._server.start()
         return self._server.port

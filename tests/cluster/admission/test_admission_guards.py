@@ -1,12 +1,14 @@
 """Forgeries, each refused by a real API server with a message that says what to do; and what is allowed."""
 
 import re
+from typing import Any
 
 import pytest
 
 from bursar.kube.admission.options import GATE
 from tests.cluster.admission.acting import Acting
 from tests.cluster.controlplane import ApiError
+from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN, ALICE, BURSAR, SCHEDULER
 
 TREE = "quota.bursar.dev/lab"
@@ -185,6 +187,43 @@ def test_a_governed_pod_may_shrink(enforced: Acting) -> None:
     enforced.create_pod("one")
     room = enforced.resize(ALICE, "one", "500m")["spec"]["containers"][0]["resources"]
     assert room["requests"] == {"cpu": "500m"}
+
+
+def sized(name: str, cpu: str, memory: str, **more: str) -> Object:
+    room = {"cpu": cpu, "memory": memory}
+    return {"name": name, "image": "none", "resources": {"requests": room}, **more}
+
+
+TWO: dict[str, Any] = {
+    "containers": [sized("main", "1", "1Gi"), {"name": "free", "image": "none"}],
+    "initContainers": [sized("side", "1", "1Gi", restartPolicy="Always")],
+}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [sized("main", "500m", "1025Mi")]},
+        {"containers": [sized("free", "1m", "1Mi")]},
+        {"initContainers": [sized("side", "2", "1Gi")]},
+    ],
+)
+def test_no_container_grows_in_any_resource(enforced: Acting, spec: Object) -> None:
+    enforced.create_pod("one", **TWO)
+    with refused("cannot grow in place"):
+        enforced.resize_all(ALICE, "one", spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [sized("main", "1", "1024Mi")]},
+        {"containers": [sized("main", "900m", "0.5Gi")], "initContainers": [sized("side", "1000m", "1Gi")]},
+    ],
+)
+def test_equal_amounts_are_no_growth_however_they_are_written(enforced: Acting, spec: Object) -> None:
+    enforced.create_pod("one", **TWO)
+    enforced.resize_all(ALICE, "one", spec)
 
 
 def test_an_ungoverned_pod_may_grow(ordinary: Acting) -> None:

@@ -118,6 +118,16 @@ def test_a_parent_is_not_deleted(guarded: ControlPlane, quotas: str) -> None:
         guarded.api().delete(f"{QUOTAS.format(quotas)}/org")
 
 
+def test_a_quota_in_use_is_not_deleted(guarded: ControlPlane, quotas: str) -> None:
+    create(guarded, quotas, quota("team"))
+    user = Acting(guarded, quotas)
+    user.create_pod("one", labels={POOLS + "name": "team"})
+    with pytest.raises(ApiError, match=rf"ElasticQuota {quotas}/team: is in use by 1 pod: {quotas}/one"):
+        guarded.api().delete(f"{QUOTAS.format(quotas)}/team")
+    guarded.api().delete(f"{user.pods}/one", {"gracePeriodSeconds": 0})
+    guarded.api().delete(f"{QUOTAS.format(quotas)}/team")
+
+
 def test_a_dry_run_leaves_nothing(guarded: ControlPlane, quotas: str) -> None:
     made = guarded.api().create(QUOTAS.format(quotas) + "?dryRun=All", quota("team"))
     assert made["metadata"]["annotations"] == {POOLS + "shared-weight": '{"cpu":"40"}'}

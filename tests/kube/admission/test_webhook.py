@@ -102,6 +102,41 @@ def test_a_parent_in_use_is_not_deleted() -> None:
     assert response["status"]["message"] == "ElasticQuota quotas/org: has children: team"
 
 
+USER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "n", "labels": {POOLS + "name": "team"}},
+    "status": {"phase": "Running"},
+}
+
+
+class Fetcher:
+    """Fetches from a list, and counts."""
+
+    def __init__(self, *bodies: Body) -> None:
+        self.bodies = bodies
+        self.asked: list[str] = []
+
+    async def __call__(self, kind: str) -> list[Body]:
+        self.asked.append(kind)
+        return [body for body in self.bodies if body["kind"] == kind]
+
+
+def test_a_quota_in_use_is_not_deleted() -> None:
+    response = ask(webhook(Objects(CHILD, USER)), VALIDATE_QUOTAS, None, CHILD, "DELETE")
+    assert response["status"]["message"] == "ElasticQuota quotas/team: is in use by 1 pod: n/p"
+
+
+def test_pods_are_fetched_once_by_the_requests_that_ask_for_them() -> None:
+    fetcher = Fetcher(USER)
+    app = webhook(Objects(CHILD), fetch=fetcher)
+    assert ask(app, VALIDATE_QUOTAS, elastic("team-a"))["allowed"] is True
+    assert fetcher.asked == []
+    response = ask(app, VALIDATE_QUOTAS, None, CHILD, "DELETE")
+    assert response["status"]["message"] == "ElasticQuota quotas/team: is in use by 1 pod: n/p"
+    assert fetcher.asked == ["Pod"]
+
+
 def test_others_may_be_deleted() -> None:
     assert ask(webhook(Objects(PARENT, CHILD)), VALIDATE_QUOTAS, None, CHILD, "DELETE")["allowed"] is True
 

@@ -7,7 +7,7 @@ from removing a finalizer of an object that would not be admitted today.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bursar.control.admission import Admission
@@ -35,51 +35,97 @@ class LiveView(ObjectView, Protocol):
         """Come to know everything that the API server had acknowledged before the call."""
 
 
-class QuotaJudge:
-    """Judges quota kinds."""
+Fetch = Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]]
+"""All objects of a kind now, from the API server itself."""
 
-    def __init__(self, registry: Registry, view: LiveView) -> None:
+FETCHED = ("Pod", "Node")
+"""Kinds that are not followed for the webhook: there are many, and few requests ask for them."""
+
+
+class NotFetched(Exception):  # noqa: N818 a wish, not an error
+    """A kind is asked for that was not fetched yet."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class Sight:
+    """What one request sees: what is followed, and what was fetched for it."""
+
+    def __init__(self, view: ObjectView, fetched: dict[str, Sequence[Mapping[str, Any]]] | None) -> None:
+        self._view = view
+        self.fetched = fetched  # None: nothing can be fetched
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        return self._view.get(kind, key)
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        if self.fetched is None or kind not in FETCHED:
+            return self._view.list(kind, namespace)
+        if kind not in self.fetched:
+            raise NotFetched(kind)
+        return [body for body in self.fetched[kind] if namespace in (None, body["metadata"].get("namespace"))]
+
+
+class QuotaJudge:
+    """Judges quota kinds. Without ``fetch`` the view has pods and nodes itself."""
+
+    def __init__(self, registry: Registry, view: LiveView, fetch: Fetch | None = None) -> None:
         self._kinds = known_kinds(registry)
         self._admission = Admission(registry, self._kinds)
         self._view = view
+        self._fetch = fetch
 
     async def fill(self, request: AdmissionRequest) -> list[Operation]:
         """What to change about the object; raises ``ManifestError``."""
-        return await self._surely(request, self._fill)
+        return await self._surely(request, self._filled)
 
     async def check(self, request: AdmissionRequest) -> None:
         """Raises ``ManifestError`` when the object must not be stored, or not be deleted."""
-        await self._surely(request, self._check)
+        await self._surely(request, self._checked)
 
     async def _surely(self, request: AdmissionRequest, judge: _Judge) -> list[Operation]:
         """A refusal may be due to news that have not arrived, such as a parent made a moment ago: look again."""
-        try:
-            return judge(request)
-        except ManifestError:
-            await self._view.catch_up()
-            return judge(request)
+        sight = Sight(self._view, None if self._fetch is None else {})
+        caught_up = False
+        while True:
+            try:
+                return judge(request, sight)
+            except NotFetched as missing:
+                await self._bring(sight, missing.kind)
+            except ManifestError:
+                if caught_up:
+                    raise
+                caught_up = True
+                await self._view.catch_up()
 
-    def _fill(self, request: AdmissionRequest) -> list[Operation]:
+    async def _bring(self, sight: Sight, kind: str) -> None:
+        if self._fetch is None or sight.fetched is None:
+            raise RuntimeError(f"{kind} cannot be fetched")
+        sight.fetched[kind] = await self._fetch(kind)
+
+    def _filled(self, request: AdmissionRequest, sight: Sight) -> list[Operation]:
         given, old = self._read(request)
         if given is None:
             return []
-        admitted = self._admission.admit(self._view, old, given)
+        admitted = self._admission.admit(sight, old, given)
         return patch_between(given.body, admitted.body)
 
-    def _check(self, request: AdmissionRequest) -> list[Operation]:
+    def _checked(self, request: AdmissionRequest, sight: Sight) -> list[Operation]:
         if request.operation == "DELETE":
-            self._check_removal(request.old_object or {})
+            self._check_removal(sight, request.old_object or {})
             return []
         given, old = self._read(request)
         if given is not None:
-            self._admission.admit(self._view, old, given)
+            self._admission.admit(sight, old, given)
         return []
 
-    def _check_removal(self, body: Body) -> None:
+    def _check_removal(self, sight: Sight, body: Body) -> None:
         known = self._kinds.find(_kind_name(body))
         metadata = body.get("metadata") or {}
         namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
-        self._admission.check_removal(self._view, known, f"{namespace}/{name}" if namespace else name, lambda: body)
+        self._admission.check_removal(sight, known, f"{namespace}/{name}" if namespace else name, lambda: body)
 
     def _read(self, request: AdmissionRequest) -> tuple[TypedObject | None, Body | None]:
         """The object as it is to be judged, None if it need not be, and what it was before."""
@@ -90,7 +136,7 @@ class QuotaJudge:
 
 
 class _Judge(Protocol):
-    def __call__(self, request: AdmissionRequest, /) -> list[Operation]: ...
+    def __call__(self, request: AdmissionRequest, sight: Sight, /) -> list[Operation]: ...
 
 
 def _kind_name(body: Body) -> str:

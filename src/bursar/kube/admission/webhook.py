@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from bursar.kube.admission.hooks import GATE_PODS, MUTATE_QUOTAS, VALIDATE_QUOTAS
-from bursar.kube.admission.judging import LiveView, PodGate, QuotaJudge
+from bursar.kube.admission.judging import Fetch, LiveView, PodGate, QuotaJudge
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.reviews import AdmissionRequest, ReviewError, allowed, read_review, refused
 from bursar.objects.errors import ManifestError
@@ -43,9 +43,9 @@ class RequestError(Exception):
 class Webhook:
     """The application."""
 
-    def __init__(self, options: Options, registry: Registry, view: LiveView) -> None:
+    def __init__(self, options: Options, registry: Registry, view: LiveView, fetch: Fetch | None = None) -> None:
         self._view = view
-        self._quotas = QuotaJudge(registry, view)
+        self._quotas = QuotaJudge(registry, view, fetch)
         self._gate = PodGate(options)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
