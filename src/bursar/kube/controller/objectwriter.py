@@ -20,6 +20,7 @@ from bursar.policies.settings import Output
 WIDTH = 4
 GATHER = 0.25  # seconds in which changes of one object come together
 STATUS_MANAGER = "bursar-status"
+_INVALID = "Invalid"  # the type of the condition
 
 
 class ObjectWriter:
@@ -31,6 +32,8 @@ class ObjectWriter:
         self._report = report
         self._dry_run = dry_run
         self._wanted: dict[ObjectKey, dict[str, Output]] = {}
+        self._statuses: dict[ObjectKey, Output] = {}  # as policies last wanted them
+        self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
         self.desk: Desk[ObjectKey] = Desk(self._perform, WIDTH, settle_for=GATHER)
 
     def write(self, outputs: dict[ObjectKey, dict[str, Output]]) -> None:
@@ -39,7 +42,36 @@ class ObjectWriter:
             for part, output in parts.items():
                 self._world.note_written(output)
                 known[part] = _merged(known.get(part), output)
+                if part == "status":
+                    self._statuses[target] = output
             self.desk.want(target)
+
+    def invalid(self, target: ObjectKey, problem: str) -> None:
+        """The object's last change is not in force ("": it is again): its status says so."""
+        if self._invalid.get(target, "") == problem:
+            return
+        if problem:
+            self._invalid[target] = problem
+        else:
+            del self._invalid[target]
+        status = self._statuses.get(target, Output(*target, "status", {}))
+        self._wanted.setdefault(target, {}).setdefault("status", status)
+        self.desk.want(target)
+
+    def forget(self, target: ObjectKey) -> None:
+        """The object is gone."""
+        self._statuses.pop(target, None)
+        self._invalid.pop(target, None)
+
+    def _with_condition(self, output: Output) -> dict[str, object]:
+        status = dict(output.value or {})
+        problem = self._invalid.get((output.kind, output.key))
+        if problem:
+            given = status.get("conditions")
+            others = [one for one in given if one.get("type") != _INVALID] if isinstance(given, list) else []
+            told = {"type": _INVALID, "status": "True", "reason": "Refused", "message": problem}
+            status["conditions"] = [*others, told]
+        return status
 
     async def _perform(self, target: ObjectKey) -> None:
         parts = self._wanted.pop(target, {})
@@ -63,10 +95,10 @@ class ObjectWriter:
         elif output.part == "status":
             how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
             if status_is_ours(kind):
-                whole: JsonPatch = [{"op": "add", "path": "/status", "value": output.value or {}}]
+                whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._with_condition(output)}]
                 write = self._api.patch(resource, name, namespace, PatchKind.JSON, whole, subresource="status", how=how)
             else:
-                part = {"status": output.value or {}}
+                part = {"status": self._with_condition(output)}
                 write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:

@@ -25,10 +25,10 @@ class PinWatch:
     def lost(self) -> Iterator[tuple[Sight, str]]:
         """Pods to be taken back, with why."""
         now = self._now()
-        for sight in list(self._pods.by_uid.values()):
+        for sight in list(self._pods.unbound.values()):
             record = sight.record
             pod = sight.seen
-            if record is None or pod.spec.node_name or pod.leaving or pod.gated or not pod.unschedulable:
+            if record is None or pod.leaving or not pod.unschedulable:
                 continue
             if now - sight.let_go < self._patience:
                 continue

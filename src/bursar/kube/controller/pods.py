@@ -89,6 +89,8 @@ class PodIntake:
         self._shadow = shadow
         self.by_key: dict[str, Sight] = {}
         self.by_uid: dict[str, Sight] = {}
+        self.unbound: dict[str, Sight] = {}  # by uid: let go, and on no node yet
+        self._troubled: dict[str, Sight] = {}  # by uid: wishes that cannot be read as things are
 
     # What is seen
 
@@ -110,6 +112,8 @@ class PodIntake:
         known = self.by_key.pop(key, None)
         if known is not None:
             del self.by_uid[known.uid]
+            self.unbound.pop(known.uid, None)
+            self._troubled.pop(known.uid, None)
             self._controller.gone(known.uid)
 
     @staticmethod
@@ -185,6 +189,7 @@ class PodIntake:
         )
         if self._tell(sight, msgspec.structs.replace(typed, metadata=meta)):
             sight.problem = ""
+            self._troubled.pop(sight.uid, None)
 
     def _admit(self, sight: Sight, body: Body) -> TypedObject:
         metadata = body["metadata"]
@@ -213,8 +218,8 @@ class PodIntake:
 
     def retry(self) -> None:
         """Objects changed: wishes that could not be read may be readable now."""
-        for sight in list(self.by_key.values()):
-            if sight.problem and sight.body is not None:
+        for sight in list(self._troubled.values()):
+            if sight.body is not None:
                 self._wish(sight, msgspec.json.encode(sight.body))
 
     def shield(self, uid: str, *, on: bool) -> None:
@@ -266,7 +271,10 @@ class PodIntake:
     def _progress(self, sight: Sight, pod: SeenPod) -> None:
         uid = sight.uid
         if pod.spec.node_name:
+            self.unbound.pop(uid, None)
             self._controller.bound(uid, pod.spec.node_name)
+        else:
+            self.unbound[uid] = sight
         if pod.status.phase == "Running":
             self._controller.running(uid)
         if pod.leaving:
@@ -290,6 +298,7 @@ class PodIntake:
         if sight.problem != problem:
             self._report("Pod", sight.key, reason, problem)
         sight.problem = problem
+        self._troubled[sight.uid] = sight
 
 
 def _asks(pod: SeenPod) -> tuple[object, ...]:
