@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bursar.objects.manifests import Document
-from bursar.server.apart import ApartError, AuditProcess, SumProcess, Verdict
+from bursar.server.apart import AuditProcess, SumProcess, Verdict
 from bursar.server.background import AuditWatch, SnapshotKeeper
 from bursar.server.service import Service
+from bursar.store.processes import ApartError
 from bursar.store.snapshots import newest, summed
 from tests.server.live import node, pod
 from tests.store.world import filled, lines_of

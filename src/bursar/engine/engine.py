@@ -340,12 +340,15 @@ class Engine:
         finally:
             self._end()
 
-    def replay(self, lines: Iterable[bytes]) -> int:
-        """Repeat sealed journal lines on top of this engine's ledger; returns how many."""
+    def replay(self, lines: Iterable[bytes], chained: bool = False) -> int:
+        """Repeat sealed journal lines on top of this engine's ledger; returns how many.
+
+        ``chained``: somebody else proves that each continues the chain.
+        """
         self._lock.acquire()
         try:
             count = 0
-            for line in self._core.ledger.replay(lines):
+            for line in self._core.ledger.replay(lines, None, chained):
                 count += 1
                 self._recall.replayed(line)
             return count

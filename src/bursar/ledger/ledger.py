@@ -10,7 +10,7 @@ from bursar.ledger.accounts import Watcher
 from bursar.ledger.journal import Journal, Record
 from bursar.ledger.kinds import Line
 from bursar.ledger.provenance import Provenance
-from bursar.ledger.replay import Replay, read_next
+from bursar.ledger.replay import Replay, read_next, read_numbered
 from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
@@ -65,14 +65,20 @@ class Ledger:
         self.tx.rollback_to(0)
         self.opened = False
 
-    def replay(self, lines: Iterable[bytes], provenance: Provenance | None = None) -> Iterable[Line]:
-        """Repeat sealed journal lines on top of this ledger; yields each line once it is proven."""
+    def replay(
+        self, lines: Iterable[bytes], provenance: Provenance | None = None, chained: bool = False
+    ) -> Iterable[Line]:
+        """Repeat sealed journal lines on top of this ledger; yields each line once it is proven.
+
+        ``chained``: that each continues the chain is proven elsewhere; until it is, the state proves nothing.
+        """
         if self.opened or self.journal.records:
             raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
         replay = Replay(self.state, provenance)
         journal = self.journal
         for text in lines:
-            line = read_next(text, journal.head, self.version + 1)
+            number = self.version + 1
+            line = read_numbered(text, number) if chained else read_next(text, journal.head, number)
             replay.apply(line)
             self.version += 1
             journal.head = line.hash

@@ -86,6 +86,14 @@ def _wording(text: bytes, error: Exception) -> str:
     return f"not a record: {error}"
 
 
+def read_numbered(text: bytes, number: int) -> Line:
+    """Decode the line with that number; whether it continues the chain is for somebody else to prove."""
+    line = read_line(text, number)
+    if line.seq != number:
+        raise ReplayError(f"journal line {number}: says that it is line {line.seq}")
+    return line
+
+
 def read_next(text: bytes, head: str, number: int) -> Line:
     """Decode the line with that number, and check that it continues the chain from the hash before it."""
     line = read_line(text, number)

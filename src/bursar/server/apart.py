@@ -7,19 +7,12 @@ and they end when the server does, however it ends.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import IO, cast
 
 import msgspec
 
-_PATIENCE = 5.0  # seconds until a process that was told to end is ended
-
-
-class ApartError(RuntimeError):
-    """The other process ended before it had answered."""
+from bursar.store.processes import ApartError, end, start
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -27,17 +20,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
     audited: int
     problem: str = ""
-
-
-def start(module: str, path: Path) -> subprocess.Popen[bytes]:
-    """The module as a process, with the same package as this one and the path of a store."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-    return subprocess.Popen(  # noqa: S603 the interpreter it runs in
-        [sys.executable, "-m", module, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    )
 
 
 class AuditProcess:
@@ -64,21 +46,6 @@ class AuditProcess:
 
     def close(self) -> None:
         end(self._process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Let it end by itself, and see that it does."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:  # it has gone without reading what was written
-                continue
-    try:
-        process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class SumProcess:

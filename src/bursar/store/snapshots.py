@@ -17,6 +17,7 @@ from bursar.engine.recalling import Recall
 from bursar.ledger.replay import ReplayError
 from bursar.ledger.snapshot import Snapshot, read_snapshot
 from bursar.ledger.summary import Summary
+from bursar.store import chaining
 from bursar.store.errors import damaged
 from bursar.store.store import Store
 
@@ -28,8 +29,19 @@ def restore(store: Store, engine: Engine, seq: int | None = None) -> int:
         snapshot = newest(store, wanted)
         if snapshot is not None:
             engine.restore(snapshot)
-        first = 1 if snapshot is None else snapshot.seq + 1
-        return engine.replay(store.load_journal(first, wanted)) if first <= wanted else 0
+        return _replay(store, engine, 1 if snapshot is None else snapshot.seq + 1, wanted)
+
+
+def _replay(store: Store, engine: Engine, first: int, last: int) -> int:
+    if first > last:
+        return 0
+    lines = store.load_journal(first, last)
+    if not chaining.worthwhile(last - first):
+        return engine.replay(lines)
+    with chaining.ChainProof(store, first, last, engine.journal.head) as proof:
+        count = engine.replay(lines, chained=True)
+        proof.check(engine.journal.head)
+        return count
 
 
 def newest(store: Store, seq: int) -> Snapshot | None:
