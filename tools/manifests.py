@@ -34,11 +34,10 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 Manifest = dict[str, Any]
 
 # Words that stand for what helm fills in, and what they become. Those of lists stand alone in their list, or last.
-NAMESPACE, ACCOUNT, SCHEDULER = "XNAMESPACEX", "XACCOUNTX", "XSCHEDULERX"
+NAMESPACE, SCHEDULER = "XNAMESPACEX", "XSCHEDULERX"
 SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS = "XSCHEDULERSX", "XSCHEDULERNAMESX", "XEXEMPTX", "xmorelabelsx"
 TEXTS = {
     NAMESPACE: "{{ .Release.Namespace }}",
-    ACCOUNT: "{{ .Values.serviceAccount.name }}",
     SCHEDULER: "{{ .Values.admission.clusterScheduler }}",
 }
 CEL_LISTS = {
@@ -49,7 +48,7 @@ CEL_LISTS = {
 EXEMPTED = re.compile(rf"^( *)- {EXEMPT}\n", re.MULTILINE)
 CHOSEN = Options(
     namespace=NAMESPACE,
-    accounts=(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}",),
+    accounts=(f"system:serviceaccount:{NAMESPACE}:{rbac.NAME}",),
     schedulers=(SCHEDULERS,),
     scheduler_names=(SCHEDULER_NAMES,),
     cluster_scheduler=SCHEDULER,
@@ -84,7 +83,7 @@ def generated() -> dict[Path, str]:
         files[CHART / "templates" / "crds" / f"{name}.yaml"] = crd_template(name, crd)
     files[ROOT / "deploy" / "rbac.yaml"] = NOTE + dump_all(rbac.manifests(registry, "bursar-system"))
     files[CHART / "templates" / "rbac.yaml"] = role_template(
-        rbac.manifests(registry, NAMESPACE, ACCOUNT), len(rbac.people_roles(registry))
+        rbac.manifests(registry, NAMESPACE), len(rbac.people_roles(registry))
     )
     for name, text in admission_templates().items():
         files[CHART / "templates" / "admission" / f"{name}.yaml"] = text
@@ -115,8 +114,8 @@ def admission_templates() -> dict[str, str]:
 
 
 def _admission(text: str, condition: str = "") -> str:
-    enabled = ".Values.admission.enabled"
-    return when(f"and {enabled} ({condition})" if condition else enabled, NOTE + text)
+    admits = 'eq (include "bursar.admits" .) "true"'
+    return when(f"and ({admits}) ({condition})" if condition else admits, NOTE + text)
 
 
 def by_reach(make: Callable[[Options], Sequence[Manifest]]) -> str:

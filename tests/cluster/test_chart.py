@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from bursar._version import __version__
+from bursar.cli.controller import controller
 from tests.cluster.controlplane import ControlPlane, binaries
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.waiting import eventually
@@ -132,8 +133,9 @@ def test_parts_can_be_left_out(helm: Helm) -> None:
         ("admission.schedulers=null,admission.schedulerNames={a b}", "schedulerNames"),
         ("admission.schedulerNames={a'b}", "schedulerNames"),
         ("admission.exemptNamespaces={Team}", "exemptNamespaces"),
-        ("controller.lease.duration=15", "duration"),
-        ("controller.logLevel=loud", "logLevel"),
+        ("controller.lease.duration=15s", "duration"),
+        ("controller.verbose=very", "verbose"),
+        ("serviceMonitor.interval=30", "interval"),
         ("podDisruptionBudget.minAvailable=half", "minAvailable"),
         ("crds.skip=gpus", "skip"),
     ],
@@ -142,6 +144,37 @@ def test_wrong_values_are_refused(helm: Helm, value: str, problem: str) -> None:
     told = helm("template", "bursar", str(CHART), "--set", value, check=False)
     assert "values don't meet the specifications of the schema" in told
     assert problem in told
+
+
+@pytest.mark.parametrize("mode", ["controller.shadow=true", "controller.dryRun=true"])
+def test_who_only_watches_gates_nothing(helm: Helm, mode: str) -> None:
+    kinds = {given["kind"] for given in helm.template("--set", mode)}
+    assert not [kind for kind in kinds if "Admission" in kind or "Webhook" in kind]
+
+
+def test_arguments_are_known_to_the_command(helm: Helm) -> None:
+    values = (
+        "controller.shadow=true,controller.dryRun=true,controller.pinAll=true,controller.verbose=true,"
+        "admission.everywhere=true,admission.exemptNamespaces={a}"
+    )
+    (deployment,) = [given for given in helm.template("--set", values) if given["kind"] == "Deployment"]
+    name, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert name == "controller"
+    context = controller.make_context("controller", list(arguments))
+    assert context.params["namespace"] == NAMESPACE
+    assert context.params["exempt"] == ("a",)
+    assert context.params["lease_duration"] == 15
+    flags = ("shadow", "dry_run", "pin_all", "verbose", "crossquota")
+    assert [context.params[flag] for flag in flags] == [True] * 5
+    ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert [port["containerPort"] for port in ports] == [context.params["health_port"], context.params["webhook_port"]]
+
+
+def test_the_webhook_knows_the_usual_names_only(helm: Helm) -> None:
+    values = "admission.gate=webhook,admission.clusterScheduler=mine"
+    told = helm("template", "bursar", str(CHART), "--set", values, check=False)
+    assert "can be changed only where pods are gated by policy" in told
+    helm("template", "bursar", str(CHART), "--set", "admission.clusterScheduler=mine")
 
 
 def test_old_servers_are_refused(helm: Helm) -> None:

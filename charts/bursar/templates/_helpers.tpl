@@ -14,9 +14,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* The user that the controller is for the API server. */}}
-{{- define "bursar.user" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
+{{/* Whether pods are gated and guarded: true or false. */}}
+{{- define "bursar.admits" -}}
+{{ and .Values.admission.enabled (not .Values.controller.shadow) (not .Values.controller.dryRun) }}
 {{- end }}
 
 {{/* How pods get the gate: policy or webhook. */}}
@@ -30,24 +30,16 @@ webhook
 {{- end -}}
 {{- end }}
 
+{{/* The webhook knows the usual names of schedulers only. */}}
+{{- define "bursar.checkNames" -}}
+{{- $usual := list "n8s-scheduler" "koord-scheduler" "volcano" "tensor-fusion-scheduler" }}
+{{- $named := and (deepEqual $usual .Values.admission.schedulerNames) (eq .Values.admission.clusterScheduler "default-scheduler") }}
+{{- if and (eq (include "bursar.gate" .) "webhook") (not $named) }}
+{{- fail "admission.schedulerNames and admission.clusterScheduler can be changed only where pods are gated by policy (Kubernetes 1.36)" }}
+{{- end }}
+{{- end }}
+
 {{/* Texts as the items of a CEL list. */}}
 {{- define "bursar.celItems" -}}
 {{- range $index, $item := . }}{{ if $index }}, {{ end }}'{{ $item }}'{{ end -}}
-{{- end }}
-
-{{/* What the replicas and the hooks of the API server must agree upon, as arguments. */}}
-{{- define "bursar.admissionArgs" -}}
-{{- if .Values.admission.everywhere }}
-- --everywhere
-{{- end }}
-{{- range .Values.admission.exemptNamespaces }}
-- --exempt={{ . }}
-{{- end }}
-{{- range .Values.admission.moreLabels }}
-- --label={{ . }}
-{{- end }}
-{{- range .Values.admission.schedulerNames }}
-- --scheduler-name={{ . }}
-{{- end }}
-- --cluster-scheduler={{ .Values.admission.clusterScheduler }}
 {{- end }}
