@@ -1,0 +1,75 @@
+"""Every example of the pages for users runs, and prints what the page shows; every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import WIDTH, matches, parts, play
+from tests.server.live import ManualClock, live, node, pod, quota
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PLAYED = [DOCS / "quickstart.md", DOCS / "choosing.md", *sorted((DOCS / "tasks").glob("*.md"))]
+LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+def test_the_examples_print_what_the_page_shows(page: Path) -> None:
+    for _, answers in play(page):
+        for command, found in answers:
+            shown = "\n".join([f"$ {command.line}", *found])
+            assert matches(command.expected, found), f"python -m tests.docs.pages {name_of(page)}\n{shown}"
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+def test_a_page_is_short_and_its_examples_fit(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 150
+    for part in parts(page):
+        if part["language"] == "console":
+            assert max(map(len, part["text"].splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{name_of(page)} -> {target}"
+
+
+def test_every_page_is_listed() -> None:
+    index = (DOCS / "index.md").read_text()
+    for page in DOCS.rglob("*.md"):
+        if page.name != "index.md" and not {"decisions", "development", "kubernetes"} & {*page.parts}:
+            assert f"({page.relative_to(DOCS)})" in index, f"docs/index.md does not list {name_of(page)}"
+
+
+def test_the_metrics_to_ask_for_are_told(tmp_path: Path) -> None:
+    asked = set(re.findall(r"\bbursar_\w+", (DOCS / "tasks" / "monitor.md").read_text()))
+    with live(tmp_path / "bursar.db", clock=ManualClock()) as bed:
+        bed.give(node("n1"), quota("a", 2), quota("b", 2), pod("b", "loan", 4), pod("a", "p", 9))
+        bed.give(pod("a", "owner", 1))
+        told = bed.raw("GET", "/metrics")[2].decode()
+    assert len(asked) > 5
+    assert asked <= set(re.findall(r"^(\w+)[{ ]", told, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "fits"),
+    [
+        (["a", "b"], ["a", "b"], True),
+        (["a"], ["a", "b"], False),
+        (["a", "...", "c"], ["a", "b", "b", "c"], True),
+        (["...", "c"], ["c"], True),
+        (["a", "..."], ["b"], False),
+    ],
+)
+def test_dots_stand_for_any_lines(expected: list[str], found: list[str], fits: bool) -> None:
+    assert matches(expected, found) == fits
