@@ -76,6 +76,11 @@ class Desk(Generic[K]):
         finally:
             del self._tasks[key]
 
+    async def idle(self) -> None:
+        """Until nothing is wanted any more."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
     async def close(self) -> None:
         """Stop all work at once."""
         tasks = list(self._tasks.values())

@@ -1,0 +1,106 @@
+"""Keyed work: one at a time for each key, always the newest, tried again where that may help."""
+
+import asyncio
+
+import pytest
+
+from bursar.kube.controller.desk import Again, Desk
+
+
+def test_what_is_wanted_meanwhile_is_done_once_more() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        go = asyncio.Event()
+
+        async def perform(key: str) -> None:
+            await go.wait()
+            done.append(key)
+
+        desk: Desk[str] = Desk(perform, 2)
+        desk.want("a")
+        await asyncio.sleep(0)
+        for _ in range(5):
+            desk.want("a")
+        go.set()
+        await desk.idle()
+
+    asyncio.run(main())
+    assert done == ["a", "a"]
+
+
+def test_no_more_than_so_many_at_once() -> None:
+    most = 0
+
+    async def main() -> None:
+        nonlocal most
+        running = 0
+
+        async def perform(_key: int) -> None:
+            nonlocal most, running
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.001)
+            running -= 1
+
+        desk: Desk[int] = Desk(perform, 3)
+        for key in range(20):
+            desk.want(key)
+        await desk.idle()
+
+    asyncio.run(main())
+    assert most == 3
+
+
+def test_work_that_cannot_be_done_now_is_tried_again() -> None:
+    tries = 0
+
+    async def main() -> None:
+        async def perform(_key: str) -> None:
+            nonlocal tries
+            tries += 1
+            if tries < 3:
+                raise Again("not yet", 0.0)
+
+        desk: Desk[str] = Desk(perform, 1)
+        desk.want("a")
+        await desk.idle()
+        assert desk.failures == 2
+
+    asyncio.run(main())
+    assert tries == 3
+
+
+def test_an_unexpected_error_is_told() -> None:
+    told: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        async def perform(_key: str) -> None:
+            raise ValueError("broken")
+
+        desk: Desk[str] = Desk(perform, 1)
+        desk.broken = lambda key, error: told.append((key, str(error)))
+        desk.want("a")
+        await desk.idle()
+
+    asyncio.run(main())
+    assert told == [("a", "broken")]
+
+
+def test_closing_ends_all_work() -> None:
+    async def main() -> None:
+        async def perform(_key: str) -> None:
+            await asyncio.sleep(60)
+
+        desk: Desk[str] = Desk(perform, 1)
+        desk.want("a")
+        await asyncio.sleep(0)
+        await asyncio.wait_for(desk.close(), 5)
+        assert len(desk) == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("after", [None, 0.0])
+def test_pauses(after: float | None) -> None:
+    assert Again("why", after).after == after
