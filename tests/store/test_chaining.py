@@ -76,8 +76,8 @@ def test_another_end_than_the_one_that_was_read_is_refused(path: Path) -> None:
 def test_a_proof_that_does_not_end_is_no_proof(path: Path) -> None:
     store = filled(path, lived(3, 20).engine.journal.take())
     proof = chaining.ChainProof(store, 1, 5, "0" * 32)
+    proof._process.kill()
     with store, proof, pytest.raises(ApartError, match="ended with code -9"):
-        proof._process.kill()
         proof.check("0" * 32)
 
 
