@@ -1,0 +1,281 @@
+"""The least Kubernetes that a ledger can follow: objects in memory, a gate, an obedient scheduler, a kubelet.
+
+It drives a ``Mirror`` by what it would see through the API server, and does what the mirror wants done. Time is
+virtual. The scheduler puts each pod on the node that was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bursar.kube.admission.options import GATE
+from bursar.kube.client.models import Meta
+from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.patches import can_express, node_terms, start_patch, with_node_terms
+from bursar.kube.controller.records import admission_record, written
+from bursar.kube.controller.sight import read_pod, unjudged
+from bursar.kube.controller.watches import SeenItem
+from bursar.ledger.claims import RESERVED, Claim
+from bursar.objects.durations import duration_ms
+from bursar.objects.kinds import Kind
+from bursar.objects.kindset import TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import default_registry
+from bursar.sim.pods import LEAVES_AFTER, RUNS_FOR
+
+Body = dict[str, Any]
+_FIRST = 1_000_000_000_000  # milliseconds: far from zero, as real times are
+
+
+class PlainKubernetes:
+    """Pods and objects as an API server has them, and a mirror of it."""
+
+    def __init__(self) -> None:
+        self.now = _FIRST
+        self.mirror = Mirror(default_registry(), MirrorOptions())
+        self.mirror.notes._clock = lambda: self.now
+        self.pods: dict[str, Body] = {}
+        self.phases: dict[str, str] = {}  # of pods that are or were there, as scenarios call them
+        self.objects: dict[tuple[str, str], Body] = {}
+        self._timers: list[tuple[int, int, str, str]] = []  # (when, order, what, uid)
+        self._made = 0
+
+    # Steps of a scenario
+
+    def apply(self, documents: Iterable[Document]) -> None:
+        for given in self.mirror.world.kinds.read_all(documents):
+            if given.kind.name == "Pod":
+                self._apply_pod(given)
+            else:
+                self._apply_object(given.kind, given.key, given.body)
+        self.settle()
+
+    def delete(self, references: Iterable[tuple[Kind, str]]) -> None:
+        for kind, key in references:
+            if kind.name == "Pod":
+                if key in self.pods:
+                    self._leave(key, "Absent")
+                else:
+                    self.phases.pop(key, None)
+            else:
+                self._delete_object(kind, key)
+        self.settle()
+
+    def finish(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._end(key, "Succeeded")
+        self.settle()
+
+    def advance(self, duration: int) -> None:
+        end = self.now + duration
+        while True:
+            due = self.mirror.engine.next_due(self.now)
+            moments = [when for when, *_ in self._timers] + ([due] if due is not None else [])
+            self.now = min([end, *(moment for moment in moments if moment > self.now)])
+            self._ring()
+            self.settle()
+            if self.now >= end:
+                return
+
+    def _ring(self) -> None:
+        for timer in sorted(timer for timer in self._timers if timer[0] <= self.now):
+            self._timers.remove(timer)
+            _, _, what, uid = timer
+            key = next((key for key, pod in self.pods.items() if pod["metadata"]["uid"] == uid), None)
+            if key is None:
+                continue
+            if what == "ends" and self.phases[key] == "Running":
+                self._end(key, "Succeeded")
+            elif what == "left":
+                self._gone(key, self.phases.get(f"{key} then", "Evicted"))
+
+    # Objects
+
+    def _apply_object(self, kind: Kind, key: str, body: Body) -> None:
+        known = self.objects.get((kind.name, key))
+        metadata = {"name": key.rpartition("/")[2], "uid": f"{kind.name} {key}", **(body.get("metadata") or {})}
+        self.objects[kind.name, key] = {**body, "metadata": metadata, **_kept_status(known, body)}
+        self._show(kind, key)
+
+    def _delete_object(self, kind: Kind, key: str) -> None:
+        body = self.objects.pop((kind.name, key))
+        metadata = body["metadata"]
+        meta = Meta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata["uid"])
+        self.mirror.object_gone(kind, meta)
+
+    def _show(self, kind: Kind, key: str) -> None:
+        self.mirror.object_seen(kind, msgspec.json.encode(self.objects[kind.name, key]))
+
+    # Pods
+
+    def _apply_pod(self, given: TypedObject) -> None:
+        key = given.key
+        if key in self.pods:
+            self._change_pod(given)
+            return
+        self._made += 1
+        spec = {**given.body.get("spec", {}), **self._priority(given.body.get("spec", {}))}
+        if not spec.get("nodeName"):
+            spec["schedulingGates"] = [{"name": GATE}]
+        created = datetime.fromtimestamp(self.now / 1000, UTC).isoformat()
+        metadata = {**given.body["metadata"], "uid": f"{key}#{self._made}", "creationTimestamp": created}
+        status = {"phase": "Pending"}
+        self.pods[key] = {**given.body, "metadata": metadata, "spec": spec, "status": status}
+        self.phases[key] = "Pending"
+        if spec.get("nodeName"):
+            self._run(key)
+        self._show_pod(key)
+
+    def _change_pod(self, given: TypedObject) -> None:
+        pod = self.pods[given.key]
+        kept = {name: pod["spec"][name] for name in ("nodeName", "schedulingGates", "priority") if name in pod["spec"]}
+        spec = {**given.body.get("spec", {}), **kept}
+        if not pod["spec"].get("schedulingGates") and node_terms(pod):
+            spec = with_node_terms({"spec": spec}, node_terms(pod))["spec"]
+        metadata = {**pod["metadata"]}
+        for part in ("labels", "annotations"):
+            metadata[part] = {**(pod["metadata"].get(part) or {}), **(given.body["metadata"].get(part) or {})}
+        self.pods[given.key] = {**pod, "metadata": metadata, "spec": spec}
+        self._show_pod(given.key)
+
+    def _priority(self, spec: Body) -> Body:
+        """As the API server fills it in when a pod is created."""
+        if spec.get("priority") is not None:
+            return {}
+        classes = [body for (kind, _), body in self.objects.items() if kind == "PriorityClass"]
+        named = [body for body in classes if body["metadata"]["name"] == spec.get("priorityClassName")]
+        chosen = named or [body for body in classes if body.get("globalDefault")]
+        if not chosen:
+            return {"priority": 0}
+        policy = chosen[0].get("preemptionPolicy")
+        return {"priority": chosen[0]["value"], **({"preemptionPolicy": policy} if policy else {})}
+
+    def _show_pod(self, key: str) -> None:
+        raw = msgspec.json.encode(self.pods[key])
+        self.mirror.pod_seen(SeenItem(read_pod(raw), raw))
+
+    def _run(self, key: str) -> None:
+        pod = self.pods[key]
+        pod["status"] = {"phase": "Running"}
+        self.phases[key] = "Running"
+        runs_for = (pod["metadata"].get("annotations") or {}).get(RUNS_FOR)
+        if runs_for:
+            self._timer("ends", pod, duration_ms(runs_for))
+
+    def _timer(self, what: str, pod: Body, delay: int) -> None:
+        self._timers.append((self.now + delay, len(self._timers), what, pod["metadata"]["uid"]))
+
+    def _end(self, key: str, phase: str) -> None:
+        self.pods[key]["status"] = {"phase": phase}
+        self.phases[key] = phase
+        self._show_pod(key)
+        del self.pods[key]
+
+    def _leave(self, key: str, then: str) -> None:
+        """Told to leave: at once, or when its time is up."""
+        pod = self.pods[key]
+        delay = duration_ms((pod["metadata"].get("annotations") or {}).get(LEAVES_AFTER, "0s"))
+        self.phases[f"{key} then"] = then
+        if pod["metadata"].get("deletionTimestamp"):
+            return
+        if delay == 0 or self.phases[key] != "Running":
+            self._gone(key, then)
+            return
+        pod["metadata"]["deletionTimestamp"] = datetime.fromtimestamp(self.now / 1000, UTC).isoformat()
+        self.phases[key] = "Terminating"
+        self._timer("left", pod, delay)
+        self._show_pod(key)
+
+    def _gone(self, key: str, then: str) -> None:
+        del self.pods[key]
+        self.mirror.pod_gone(key)
+        self.phases.pop(f"{key} then", None)
+        if then == "Absent":
+            self.phases.pop(key, None)
+        else:
+            self.phases[key] = then
+
+    # What the mirror wants
+
+    def settle(self) -> None:
+        notes = self.mirror.notes
+        while True:
+            self.mirror.controller.settle()
+            if not (notes.starts or notes.evictions or notes.marks or notes.outputs):
+                return
+            marks, notes.marks = notes.marks, {}
+            starts, notes.starts = notes.starts, {}
+            evictions, notes.evictions = notes.evictions, {}
+            outputs, notes.outputs = notes.outputs, {}
+            for claim, _ in evictions.values():
+                if claim.key in self.pods:
+                    self._leave(claim.key, "Evicted")
+            for key, parts in marks.items():
+                self._mark(key, parts)
+            for claim in starts.values():
+                if claim.state == RESERVED and not claim.leaving:
+                    self._start(claim)
+            for (kind, key), written_parts in outputs.items():
+                for output in written_parts.values():
+                    self.mirror.world.note_written(output)
+                    self._write(self.mirror.world.kinds.find(kind), key, output.part, output.value)
+
+    def _mark(self, key: str, parts: dict[str, dict[str, str | None]]) -> None:
+        if key not in self.pods:
+            return
+        metadata = self.pods[key]["metadata"]
+        for part, values in parts.items():
+            metadata[part] = _merged(metadata.get(part) or {}, values)
+        if not self.pods[key]["spec"].get("schedulingGates"):
+            self._show_pod(key)
+
+    def _start(self, claim: Claim) -> None:
+        sight = self.mirror.pods.by_uid[claim.uid]
+        pod, admitted = self.pods[claim.key], sight.admitted
+        assert admitted is not None
+        expressible = can_express(node_terms(pod), node_terms(admitted))
+        orders = self.mirror.placement.orders(claim, unjudged(sight.seen.spec), expressible=expressible)
+        record = written(admission_record(claim, 1, 0, orders, ()))
+        pin = claim.place if orders.pin else ""
+        patch = start_patch(pod, admitted, {"bursar.dev/admission": record}, pin=pin, keep_off=orders.keep_off)
+        metadata = pod["metadata"]
+        metadata["annotations"] = _merged(metadata.get("annotations") or {}, patch["metadata"]["annotations"])
+        pod["spec"] = {**pod["spec"], "schedulingGates": []}
+        affinity = patch["spec"].get("affinity")
+        if affinity:
+            required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            pod["spec"] = with_node_terms(pod, required["nodeSelectorTerms"])["spec"]
+        self._show_pod(claim.key)
+        pod = self.pods[claim.key]
+        pod["spec"] = {**pod["spec"], "nodeName": claim.place} if claim.place else pod["spec"]
+        self._run(claim.key)
+        self._show_pod(claim.key)
+
+    def _write(self, kind: Kind, key: str, part: str, value: dict[str, object] | None) -> None:
+        if part == "object":
+            if value is not None:
+                self._apply_object(kind, key, dict(value))
+            elif (kind.name, key) in self.objects:
+                self._delete_object(kind, key)
+            return
+        body = self.objects.get((kind.name, key))
+        if body is None:
+            return
+        if part == "status":
+            body["status"] = {**(body.get("status") or {}), **(value or {})}
+        else:
+            metadata = body["metadata"]
+            metadata[part] = _merged(metadata.get(part) or {}, value or {})
+        self._show(kind, key)
+
+
+def _merged(before: Body, change: dict[str, Any]) -> Body:
+    return {name: value for name, value in {**before, **change}.items() if value is not None}
+
+
+def _kept_status(known: Body | None, body: Body) -> Body:
+    return {"status": known["status"]} if known is not None and "status" in known and "status" not in body else {}
