@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from bursar.engine.leaving import holders_of
 from bursar.kube.admission.options import GATE
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.names import HOLD
 from bursar.kube.controller.patches import can_express, node_terms, start_patch, with_node_terms
-from bursar.kube.controller.records import admission_record, written
+from bursar.kube.controller.records import HoldRecord, admission_record, written
 from bursar.kube.controller.sight import read_pod, unjudged
 from bursar.kube.controller.watches import SeenItem
 from bursar.ledger.claims import RESERVED, Claim
@@ -212,6 +214,7 @@ class PlainKubernetes:
             evictions, notes.evictions = notes.evictions, {}
             outputs, notes.outputs = notes.outputs, {}
             for claim, _ in evictions.values():
+                self._hold(claim)
                 if claim.key in self.pods:
                     self._leave(claim.key, "Evicted")
             for key, parts in marks.items():
@@ -223,6 +226,15 @@ class PlainKubernetes:
                 for output in written_parts.values():
                     self.mirror.world.note_written(output)
                     self._write(self.mirror.world.kinds.find(kind), key, output.part, output.value)
+
+    def _hold(self, victim: Claim) -> None:
+        """Before somebody is told to leave, it stands written for whom."""
+        claims = self.mirror.engine.state.claims
+        for uid in holders_of(self.mirror.engine.state, victim.uid):
+            claimant = claims[uid]
+            waits = tuple((other, claims[other].spec.owner) for other in claimant.waits_for if other in claims)
+            marks: dict[str, str | None] = {HOLD: written(HoldRecord(claimant.place, waits))}
+            self._mark(claimant.key, {"annotations": marks})
 
     def _mark(self, key: str, parts: dict[str, dict[str, str | None]]) -> None:
         if key not in self.pods:
