@@ -6,6 +6,7 @@
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from tests.cluster.controlplane import BinariesError, ComponentError, ControlPlane, binaries
 
@@ -37,10 +38,8 @@ def serve(nodes: int) -> None:
         text = HELP.format(kubeconfig=plane.kubeconfig, kubectl=plane.binaries["kubectl"].path, folder=plane.folder)
         sys.stdout.write(text)
         sys.stdout.flush()
-        try:
+        with suppress(KeyboardInterrupt):
             signal.pause()
-        except KeyboardInterrupt:
-            sys.stdout.write("\nstopping\n")
 
 
 def main(arguments: list[str]) -> int:
@@ -55,6 +54,8 @@ def main(arguments: list[str]) -> int:
     except (BinariesError, ComponentError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

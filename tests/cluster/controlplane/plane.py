@@ -64,8 +64,8 @@ class ControlPlane:
         plane = cls(folder or Path(tempfile.mkdtemp(prefix="bursar-cluster-")), users, found)
         try:
             plane._start(parts, list(apiserver_flags))
-        except BaseException:
-            plane.stop(keep=True)
+        except BaseException as error:
+            plane.stop(keep=isinstance(error, Exception))  # the logs of a failure stay, not those of a Ctrl-C
             raise
         return plane
 
