@@ -4,6 +4,7 @@ Callers are threads. Each decides or releases a claim under the engine's lock, h
 committer and waits until it is on the disk; that wait is the latency. Both calls are decisions with a record.
 """
 
+import sqlite3
 import time
 from itertools import islice
 from pathlib import Path
@@ -71,6 +72,25 @@ def _call(engine: Engine, committer: GroupCommitter, claims: list[Claim], latenc
                 future = committer.submit(Batch(engine.journal.take()))
             future.result()
             latencies.append(time.perf_counter() - begun)
+
+
+def one_by_one(records: int) -> dict[str, float]:
+    """The same records with a commit for each, in plain SQLite: what a caller gets who shares no wait."""
+    engine = _configured()
+    for claim in islice(new_claims(LEAVES), records):
+        engine.decide(claim, 1)
+    lines = engine.journal.take()
+    with TemporaryDirectory() as folder:
+        db = sqlite3.connect(Path(folder) / "plain.db", isolation_level=None)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE journal (seq INTEGER PRIMARY KEY, line BLOB NOT NULL) STRICT")
+        started = time.perf_counter()
+        for seq, line in enumerate(lines):
+            db.execute("INSERT INTO journal VALUES (?, ?)", (seq, line))
+        seconds = time.perf_counter() - started
+        db.close()
+    return {"rate": len(lines) / seconds}
 
 
 def fill(path: str, records: int, standing: int) -> dict[str, float]:
