@@ -215,6 +215,16 @@ class TestVictims:
         assert engine.claim("low").leaving
         assert engine.state.accounts["hosts/h1"].busy.amount("cpu") == before - 3
 
+    def test_a_claim_that_is_spared_is_nobodys_victim_until_it_is_not(self) -> None:
+        engine = self.full()
+        engine.spare("new", True)
+        engine.spare("low", True)
+        waiting = ask("x", 3, priority=5)
+        assert engine.decide(waiting).outcome == WAITING
+        engine.spare("new", False)
+        engine.spare("low", False)
+        assert engine.decide(waiting).admitted
+
     def test_a_claim_that_never_started_waits_again(self) -> None:
         engine = self.full()
         engine.decide(ask("x", 3, priority=5))

@@ -20,6 +20,9 @@ from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.ledger.journal import Record
 
 
+_VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
+
+
 class Watch(CommitListener):
     """Notes of the commits since the loop last looked."""
 
@@ -45,7 +48,7 @@ class Watch(CommitListener):
             elif isinstance(change, SetField):
                 self._field(change, touched, topics)
             elif isinstance(change, PutCell):
-                victims_differ = victims_differ or change.table == "displaced"
+                victims_differ = victims_differ or change.table in _VICTIMS
             else:
                 victims_differ = touched_topics(change, topics) or victims_differ
         for uid, claim in touched.items():

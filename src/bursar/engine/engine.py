@@ -235,6 +235,19 @@ class Engine:
         finally:
             self._end()
 
+    def spare(self, uid: str, spared: bool, at: int = 0) -> None:
+        """Whether a claim is nobody's victim for now, for a reason that only the outside knows.
+
+        Unlike one that is not preemptible it is charged as before, and what was taken from it stays taken.
+        """
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            self._begin().put("engine", "spared", claim.uid, True if spared else None)
+            self._commit(at, ("spare", uid), None)
+        finally:
+            self._end()
+
     # Taking over from another engine
 
     def resume_hold(self, uid: str, node: str, victims: list[str], at: int = 0) -> Decision:

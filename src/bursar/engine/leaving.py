@@ -47,6 +47,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
         spare_victims(core, claim)
     has_left(core, claim)
     core.tx.put("engine", "revoked", claim.uid, None)
+    core.tx.put("engine", "spared", claim.uid, None)
     core.tx.drop_claim(claim)
 
 

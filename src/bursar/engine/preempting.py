@@ -51,7 +51,10 @@ def may_take(core: Core, victim: Claim) -> bool:
     """Whether a claim may be taken away at all, whoever wants its place."""
     if not victim.counts() or not victim.spec.preemptible:
         return False
-    return core.ledger.state.cell("revoked", victim.uid) is None and core.budgets.allow(victim)
+    state = core.ledger.state
+    if state.cell("revoked", victim.uid) is not None or state.cell("spared", victim.uid) is not None:
+        return False
+    return core.budgets.allow(victim)
 
 
 def eligible(core: Core, claim: Claim, victim: Claim) -> bool:

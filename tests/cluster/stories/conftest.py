@@ -1,9 +1,10 @@
 """A control plane of its own with Bursar installed on it and running; a story of its own for each test.
 
 Bursar acts on the whole cluster, so it is kept off the plane that other tests share. The controller runs with exactly
-the roles of deploy/rbac.yaml. When a test fails, its part of the controller's log is shown.
+the roles of deploy/rbac.yaml. Pytest shows a test's part of the controller's log when the test fails.
 """
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -39,5 +40,5 @@ def story(plane: ControlPlane, bursar: Running) -> Iterator[Story]:
     before = len(bursar.log.read_text())
     story = Story(plane)
     yield story
-    print(f"the controller's log of {story.name}:\n{bursar.log.read_text()[before:]}")  # shown when the test fails
+    sys.stdout.write(f"the controller's log of {story.name}:\n{bursar.log.read_text()[before:]}\n")
     story.end()

@@ -1,4 +1,4 @@
-"""Bursar on a control plane as its users install it: the generated files of deploy/, unchanged but for the webhook's port.
+"""Bursar on a control plane as its users install it: the files of deploy/, unchanged but for the webhook's port.
 
 The API server calls the webhook by its service, and so by the certificate that Bursar makes; the service names this
 machine, where the controller runs.

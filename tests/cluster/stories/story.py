@@ -6,7 +6,8 @@ cluster, and some quotas (elastic ones) share one pool in all of it.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import yaml
 
@@ -16,6 +17,7 @@ from tests.cluster.controlplane.objects import unique
 from tests.cluster.waiting import eventually
 
 Manifest = dict[str, Any]
+Found = TypeVar("Found")
 POOL = "stories.test/pool"  # label of nodes and node selector of pods: each story has nodes of its own
 GATE = "bursar.dev/quota"
 ADMISSION = "bursar.dev/admission"
@@ -68,7 +70,8 @@ class Story:
         try:
             self.plane.api(user).patch(f"/api/v1/namespaces/{namespace}/pods/{name}", patch)
         except ApiError as error:
-            assert error.status in {403, 422}, error
+            if error.status not in {403, 422}:
+                raise
             return error.message
         raise AssertionError("was not forbidden")
 
@@ -90,10 +93,10 @@ class Story:
     def governed(self, *namespaces: str) -> None:
         """Wait until pods of these namespaces are gated: the controller labels them for their quota."""
         for namespace in namespaces:
-            path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-            self.wait(
-                lambda path=path: _gates(self.plane.api().create(path, self.pod("probe"))), f"{namespace} is governed"
-            )
+            self.wait(partial(self._governs, namespace), f"{namespace} is governed")
+
+    def _governs(self, namespace: str) -> bool:
+        return _gates(self.plane.api().create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", self.pod("probe")))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         where = ("-n", namespace) if namespace else ()
@@ -139,7 +142,7 @@ class Story:
 
     def running(self, namespace: str, *names: str) -> list[Manifest]:
         """Wait until these pods run; as they are then."""
-        return [self.wait(lambda name=name: self._running(namespace, name), f"{name} runs") for name in names]
+        return [self.wait(partial(self._running, namespace, name), f"{name} runs") for name in names]
 
     def _running(self, namespace: str, name: str) -> Manifest:
         pod = self.seen(namespace, name)
@@ -147,14 +150,16 @@ class Story:
 
     def waits(self, namespace: str, name: str, *reasons: str) -> str:
         """Wait until the pod waits, gated, with all of these in what `kubectl describe pod` says; that text."""
-
-        def told() -> str:
-            text = self.describe(namespace, name)
-            return text if all(reason in text for reason in reasons) else ""
-
-        text = self.wait(told, f"{name} waits for {', '.join(reasons)}")
+        try:
+            text = self.wait(partial(self._says, namespace, name, reasons), f"{name} waits for {', '.join(reasons)}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(namespace, name)}") from None
         assert self.is_gated(namespace, name), text
         return text
+
+    def _says(self, namespace: str, name: str, reasons: tuple[str, ...]) -> str:
+        text = self.describe(namespace, name)
+        return text if all(reason in text for reason in reasons) else ""
 
     def is_gated(self, namespace: str, name: str) -> bool:
         return _gates(self.seen(namespace, name))
@@ -162,7 +167,10 @@ class Story:
     def gone(self, namespace: str, *names: str) -> None:
         """Wait until the pods are gone."""
         for name in names:
-            self.wait(lambda name=name: not self.seen(namespace, name), f"{name} is gone")
+            self.wait(partial(self._gone, namespace, name), f"{name} is gone")
+
+    def _gone(self, namespace: str, name: str) -> bool:
+        return not self.seen(namespace, name)
 
     def holder(self, namespace: str) -> Manifest:
         """A pod that waits for victims to leave, if there is one."""
@@ -171,11 +179,14 @@ class Story:
         return found[0] if found else {}
 
     def told(self, namespace: str, name: str, reason: str) -> list[str]:
-        """Wait for events with that reason about an object of the namespace, which may be gone by now; their texts."""
+        """Wait for such events; see ``events``."""
+        return self.wait(lambda: self.events(namespace, name, reason), f"{name} is told {reason}")
+
+    def events(self, namespace: str, name: str, reason: str) -> list[str]:
+        """What events with that reason say about an object of the namespace, which may be gone by now."""
         chosen = f"regarding.name={name},reason={reason}"
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events?fieldSelector={chosen}"
-        found = self.wait(lambda: self.plane.api().get(path)["items"], f"{name} is told {reason}")
-        return [event["note"] for event in found]
+        found = self.plane.api().get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events?fieldSelector={chosen}")
+        return [event["note"] for event in found["items"]]
 
     def describe(self, namespace: str, name: str, kind: str = "pod") -> str:
         return self.plane.kubectl("describe", kind, name, "-n", namespace)
@@ -201,7 +212,7 @@ class Story:
 
         self.wait(right, f"{kind} {name} has {expected}")
 
-    def wait(self, look: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:  # noqa: ANN401 what it returns
+    def wait(self, look: Callable[[], Found], what: str, seconds: float = 20.0) -> Found:
         return eventually(look, what, seconds)
 
 

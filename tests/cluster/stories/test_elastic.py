@@ -1,14 +1,14 @@
-"""Elastic quotas: a team borrows what another does not use, is labelled for it, and gives it back when that is needed."""
+"""Elastic quotas: a team borrows what another does not use, is labelled for it, and gives it back when it must."""
 
 import json
 
-from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Manifest, Story
 
 GPU = "nvidia.com/gpu"
 SLICE = "nvidia.com/mig-1g.10gb"
 CAPACITY = "n8s.nebuly.ai/capacity"
 KIND = "elasticquotas.n8s.nebuly.ai"
+REFUSED = "EvictionRefused"
 SLOWLY = {"sim.bursar.dev/leaves-after": "3s"}
 
 
@@ -21,12 +21,11 @@ def quota(namespace: str, least: Manifest, most: Manifest | None = None) -> Mani
     }
 
 
-def labelled(story: Story, namespace: str, **expected: str) -> None:
-    for name, label in expected.items():
-        story.wait(
-            lambda name=name, label=label: story.seen(namespace, name)["metadata"]["labels"].get(CAPACITY) == label,
-            f"{name} is {label}",
-        )
+def labelled(story: Story, namespace: str, name: str, label: str) -> None:
+    """Wait until the pod has this capacity label."""
+    story.wait(
+        lambda: story.seen(namespace, name)["metadata"].get("labels", {}).get(CAPACITY) == label, f"{name} is {label}"
+    )
 
 
 def test_a_team_borrows_and_the_owner_takes_its_quota_back(story: Story) -> None:
@@ -51,7 +50,7 @@ def test_a_team_borrows_and_the_owner_takes_its_quota_back(story: Story) -> None
     victim = story.seen(b, borrower)
     assert held["place"] == node
     assert [uid for uid, _ in held["victims"]] == [victim["metadata"]["uid"]]
-    assert victim["metadata"].get("deletionTimestamp"), "the hold is written before the eviction"
+    story.wait(lambda: story.seen(b, borrower)["metadata"].get("deletionTimestamp"), "the victim is told to leave")
     story.wait(lambda: story.seen(a, holder["metadata"]["name"])["status"].get("nominatedNodeName"), "it is nominated")
 
     story.running(a, "a0", "a1")
@@ -78,7 +77,7 @@ def test_what_is_lent_is_shared_out_fairly(story: Story) -> None:
     story.status(KIND, "quota", b, {"used": {memory: "40"}, "borrowed": {memory: "30"}})
     story.submit(a, story.pod("a5", {SLICE: "1"}))
     story.running(a, "a5")
-    labelled(story, a, a5="over-quota")
+    labelled(story, a, "a5", "over-quota")
     story.status(KIND, "quota", a, {"used": {memory: "50"}})
     story.status(KIND, "quota", b, {"used": {memory: "30"}})
     story.submit(a, story.pod("a6", {SLICE: "1"}))
@@ -111,15 +110,40 @@ def test_a_composite_quota_takes_over_and_counts_its_namespaces_together(story: 
     story.status("compositeelasticquotas", "both", platform, {"used": {GPU: "2"}})
 
 
-def test_a_capacity_label_that_somebody_changes_is_put_right(story: Story, bursar: Running) -> None:
+def test_a_capacity_label_that_somebody_changes_is_put_right(story: Story) -> None:
     team = story.namespace()
     story.nodes(1, {GPU: "2"})
     story.apply(quota(team, {GPU: 2}))
     story.governed(team)
     story.submit(team, story.pod("p", {GPU: "1"}))
     story.running(team, "p")
-    labelled(story, team, p="in-quota")
+    labelled(story, team, "p", "in-quota")
     for change in ("over-quota", None):
         mark = f"{CAPACITY}={change}" if change else f"{CAPACITY}-"
         story.plane.kubectl("label", "pod", "p", "-n", team, "--overwrite", mark)
-        labelled(story, team, p="in-quota")
+        labelled(story, team, "p", "in-quota")
+
+
+def test_a_hold_that_its_victims_budgets_refuse_is_given_up(story: Story) -> None:
+    """Two budgets for one pod: each would let it go, but the server evicts no pod that has two."""
+    a, b = story.namespace("a"), story.namespace("b")
+    story.nodes(1, {GPU: "2"})
+    story.apply(quota(a, {GPU: 1}), quota(b, {GPU: 1}))
+    story.governed(a, b)
+    story.submit(b, *(story.pod(f"b{number}", {GPU: "1"}, labels={"app": "b"}) for number in range(2)))
+    story.running(b, "b0", "b1")
+    for name in ("one", "two"):
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "b"}}}
+        metadata = {"name": name, "namespace": b}
+        story.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec})
+        story.status("poddisruptionbudget", name, b, {"disruptionsAllowed": 1})
+    story.submit(a, story.pod("own", {GPU: "1"}))
+    refusals = story.wait(lambda: [*story.events(b, "b0", REFUSED), *story.events(b, "b1", REFUSED)], "it is told")
+    assert "more than one PodDisruptionBudget" in refusals[0]
+    story.wait(lambda: not story.holder(a), "the hold is taken away")
+    story.waits(a, "own", "elastic.")
+    assert not story.seen(a, "own")["status"].get("nominatedNodeName")
+    story.delete("poddisruptionbudget", "two", b)
+    story.delete("pod", "b0", b)
+    story.running(a, "own")
+    assert "displaced" not in story.record(a, "own"), "nobody was displaced after all"

@@ -31,7 +31,7 @@ def test_a_group_that_exceeds_its_quota_takes_nothing(story: Story) -> None:
     story.apply(quota(team, {GPU: 2}, {GPU: 2}))
     story.governed(team)
     story.submit(team, *(member(story, f"w{number}", 3) for number in range(3)))
-    story.waits(team, "w0", "elastic.max.nvidia.com/gpu")
+    story.waits(team, "w0", "engine.group", "2 of 2 are in use")
     story.submit(team, story.pod("alone", {GPU: "2"}))
     story.running(team, "alone")
     assert all(story.is_gated(team, f"w{number}") for number in range(3))

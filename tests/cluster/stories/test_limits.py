@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.cluster.stories.story import Manifest, Story, pinned_to
 from tests.cluster.controlplane.identities import ALICE
+from tests.cluster.stories.story import Manifest, Story, pinned_to
 
 GPU_IDS = "tensor-fusion.ai/gpu-ids"
 QUOTA = """

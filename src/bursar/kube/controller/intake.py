@@ -10,7 +10,7 @@ once, and on the node as soon as the node is seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bursar.control.admission import Admission
@@ -29,11 +29,20 @@ Given = tuple[TypedObject, dict[str, Any]]
 class ObjectIntake:
     """Keeps the loop's settings in step with the objects."""
 
-    def __init__(self, controller: Controller, world: World, admission: Admission, report: Report) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        world: World,
+        admission: Admission,
+        report: Report,
+        condition: Callable[[str, str, str], None],
+    ) -> None:
+        """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again."""
         self._controller = controller
         self._world = world
         self._admission = admission
         self._report = report
+        self._condition = condition
         self.invalid: dict[tuple[str, str], tuple[Given, str]] = {}  # by kind and key: as given, and what is wrong
 
     def start(self, objects: Sequence[tuple[Kind, bytes]]) -> None:
@@ -95,7 +104,8 @@ class ObjectIntake:
             if not quiet:
                 self._refused(given, str(error))
             return False
-        self.invalid.pop((one.kind.name, one.key), None)
+        if self.invalid.pop((one.kind.name, one.key), None) is not None:
+            self._condition(one.kind.name, one.key, "")
         self._world.keep(one, metadata)
         if one.kind.name == NODE.name and known is None:
             self._count_on(one.key)
@@ -107,6 +117,7 @@ class ObjectIntake:
         self.invalid[one.kind.name, one.key] = (given, problem)
         if last is None or last[1] != problem:
             self._report(one.kind.name, one.key, INVALID, problem)
+            self._condition(one.kind.name, one.key, problem)
 
     def _retry_invalid(self) -> None:
         for given, _ in list(self.invalid.values()):

@@ -67,23 +67,24 @@ class Mirror:
             self.report,
             self.shadow,
         )
-        self.objects = ObjectIntake(self.controller, self.world, admission, self.report)
+        self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
+        self.objects = ObjectIntake(self.controller, self.world, admission, self.report, self._tell_condition)
 
     # At the start
 
-    def build(self, objects: Iterable[tuple[Kind, bytes]], pods: Iterable[SeenItem]) -> list[Sight]:
-        """Everything that lists showed; returns the pods whose holds were taken up."""
+    def build(self, objects: Iterable[tuple[Kind, bytes]], pods: Iterable[SeenItem]) -> None:
+        """Everything that lists showed."""
         self.objects.start(list(objects))
         now = self.notes.now()
         for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
             self.pods.seen(item.pod, item.raw, now)
-        return [sight for sight in list(self.pods.by_uid.values()) if self._resume_hold(sight, now)]
+        for sight in list(self.pods.by_uid.values()):
+            self._resume_hold(sight, now)
 
-    def _resume_hold(self, sight: Sight, now: int) -> bool:
+    def _resume_hold(self, sight: Sight, now: int) -> None:
         hold = sight.hold
-        if hold is None or sight.counted is None or not hold.place:
-            return False
-        return self.engine.resume_hold(sight.uid, hold.place, [uid for uid, _ in hold.victims], now).admitted
+        if hold is not None and sight.counted is not None and hold.place:
+            self.engine.resume_hold(sight.uid, hold.place, [uid for uid, _ in hold.victims], now)
 
     # Later
 
@@ -109,6 +110,10 @@ class Mirror:
         self.notes.event(kind, key, "Warning", reason, message)
         if self.news is not None:
             self.news()
+
+    def _tell_condition(self, kind: str, key: str, problem: str) -> None:
+        if self.condition is not None:
+            self.condition(kind, key, problem)
 
     def uid_of(self, kind: str, key: str) -> str:
         if kind == POD.name:

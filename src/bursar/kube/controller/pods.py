@@ -55,7 +55,6 @@ class Sight:
     body: Body | None = None  # while it is gated: the manifest, and with what admission fills in
     admitted: Body | None = None
     problem: str = ""
-    shielded: bool = False
     let_go: int = 0  # when its gate was seen gone, in milliseconds
 
     @property
@@ -166,7 +165,7 @@ class PodIntake:
     def _counted_meta(self, sight: Sight, annotations: dict[str, str]) -> ObjectMeta:
         meta = sight.seen.metadata
         labels = wished_labels(meta.labels)
-        if sight.shielded or not sight.governed:
+        if not sight.governed:
             labels = labels | _FOREIGN
         return msgspec.structs.replace(meta, labels=labels, annotations=annotations)
 
@@ -221,14 +220,6 @@ class PodIntake:
         for sight in list(self._troubled.values()):
             if sight.body is not None:
                 self._wish(sight, msgspec.json.encode(sight.body))
-
-    def shield(self, uid: str, *, on: bool) -> None:
-        """Whether the pod is nobody's victim for now, whatever its marks say."""
-        sight = self.by_uid.get(uid)
-        if sight is None or sight.counted is None or sight.shielded == on:
-            return
-        sight.shielded = on
-        self._adjust(sight, sight.seen)
 
     # Again
 

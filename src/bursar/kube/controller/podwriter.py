@@ -2,10 +2,13 @@
 
 A pod is written to by one task at a time, and each write is made of what the ledger says at that moment: a claim that
 lost its place in the meantime is not started. What admission and policies want on the pod travels in the same patch.
+
+Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim waits again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +17,7 @@ from bursar.engine.engine import Engine
 from bursar.kube.client.api import Api, PatchKind, Writing
 from bursar.kube.client.resources import PODS
 from bursar.kube.controller.desk import Desk
+from bursar.kube.controller.labelling import LabelKeeper, Marks
 from bursar.kube.controller.names import ADMISSION, HOLD, INVALID, TERM
 from bursar.kube.controller.outcomes import sent
 from bursar.kube.controller.patches import Body, can_express, metadata_patch, node_terms, start_patch
@@ -22,9 +26,8 @@ from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.records import HoldRecord, admission_record, written
 from bursar.kube.controller.sight import unjudged
 from bursar.kube.controller.world import Report
-from bursar.ledger.claims import HELD, RESERVED, Claim
+from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 
-Marks = dict[str, str | None]
 WIDTH = 32
 
 
@@ -33,11 +36,20 @@ class Wanted:
     """What a pod should get."""
 
     start: bool = False
+    unhold: bool = False
     labels: Marks = field(default_factory=dict)
     annotations: Marks = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.start or self.labels or self.annotations)
+        return bool(self.start or self.unhold or self.labels or self.annotations)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Whom a claim displaces, by one decision: uid -> owner."""
+
+    seq: int
+    victims: dict[str, str] = field(default_factory=dict)
 
 
 class PodWriter:
@@ -62,7 +74,10 @@ class PodWriter:
         self._report = report
         self._how = Writing(dry_run=dry_run)
         self._wanted: dict[str, Wanted] = {}
-        self._displaced: dict[str, dict[str, str]] = {}  # by uid of the claimant: uid -> owner of whom it displaced
+        self._labels = LabelKeeper()
+        self._plans: dict[str, Plan] = {}  # by uid of the claimant
+        self._holding: set[str] = set()  # uids of pods on which a hold stands
+        self._locks: dict[str, asyncio.Lock] = {}  # by uid: who writes or takes away a hold
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.started = 0
         self.on_start: Callable[[Claim], None] | None = None
@@ -77,45 +92,96 @@ class PodWriter:
         sight = self._pods.by_key.get(key)
         if sight is None:
             return
-        wanted = self._wanted.setdefault(sight.uid, Wanted())
-        wanted.labels.update(labels)
-        wanted.annotations.update(annotations)
-        self.desk.want(sight.uid)
+        missing = self._labels.want(sight.uid, labels, sight.seen.metadata.labels)
+        if missing or annotations:
+            wanted = self._wanted.setdefault(sight.uid, Wanted())
+            wanted.labels.update(missing)
+            wanted.annotations.update(annotations)
+            self.desk.want(sight.uid)
+
+    def seen(self, uid: str) -> None:
+        """The pod changed: labels of ours that somebody changed are written once more."""
+        sight = self._pods.by_uid.get(uid)
+        if sight is None:
+            self._labels.forget(uid)
+            return
+        wrong = self._labels.seen(uid, sight.seen.metadata.labels)
+        if wrong:
+            self._wanted.setdefault(uid, Wanted()).labels.update(wrong)
+            self.desk.want(uid)
 
     def displaces(self, claimant: str, victim: Claim) -> None:
         """The claimant takes the victim's place: to be written down on it."""
-        self._displaced.setdefault(claimant, {})[victim.uid] = victim.spec.owner
+        self._plan(claimant).victims[victim.uid] = victim.spec.owner
 
-    def resume(self, claimant: str, victims: tuple[tuple[str, str], ...]) -> None:
-        """A hold was taken over: whom it is about stands written."""
-        self._displaced[claimant] = dict(victims)
+    def resume(self, sight: Sight) -> None:
+        """A hold was found on a pod: whom it is about stands written, if it was taken up."""
+        self._holding.add(sight.uid)
+        claim = self._engine.state.claims.get(sight.uid)
+        if sight.hold is not None and claim is not None and claim.state == HELD:
+            self._plan(sight.uid).victims.update(sight.hold.victims)
 
     def forget(self, uid: str) -> None:
-        self._wanted.pop(uid, None)
-        self._displaced.pop(uid, None)
+        for known in (self._wanted, self._plans, self._locks):
+            known.pop(uid, None)
+        self._holding.discard(uid)
+        self._labels.forget(uid)
         self.desk.forget(uid)
+
+    def _plan(self, uid: str) -> Plan:
+        """Whom the claimant displaces by the decision that is in force; what an earlier one said is forgotten."""
+        claim = self._engine.state.claims.get(uid)
+        seq = _seq(claim) if claim is not None else 0
+        plan = self._plans.get(uid)
+        if plan is None or plan.seq != seq:
+            plan = self._plans[uid] = Plan(seq)
+        return plan
 
     # Holds
 
     async def hold(self, claimant: Claim) -> None:
         """Write down whom the claimant waits for, and where, before the first of them is told to leave."""
         sight = self._pods.by_uid.get(claimant.uid)
-        if sight is None or claimant.state != HELD:
+        if sight is None:
             return
-        victims = tuple(sorted(self._displaced.get(claimant.uid, {}).items()))
-        record = HoldRecord(claimant.place, victims)
-        if sight.hold == record:
-            return
-        patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
-        if await self._send(sight, patch) is not None:
-            sight.hold = record
-            await self._nominate(sight, claimant.place)
+        async with self._lock(sight.uid):
+            if claimant.state != HELD:
+                return
+            record = HoldRecord(claimant.place, self._displaced(claimant))
+            if sight.hold == record:
+                return
+            patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
+            if await self._send(sight, patch) is not None:
+                sight.hold = record
+                self._holding.add(sight.uid)
+                await self._nominate(sight, record.place)
 
-    async def drop_hold(self, sight: Sight) -> None:
-        """Nobody needs to leave for this pod any more."""
-        await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
-        await self._nominate(sight, None)
-        sight.hold = None
+    def tidy(self) -> None:
+        """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them."""
+        for uid in list(self._holding):
+            sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
+            if sight is None or sight.hold is None or sight.body is None:
+                self._holding.discard(uid)
+            elif claim is None or claim.state == PENDING:
+                self._wanted.setdefault(uid, Wanted()).unhold = True
+                self.desk.want(uid)
+
+    async def _drop_hold(self, sight: Sight) -> None:
+        async with self._lock(sight.uid):
+            claim = self._engine.state.claims.get(sight.uid)
+            if sight.hold is None or (claim is not None and claim.state != PENDING):
+                return
+            await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
+            await self._nominate(sight, None)
+            sight.hold = None
+            self._holding.discard(sight.uid)
+
+    def _lock(self, uid: str) -> asyncio.Lock:
+        return self._locks.setdefault(uid, asyncio.Lock())
+
+    def _displaced(self, claim: Claim) -> tuple[tuple[str, str], ...]:
+        plan = self._plans.get(claim.uid)
+        return tuple(sorted(plan.victims.items())) if plan is not None and plan.seq == _seq(claim) else ()
 
     async def _nominate(self, sight: Sight, node: str | None) -> None:
         patch: Body = {"metadata": {"uid": sight.uid}, "status": {"nominatedNodeName": node}}
@@ -133,7 +199,13 @@ class PodWriter:
         try:
             if starts and claim is not None:
                 await self._start(sight, claim, wanted)
-            elif sight.body is not None and not wanted.labels:
+                return
+            if wanted.unhold:
+                await self._drop_hold(sight)
+                wanted.unhold = False
+            if not wanted:
+                return
+            if sight.body is not None and not wanted.labels:
                 self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
             else:
                 await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
@@ -147,10 +219,7 @@ class PodWriter:
             return
         expressible = can_express(node_terms(pod), node_terms(admitted))
         orders = self._placement.orders(claim, unjudged(sight.seen.spec), expressible=expressible)
-        decision = claim.decision
-        seq = decision.seq if isinstance(decision, Decision) else 0
-        displaced = tuple(sorted(self._displaced.get(claim.uid, {}).items()))
-        record = admission_record(claim, seq, self._term, orders, displaced)
+        record = admission_record(claim, _seq(claim), self._term, orders, self._displaced(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
         if sight.hold is not None:
             marks[HOLD] = None
@@ -158,7 +227,7 @@ class PodWriter:
         if wanted.labels:
             patch["metadata"]["labels"] = dict(wanted.labels)
         if await self._send(sight, patch) is not None:
-            self._displaced.pop(claim.uid, None)
+            self._plans.pop(claim.uid, None)
             self.started += 1
             if self.on_start is not None:
                 self.on_start(claim)
@@ -167,7 +236,10 @@ class PodWriter:
         """What could not be written is still wanted, unless something newer is."""
         newer = self._wanted.get(uid, Wanted())
         self._wanted[uid] = Wanted(
-            wanted.start or newer.start, wanted.labels | newer.labels, wanted.annotations | newer.annotations
+            wanted.start or newer.start,
+            wanted.unhold or newer.unhold,
+            wanted.labels | newer.labels,
+            wanted.annotations | newer.annotations,
         )
 
     async def _send(self, sight: Sight, patch: Body, subresource: str = "") -> object:
@@ -180,3 +252,8 @@ class PodWriter:
 
 def _may_start(claim: Claim) -> bool:
     return claim.state == RESERVED and not claim.leaving
+
+
+def _seq(claim: Claim) -> int:
+    decision = claim.decision
+    return decision.seq if isinstance(decision, Decision) else 0

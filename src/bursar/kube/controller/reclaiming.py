@@ -68,7 +68,7 @@ class Reclaimer:
         now = self._now()
         for uid in [uid for uid, until in self._shielded.items() if until <= now]:
             del self._shielded[uid]
-            self._pods.shield(uid, on=False)
+            self._spare(uid, spared=False)
 
     async def _perform(self, uid: str) -> None:
         claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
@@ -101,6 +101,10 @@ class Reclaimer:
             if claimant is not None and claimant.state == HELD:
                 self._engine.give_up(claimant.uid, now)
         self._shielded[claim.uid] = now + pause
-        self._pods.shield(claim.uid, on=True)
+        self._spare(claim.uid, spared=True)
         if self.changed is not None:
             self.changed()
+
+    def _spare(self, uid: str, *, spared: bool) -> None:
+        if uid in self._engine.state.claims:
+            self._engine.spare(uid, spared, self._now())

@@ -78,6 +78,7 @@ class Term:
         self._wake = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mirror.news = self.reclaimer.changed = self._wake.set
+        mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
         for desk in self._desks():
             desk.broken = self._failed
 
@@ -118,9 +119,10 @@ class Term:
 
     def _build(self) -> None:
         """No event comes in between: this does not wait for anything."""
-        for sight in self.mirror.build(self._watches.objects(), self._watches.pods()):
+        self.mirror.build(self._watches.objects(), self._watches.pods())
+        for sight in self.mirror.pods.by_uid.values():
             if sight.hold is not None:
-                self.writer.resume(sight.uid, sight.hold.victims)
+                self.writer.resume(sight)
         for kind in self.mirror.kinds:
             for given in self.mirror.world.objects(kind.name):
                 self._note_namespaces(kind, given.key)
@@ -151,11 +153,16 @@ class Term:
                 self.namespaces.namespace_gone(meta.name)
             elif key is not None:
                 self.namespaces.quota_gone(kind.name, key)
+                self.statuses.forget((kind.name, key))
 
         self._take(take)
 
     def pod_seen(self, item: SeenItem) -> None:
-        self._take(lambda: self.mirror.pod_seen(item))
+        def take() -> None:
+            self.mirror.pod_seen(item)
+            self.writer.seen(item.pod.metadata.uid)
+
+        self._take(take)
 
     def pod_gone(self, key: str, uid: str) -> None:
         def take() -> None:
@@ -216,6 +223,7 @@ class Term:
         while True:
             await asyncio.sleep(TICK)
             self.reclaimer.unshield()
+            self.writer.tidy()
             for sight, why in self._pins.lost():
                 self.mirror.report(POD.name, sight.key, pinning.UNPLACED, why)
                 self.reclaimer.take_back(sight.uid)
