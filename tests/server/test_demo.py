@@ -16,6 +16,8 @@ from bursar.server import demo, quotas
 from bursar.server.client import Client
 from bursar.sim.cluster import Cluster
 from tests.server.crash import _env
+from tests.server.live import text
+from tests.server.test_newcomer import follow
 
 
 def test_the_same_beats_come_again() -> None:
@@ -74,9 +76,22 @@ def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
     client = Client(address)
     assert client.info().demo
     assert client.quotas(policy="elastic").items
+    follow_the_fix(client)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")
+
+
+def follow_the_fix(client: Client) -> None:
+    """What the greeting ends with: a pod waits, the explanation has a fix, the fix lets it in, whatever others do."""
+    namespace, _, name = demo.FIRST_POD.partition("/")
+    why = client.explain(namespace, name, fixes=True)
+    assert why.claim.reason == "elastic.max.nvidia.com/gpu"
+    assert [fix.code for fix in why.fixes] == ["ask-less", "raise-quota"]
+    manifest = client.get_object("Pod", demo.FIRST_POD)
+    changed = follow(manifest, why.fixes[0])
+    assert [news.what for news in client.apply(text(changed)).pods] == ["started"]
+    assert client.claim(namespace, name).phase == "Running"
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,14 @@ def _greeting(address: str, data: Path, demo: bool) -> list[str]:
 def _things_to_try(address: str) -> list[str]:
     """Commands that show what Bursar is about, each with a word on it; they can be pasted as they are."""
     from bursar.server.client import DEFAULT_ADDRESS
-    from bursar.server.demo import TOO_BIG
+    from bursar.server.demo import FIRST_POD
 
     called = _called()
     where = [] if address == DEFAULT_ADDRESS else [f"export BURSAR_SERVER={address}"]
     commands = {
         f"{called} top": "who uses what, who borrows",
         f"{called} get queue": "who waits, and why",
-        f"{called} explain {TOO_BIG}": "what would help this one",
+        f"{called} explain {FIRST_POD}": "what would help this one",
     }
     width = max(map(len, commands))
     return [*where, *(f"{command:<{width}}  # {remark}" for command, remark in commands.items())]

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 from bursar.objects.manifests import Document, load_text
-from bursar.server.demo_org import ORGANISATION
+from bursar.server.demo_org import ORGANISATION, YOURS
 from bursar.server.service import Service, StoppedError
 from bursar.sim.pods import ENDED, RUNS_FOR
 
@@ -23,7 +23,7 @@ LOG = logging.getLogger("bursar.server")
 SEED = 7
 BEAT_SECONDS = 2.0
 ENDED_KEPT = 40
-TOO_BIG = "vision/too-big"  # a pod that waits from the start: it asks for more than its team may ever have
+FIRST_POD = "you/first"  # a pod that waits from the start: it asks for more than its team may have
 WARM_UP = 10  # beats before anybody looks
 WAITING_MOST = 5  # of a team: who has so many in the queue submits no more
 _CYCLE = 30  # beats in which the teams take turns at being busy
@@ -108,12 +108,6 @@ def _cpu_pod(number: int, random: Random) -> dict[str, Any]:
     return _pod("etl", f"load-{number}", spec, random.randrange(30, 90), {})
 
 
-def _too_big() -> dict[str, Any]:
-    namespace, _, name = TOO_BIG.partition("/")
-    spec = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 16}}}]}
-    return _pod(namespace, name, spec, 600, {})
-
-
 def _pod(namespace: str, name: str, spec: dict[str, Any], seconds: int, labels: dict[str, str]) -> dict[str, Any]:
     metadata = {"namespace": namespace, "name": name, "labels": labels, "annotations": {RUNS_FOR: f"{seconds}s"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -149,7 +143,7 @@ class Demo:
     def start(self) -> None:
         """The organisation is there when this returns; one that is there already is left as it is."""
         if not self._service.cluster.objects.count():
-            self._service.apply([*organisation(), Document("demo", 1, _too_big())])
+            self._service.apply([*organisation(), *load_text(YOURS, "demo.yaml")])
         self._beats = beats(self._service.cluster.objects.uids + 1)
         for _ in range(WARM_UP):
             self._beat()

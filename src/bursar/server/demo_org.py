@@ -6,6 +6,7 @@
 * ``chat`` serves models on parts of GPUs, within a namespace quota (limits).
 * ``lab`` has a tree of groups that borrow from their parents (trees).
 * ``etl`` runs without GPUs; what it may take of GPU nodes is limited (crossquota).
+* ``you`` are whoever looks: a node, a quota, and a pod that waits (``YOURS``).
 """
 
 from __future__ import annotations
@@ -95,4 +96,17 @@ spec:
     applied: {parent: lab, quota: {nvidia.com/gpu: 5}}
     agents: {parent: applied, quota: {nvidia.com/gpu: 2}}
     safety: {parent: applied, quota: {nvidia.com/gpu: 3}}
+"""
+
+# A corner that is kept for whoever looks: nobody else comes here, so that what helps the pod always helps.
+YOURS = """
+apiVersion: v1
+kind: List
+items:
+  - {apiVersion: v1, kind: Node, metadata: {name: yours-1, labels: {pool: yours}}, status: {allocatable: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 4}}}
+  - {apiVersion: n8s.nebuly.ai/v1alpha1, kind: ElasticQuota, metadata: {namespace: you, name: quota}, spec: {min: {nvidia.com/gpu: 2}, max: {nvidia.com/gpu: 2}}}
+  - apiVersion: v1
+    kind: Pod
+    metadata: {namespace: you, name: first, annotations: {sim.bursar.dev/runs-for: 15m}}
+    spec: {nodeSelector: {pool: yours}, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 3}}}]}
 """
