@@ -161,7 +161,9 @@ class TestRefusing:
         with pytest.raises(ForeignFileError, match="has store format 9; this Bursar knows format 2"):
             Store.open(path)
 
-    @pytest.mark.parametrize("table", ["journal", "objects", "object_history", "manifests", "snapshots", "meta"])
+    @pytest.mark.parametrize(
+        "table", ["journal", "objects", "object_history", "manifests", "mentions", "snapshots", "meta"]
+    )
     def test_a_store_without_a_table(self, path: Path, table: str) -> None:
         Store.create(path).close()
         _tamper(path, f"DROP TABLE {table}")

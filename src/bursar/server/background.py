@@ -14,7 +14,7 @@ from bursar.ledger.snapshot import read_snapshot
 from bursar.server.apart import AuditProcess, SumProcess
 from bursar.server.hub import News
 from bursar.server.service import Service
-from bursar.store import snapshots
+from bursar.store import mentions, snapshots
 
 LOG = logging.getLogger("bursar.server")
 POLL_MS = 1000
@@ -97,13 +97,16 @@ class AuditWatch:
 
 
 class SnapshotKeeper:
-    """Has the journal summed up every so many records, so that a restart and a look at the past start near."""
+    """Keeps what makes the past quick to look at: has the journal summed up every so many records, and its index of
+    who is mentioned where extended.
+    """
 
     def __init__(self, service: Service, every: int = SNAPSHOT_EVERY) -> None:
         self._store = service.store
         self._every = every
         self._wake = Event()
         self._stopping = False
+        self._indexed = 0
         self.taken = 0
         self._process: SumProcess | None = None
         self._last = int(self._store.rows("SELECT coalesce(max(seq), 0) FROM snapshots")[0][0])
@@ -111,7 +114,7 @@ class SnapshotKeeper:
         self._thread = _thread("bursar-snapshots", self._run)
 
     def _hear(self, news: News) -> None:
-        if news.seq - self._last >= self._every:
+        if news.seq - self._last >= self._every or news.seq - self._indexed >= mentions.BLOCK:
             self._wake.set()
 
     def _run(self) -> None:
@@ -120,12 +123,16 @@ class SnapshotKeeper:
             self._wake.clear()
             if self._stopping:
                 return
+            last = self._store.last_seq
             try:
-                self._take()
+                self._indexed = last
+                mentions.extend(self._store)
+                if last - self._last >= self._every:
+                    self._take()
             except Exception:
                 if not self._stopping:
                     LOG.exception("no snapshot could be taken")
-                self._last = self._store.last_seq  # try again after as many records
+                self._last = last  # try again after as many records
 
     def _take(self) -> None:
         self._process = SumProcess(self._store.path)

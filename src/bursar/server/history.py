@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from bursar.server.moments import Moment, entry_of
 from bursar.sim import records
 from bursar.sim.shelf import Shelf
 from bursar.sim.store import timestamp
+from bursar.store import mentions
 from bursar.store.store import Store
 
 _VERSIONS = 1000
@@ -71,15 +73,9 @@ def latest(store: Store, before: int, limit: int) -> Iterator[answers.DecisionRo
 
 
 def about(store: Store, key: str, before: int, limit: int) -> list[answers.DecisionRow]:
-    """Records about a claim, as asker or victim, the newest first. Reads the whole journal."""
-    mark = msgspec.json.encode(key)[1:-1] + b"#"
-    lines: list[bytes] = []
-    for line in store.load_journal(store.pruned_to + 1, before - 1 if before else None):
-        if mark in line:
-            lines.append(line)
-            if len(lines) > 2 * limit:
-                del lines[:limit]
-    rows = [row for line in reversed(lines[-limit:]) for row in decision_rows(line)]
+    """Records about a claim, as asker or victim, the newest first; up to ``limit`` records."""
+    lines = islice(mentions.lines_about(store, key, before), limit)
+    rows = [row for line in lines for row in decision_rows(line)]
     return [row for row in rows if _concerns(row, key)]
 
 

@@ -27,6 +27,8 @@ _TABLES = {
     " key TEXT NOT NULL, version INTEGER NOT NULL, body BLOB, manifest INTEGER NOT NULL",
     # What objects of the history name by number.
     "manifests": "number INTEGER PRIMARY KEY, text BLOB NOT NULL",
+    # Of each block of journal records the marks of the claims in it, sorted.
+    "mentions": "block INTEGER PRIMARY KEY, marks BLOB NOT NULL",
     "snapshots": "seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, head TEXT NOT NULL, digest TEXT NOT NULL,"
     " state BLOB NOT NULL",
     "meta": "name TEXT PRIMARY KEY, value TEXT NOT NULL",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bursar.store import schema
 from bursar.store.errors import StoreError
+from bursar.store.mentions import BLOCK
 from bursar.store.store import Store
 
 
@@ -43,6 +44,7 @@ def prune(store: Store, before: int) -> int:
     def write(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM journal WHERE seq <= ?", (seq,))
         db.execute("DELETE FROM snapshots WHERE seq < ?", (seq,))
+        db.execute("DELETE FROM mentions WHERE (block + 1) * ? <= ?", (BLOCK, seq))
         db.execute(
             "DELETE FROM object_history WHERE seq <= ?1 AND (body IS NULL OR id NOT IN"
             " (SELECT max(id) FROM object_history WHERE seq <= ?1 GROUP BY kind, key))",
