@@ -33,7 +33,8 @@ from bursar.policies.plugin import Registry
 from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
 from bursar.vectors import UNLIMITED, dimension
 
-EFFORT = 5_000  # decisions
+EFFORT = 5_000  # decisions on a small cluster
+NODES_A_UNIT = 50  # a decision takes one unit of effort, and one more for so many nodes
 VALUES_AT_MOST = 8
 
 
@@ -63,7 +64,9 @@ def find_fixes(engine: Engine, registry: Registry, queue: Queue, desk: Desk, uid
     claim = engine.state.claims.get(uid)
     if claim is None or claim.state != PENDING or queue.missing(uid) is not None:
         return found
-    tries = Tries(engine, registry, desk, queue, claim, _unit(queue, claim), Effort(effort))
+    nodes = sum(1 for _ in desk.applied_all("Node"))
+    bound = Effort(effort, 1 + nodes // NODES_A_UNIT)
+    tries = Tries(engine, registry, desk, queue, claim, _unit(queue, claim), bound)
     try:
         tries.refusals = tries.attempt(Attempt()).refusals
         for search in (_ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):

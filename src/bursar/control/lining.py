@@ -151,11 +151,12 @@ class TiredError(Exception):
 
 @dataclass(slots=True)
 class Effort:
-    """How many decisions may still be tried."""
+    """How much may still be tried; each decision takes as much as there are nodes to look at."""
 
     left: int
+    each: int = 1
 
     def spend(self) -> None:
         if self.left <= 0:
             raise TiredError
-        self.left -= 1
+        self.left -= self.each
