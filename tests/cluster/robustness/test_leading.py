@@ -3,14 +3,14 @@
 import asyncio
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import install
 from tests.cluster.robustness.leading import Storm
 
 
-def test_leaders_that_are_killed_or_frozen_exceed_no_quota_and_forget_nobody() -> None:
-    with ControlPlane.start() as plane:
-        install(plane)
-        storm = Storm(plane, seed=3)
-        storm.prepare()
+def test_leaders_that_are_killed_or_frozen_exceed_no_quota_and_forget_nobody(plane: ControlPlane) -> None:
+    storm = Storm(plane, seed=3)
+    storm.prepare()
+    try:
         asyncio.run(storm.run(rounds=3))
-        assert len(storm.observer.admitted) > 20
+    finally:
+        storm.clean()
+    assert len(storm.observer.admitted) > 20
