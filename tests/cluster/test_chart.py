@@ -3,8 +3,6 @@
 It has a plane of its own, without scheduler and controllers: what a chart installs reaches all of a cluster.
 """
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,38 +12,14 @@ import yaml
 
 from bursar._version import __version__
 from bursar.cli.controller import controller
-from tests.cluster.controlplane import ControlPlane, binaries
+from tests.cluster.charting import CHART, NAMESPACE, Helm
+from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
-CHART = ROOT / "charts" / "bursar"
-NAMESPACE = "bursar-system"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:bursar"
 Manifest = dict[str, Any]
-
-
-class Helm:
-    """The pinned helm, for one cluster or for none."""
-
-    def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
-        self._binary = binaries.find(("helm",))["helm"].path
-        folders = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-        self._environment = {**os.environ, **folders, "KUBECONFIG": str(kubeconfig or home / "none")}
-
-    def __call__(self, *arguments: str, check: bool = True) -> str:
-        done = subprocess.run(
-            [str(self._binary), *arguments], env=self._environment, capture_output=True, text=True, check=False
-        )
-        if check:
-            assert done.returncode == 0, done.stderr
-        else:
-            assert done.returncode != 0, done.stdout
-        return done.stdout if check else done.stderr
-
-    def template(self, *arguments: str) -> list[Manifest]:
-        text = self("template", "bursar", str(CHART), "-n", NAMESPACE, *arguments)
-        return [document for document in yaml.safe_load_all(text) if document]
 
 
 @pytest.fixture(scope="module")

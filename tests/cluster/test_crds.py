@@ -190,7 +190,7 @@ def test_listings_show_the_status(
 
 def of_the_examples() -> list[Any]:
     """Every manifest of the examples that is of a kind of ours, with the place where it stands."""
-    found = []
+    found: list[Any] = []
     for file in sorted((ROOT / "examples").rglob("*.yaml")):
         scenario = yaml.safe_load(file.read_text())
         manifests = scenario["objects"] + [given for step in scenario["steps"] for given in step.get("apply", [])]
