@@ -2,7 +2,7 @@
 
 import pytest
 
-from bursar.kube.client.api import Api, Outcome
+from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.client.errors import ServerError, Throttled
 from bursar.kube.client.resources import DISRUPTION_BUDGETS, PODS
 from tests.kube.client.conformance import pod
@@ -32,6 +32,15 @@ async def test_a_budget_without_room_blocks_at_once(fake: FakeApi, api: Api) -> 
     result = await api.evict("p", "ns")
     assert result.outcome is Outcome.BLOCKED
     assert result.message == "Cannot evict pod as it would violate its budget."
+    assert len(fake.seen) == 1
+
+
+async def test_a_budget_that_says_when_to_ask_again_blocks_at_once_too(fake: FakeApi, api: Api) -> None:
+    fake.state.create(PODS, "ns", pod("p", app="a"))
+    spec = {"selector": {"matchLabels": {"app": "a"}}}
+    fake.state.create(DISRUPTION_BUDGETS, "ns", {"metadata": {"name": "b"}, "spec": spec})
+    result = await api.evict("p", "ns", how=Writing(within=30.0))
+    assert (result.outcome, result.retry_after) == (Outcome.BLOCKED, 10.0)
     assert len(fake.seen) == 1
 
 

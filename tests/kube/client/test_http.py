@@ -265,7 +265,7 @@ async def test_a_write_takes_no_longer_than_the_lease(fake: FakeApi, api: Api) -
     began = time.monotonic()
     with pytest.raises(Unanswered):
         await make(api)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 3.0
     assert fake.seen[0].query["timeout"] == "0.200s"
 
 
@@ -280,9 +280,9 @@ async def test_the_gate_is_asked_again_before_a_second_try(fake: FakeApi, api: A
 async def test_drain_waits_for_writes_under_way(fake: FakeApi, api: Api) -> None:
     api.http.gate = Gate(5.0)
     assert await api.http.drain(0.0)
-    fake.fail(WRITE, hang=0.3)
+    fake.fail(WRITE, hang=1.0)
     write = asyncio.create_task(make(api))
     await asyncio.sleep(0.05)
     assert not await api.http.drain(0.05)
-    assert await api.http.drain(2.0)
+    assert await api.http.drain(3.0)
     await write

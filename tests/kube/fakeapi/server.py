@@ -53,6 +53,7 @@ class FakeApi:
         self.stream_lists = stream_lists
         self.gone_as_status = False
         self.cut_lists: list[int] = []  # for each of the next streamed lists: after how many objects it is cut
+        self.cut_cleanly = False  # with a proper end, as a proxy does that is shut down
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
         self.watches: set[Watch] = set()
@@ -269,7 +270,7 @@ class FakeApi:
                 await watch.send("ERROR", late.status())
                 return response
             if initial:
-                await watch.initial(self.cut_lists.pop() if self.cut_lists else None)
+                await watch.initial(self.cut_lists.pop() if self.cut_lists else None, cleanly=self.cut_cleanly)
             limit = float(query.get("timeoutSeconds", "1800"))
             await watch.follow(asyncio.get_running_loop().time() + limit)
         except ConnectionError:
@@ -327,6 +328,7 @@ class FakeApi:
             raise Refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction does not support.")
         if budgets and budgets[0].get("status", {}).get("disruptionsAllowed", 0) < 1:
             cause = {"reason": "DisruptionBudget", "message": f"The budget {budgets[0]['metadata']['name']} needs pods"}
-            raise Refusal(429, "Cannot evict pod as it would violate its budget.", causes=[cause])
+            wait = 0 if budgets[0].get("status") else 10  # as for one that has not been counted yet
+            raise Refusal(429, "Cannot evict pod as it would violate its budget.", causes=[cause], retry_after=wait)
         uid = content.get("deleteOptions", {}).get("preconditions", {}).get("uid", "")
         self.state.delete(PODS, place.namespace, place.name, uid=uid)

@@ -55,14 +55,16 @@ class Watch:
     async def send(self, type_: str, body: Object) -> None:
         await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
 
-    async def initial(self, cut_after: int | None) -> None:
-        """A streamed list; ``cut_after`` that many objects the connection is reset."""
+    async def initial(self, end_after: int | None, *, cleanly: bool) -> None:
+        """A streamed list; ``end_after`` that many objects the connection is reset, or ended ``cleanly``."""
         found = [item for item in self.state.of(self.resource, self.namespace) if self.chosen(item)]
         self.position, version = len(self.state.history), self.state.version
-        for item in found[:cut_after]:
+        for item in found[:end_after]:
             await self.send("ADDED", item)
-        if cut_after is not None:
-            self.cut()
+        if end_after is not None:
+            self.ending = True
+            if not cleanly:
+                self.cut()
             return
         await self.bookmark(version, INITIAL_END)
 

@@ -192,16 +192,24 @@ class Elector:
 
     async def _leave(self) -> None:
         """Give the lease back, so that nobody has to wait, unless a write of ours may still be under way."""
-        lease = self._lease
-        if lease is None or lease.spec.holder_identity != self.identity:
-            return
-        if not await self._api.http.drain(self._timing.retry_period):
+        if not self._holds() or not await self._api.http.drain(self._timing.retry_period):
             return
         try:
-            async with asyncio.timeout(self._timing.retry_period):
-                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
+            async with asyncio.timeout(self._timing.renew_deadline / 2):
+                try:
+                    await self._give_back()
+                except Conflict:  # with a renewal of ours that was under way when we were told to stop
+                    await self._look()
+                    await self._give_back()
         except (KubeError, TimeoutError) as error:
             log.info("lease %s/%s: not given back: %s", self._namespace, self._name, error)
+
+    def _holds(self) -> bool:
+        return self._lease is not None and self._lease.spec.holder_identity == self.identity
+
+    async def _give_back(self) -> None:
+        if self._lease is not None and self._holds():
+            await self._write(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
 
     async def _look(self) -> Lease | None:
         """The lease as it is now. That it changed since we last looked is noted, with our own time."""
