@@ -92,6 +92,7 @@ def test_check_switch_uninstall_and_let_go(plane: ControlPlane, tmp_path: Path) 
         assert gated(plane, pods, name)
     plane.api().create(pods, {"metadata": {"name": "twice"}, "spec": spec})
 
+    eventually(lambda: not opens(plane, f"{pods}/waits?dryRun=All"), "the guards to be in force")
     refused = let_go(shell)
     assert refused.count("denied request") == 3
     assert "patched" not in refused
@@ -115,6 +116,16 @@ def gated(plane: ControlPlane, pods: str, name: str) -> bool:
     except ApiError:
         return False  # the guard is in force before the gate
     return bool(made["spec"].get("schedulingGates") == [{"name": "bursar.dev/quota"}])
+
+
+def opens(plane: ControlPlane, pod: str) -> bool:
+    """Whether anybody may open the gate."""
+    patch = {"spec": {"schedulingGates": [{"$patch": "delete", "name": "bursar.dev/quota"}]}}
+    try:
+        plane.api().patch(pod, patch, "application/strategic-merge-patch+json")
+    except ApiError:
+        return False
+    return True
 
 
 def running(plane: ControlPlane, pods: str) -> list[str]:
