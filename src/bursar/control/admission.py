@@ -6,8 +6,12 @@ it, whatever becomes of its PriorityClass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
+
+import msgspec
+from msgspec import structs
 
 from bursar.objects.core import Pod, PriorityClass
 from bursar.objects.corekinds import POD, PRIORITY_CLASS
@@ -18,7 +22,11 @@ from bursar.objects.manifests import Document
 from bursar.objects.priorities import Priorities
 from bursar.policies.plugin import ObjectView, Registry
 
-_PRIORITY_FIELDS = ("priority", "priorityClassName", "preemptionPolicy")
+_PRIORITY_FIELDS = {
+    "priority": "priority",
+    "priorityClassName": "priority_class_name",
+    "preemptionPolicy": "preemption_policy",
+}
 
 
 class Admission:
@@ -31,9 +39,9 @@ class Admission:
     def admit(self, view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
         """The object as it is to be stored; ``ManifestError`` when it must not be. ``view`` is without it."""
         try:
-            body = given.body
             if given.kind.name == POD.name:
-                body = self._with_priority(view, old, given)
+                given = _with_priority(view, old, given)
+            body = given.body
             for plugin in self._plugins:
                 admit = plugin.admit.get(given.kind.name)
                 if admit is not None:
@@ -52,19 +60,20 @@ class Admission:
                 except ManifestError as error:
                     raise error.located(subject=f"{kind.kind} {key}") from None
 
-    def _with_priority(self, view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> dict[str, Any]:
-        spec = given.body.get("spec") or {}
-        if old is not None:
-            kept = _kept_priority(old.get("spec") or {}, spec)
-        else:
-            pod = cast("Pod", given.typed)
-            priority, preempts = Priorities(self._classes(view.list(PRIORITY_CLASS.name))).of(pod.spec)
-            kept = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never"}
-        return {**given.body, "spec": {**spec, **kept}}
 
-    def _classes(self, bodies: Iterable[Mapping[str, Any]]) -> Iterable[PriorityClass]:
-        for body in bodies:
-            yield cast("PriorityClass", self._kinds.read(Document("", 0, dict(body))).typed)
+def _with_priority(view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
+    """The manifest and what was read of it get the same fields, so that it need not be read once more."""
+    spec = given.body.get("spec") or {}
+    pod = cast("Pod", given.typed)
+    if old is not None:
+        kept = _kept_priority(old.get("spec") or {}, spec)
+    else:
+        classes = [msgspec.convert(body, PriorityClass) for body in view.list(PRIORITY_CLASS.name)]
+        priority, preempts = Priorities(classes).of(pod.spec)
+        kept = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never"}
+    typed = structs.replace(pod.spec, **{_PRIORITY_FIELDS[name]: value for name, value in kept.items()})
+    body = {**given.body, "spec": {**spec, **kept}}
+    return replace(given, body=body, typed=structs.replace(pod, spec=typed))
 
 
 def _kept_priority(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
 from bursar.vectors import UNLIMITED, dimension
 
 EFFORT = 5_000  # decisions on a small cluster
-NODES_A_UNIT = 50  # a decision takes one unit of effort, and one more for so many nodes
+NODES_A_UNIT = 200  # a decision takes one unit of effort, and one more for so many nodes
 VALUES_AT_MOST = 8
 
 

@@ -104,11 +104,11 @@ class Controller:
 
     def _resize(self, change: ObjectChange) -> Claim | None:
         """The claim that a pod would make now, if it holds a place and asks for something else than before."""
-        claim, key = self._pods.read(change)
-        known = self._pods.claim(key)
-        if claim is None or known is None or claim.uid != known.uid or _same(known.spec, claim.spec):
+        known = self._pods.claim(change.key)
+        if known is None or known.state == PENDING:
             return None
-        return None if known.state == PENDING else claim
+        claim, _ = self._pods.read(change)
+        return None if claim is None or claim.uid != known.uid or _same(known.spec, claim.spec) else claim
 
     def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
         """A pod as it is now; None: it is gone. Another uid under the same key is another pod."""
