@@ -43,7 +43,7 @@ def _of_one_size(size: Size, repeats: int) -> Iterator[Row]:
         for number in range(repeats):
             for name, command in commands.items():
                 found = place.run(command)
-                say(f"   {size}: {name}, run {number + 1}: {found.rate:.0f} pods/s")
+                say(f"   {size}: {name}, run {number + 1}: {_in_short(found)}")
                 runs[name].append(found)
     yield from _figures(size, {name: _medians(found) for name, found in runs.items()})
 
@@ -55,6 +55,11 @@ def _commands(place: Arena) -> dict[str, list[str] | None]:
     return {_STOCK: None, _GATED: passing, _PINNED: [*passing, PIN]}
 
 
+def _in_short(found: Figures) -> str:
+    times = f"API server {found.apiserver_cpu:.2f}, scheduler {found.scheduler_cpu:.2f}, controller {found.cpu:.2f}"
+    return f"{found.rate:.0f} pods/s; ms per pod: {times}"
+
+
 def _medians(runs: list[Figures]) -> Figures:
     return Figures(*(median(figures) for figures in zip(*runs, strict=True)))
 
@@ -62,8 +67,10 @@ def _medians(runs: list[Figures]) -> Figures:
 def _figures(size: Size, found: dict[str, Figures]) -> Iterator[Row]:
     for name, figures in found.items():
         yield Row(f"{name}: {size}", figures.rate, "pods/s")
-    yield Row(f"{_PINNED}, of stock", found[_PINNED].rate / found[_STOCK].rate, "ratio")
-    for name in (_GATED, _PINNED):
-        yield Row(f"{name}: API writes", found[name].writes, "per pod")
-        yield Row(f"{name}: processor time", found[name].cpu, "ms per pod")
-        yield Row(f"{name}: memory", found[name].memory, "MB")
+        yield Row("  processor time of the API server", figures.apiserver_cpu, "ms per pod")
+        yield Row("  processor time of the scheduler", figures.scheduler_cpu, "ms per pod")
+        if name != _STOCK:
+            yield Row("  processor time of the controller", figures.cpu, "ms per pod")
+            yield Row("  memory of the controller", figures.memory, "MB")
+            yield Row("  writes of the controller", figures.writes, "per pod")
+            yield Row("  rate, of stock", figures.rate / found[_STOCK].rate, "ratio")

@@ -45,9 +45,11 @@ class Size(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """One run; the controller's own figures are zero where there is none."""
+    """One run: pods a second, then per pod; the controller's own figures are zero where there is none."""
 
     rate: float
+    apiserver_cpu: float
+    scheduler_cpu: float
     writes: float = 0.0
     cpu: float = 0.0
     memory: float = 0.0
@@ -66,19 +68,26 @@ class Arena:
         namespace = self.plane.create_namespace(unique("bench"), _GATED if command else {})
         try:
             if command is None:
-                return Figures(asyncio.run(_time_pods(self.plane, namespace, self.size.pods)))
+                return self._timed(namespace)
             with _running(command) as process:
                 return self._with_controller(namespace, process.pid)
         finally:
             self._clear(namespace)
 
+    def _timed(self, namespace: str) -> Figures:
+        pids = [self.plane.component(name).pid for name in ("kube-apiserver", "kube-scheduler")]
+        before = [processor_seconds(pid) for pid in pids]
+        rate = asyncio.run(_time_pods(self.plane, namespace, self.size.pods))
+        spent = [processor_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
+        return Figures(rate, *(seconds * 1000 / self.size.pods for seconds in spent))
+
     def _with_controller(self, namespace: str, pid: int) -> Figures:
         before = processor_seconds(pid)
         writes = self._writes()
-        rate = asyncio.run(_time_pods(self.plane, namespace, self.size.pods))
+        found = self._timed(namespace)
         pods = self.size.pods
         cpu = (processor_seconds(pid) - before) * 1000 / pods
-        return Figures(rate, (self._writes() - writes) / pods, cpu, resident(pid) / 1e6)
+        return found._replace(writes=(self._writes() - writes) / pods, cpu=cpu, memory=resident(pid) / 1e6)
 
     def _writes(self) -> int:
         return sum(1 for _ in calls(self._audit))
