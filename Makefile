@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench cluster lint format soak lock clean setup-run setup-dev compiled binaries
+.PHONY: help run test bench cluster lint format soak manifests lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint              ruff, mypy --strict, import-linter"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its naive twin"
+	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make lock              pin the newest dependencies, with hashes"
 	@echo "make clean             remove .venv and everything built"
 
@@ -48,6 +49,10 @@ lint: setup-dev
 format: setup-dev
 	$(VENV) -m ruff check --fix $(CHECKED)
 	$(VENV) -m ruff format $(CHECKED)
+
+manifests: setup-dev
+	PYTHONPATH=src $(VENV) -m bursar.kube.admission
+	PYTHONPATH=src $(VENV) tools/manifests.py
 
 lock: setup-dev
 	$(VENV) tools/lock.py
