@@ -19,6 +19,7 @@ from bursar.kube.admission.governed import Governed
 from bursar.kube.admission.options import Options as AdmissionOptions
 from bursar.kube.admission.terms import PodFacts
 from bursar.kube.client.models import Meta
+from bursar.kube.controller.devices import Published
 from bursar.kube.controller.intake import ObjectIntake
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake, Sight
@@ -27,7 +28,7 @@ from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod
 from bursar.kube.controller.watches import SeenItem
 from bursar.kube.controller.world import World
-from bursar.objects.corekinds import NAMESPACE, POD
+from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
@@ -72,8 +73,15 @@ class Mirror:
 
     # At the start
 
-    def build(self, objects: Iterable[tuple[Kind, bytes]], pods: Iterable[SeenItem]) -> None:
+    def build(
+        self,
+        objects: Iterable[tuple[Kind, bytes]],
+        pods: Iterable[SeenItem],
+        slices: Iterable[tuple[str, Published]] = (),
+    ) -> None:
         """Everything that lists showed."""
+        for name, published in slices:
+            self.world.devices.seen(name, published)
         self.objects.start(list(objects))
         now = self.notes.now()
         for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
@@ -95,6 +103,14 @@ class Mirror:
     def object_gone(self, kind: Kind, meta: Meta) -> None:
         if self.objects.gone(kind, meta.namespace, meta.name):
             self.pods.retry()
+
+    def slice_seen(self, name: str, published: Published | None) -> None:
+        """A driver published devices of a node, or (None) does so no longer."""
+        devices = self.world.devices
+        for node in devices.gone(name) if published is None else devices.seen(name, published):
+            manifest = self.world.manifest(NODE.name, node)
+            if manifest is not None:
+                self.object_seen(NODE, manifest)
 
     def pod_seen(self, item: SeenItem) -> None:
         self.pods.seen(item.pod, item.raw, self.notes.now())

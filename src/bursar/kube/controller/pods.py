@@ -24,7 +24,7 @@ from bursar.kube.controller.patches import narrowed, node_terms, with_node_terms
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.sight import SeenPod, SeenSpec, milliseconds, unjudged, wished_annotations, wished_labels
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.corekinds import POD
@@ -32,6 +32,7 @@ from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
+from bursar.policies.crossquota.names import CLAIMS_DEVICES
 from bursar.policies.tensorfusion.worker import is_worker
 
 Body = dict[str, Any]
@@ -167,7 +168,7 @@ class PodIntake:
         labels = wished_labels(meta.labels)
         if not sight.governed:
             labels = labels | _FOREIGN
-        return msgspec.structs.replace(meta, labels=labels, annotations=annotations)
+        return msgspec.structs.replace(meta, labels=labels, annotations=annotations | _devices(sight.seen.spec))
 
     # A wish
 
@@ -195,7 +196,7 @@ class PodIntake:
         wished = {
             **metadata,
             "labels": wished_labels(metadata.get("labels") or {}),
-            "annotations": wished_annotations(metadata.get("annotations") or {}),
+            "annotations": wished_annotations(metadata.get("annotations") or {}) | _devices(sight.seen.spec),
         }
         given = self._world.kinds.read(Document("", 0, {**body, "metadata": wished}))
         given = self._admission.admit(self._world, None, given)
@@ -290,6 +291,11 @@ class PodIntake:
             self._report("Pod", sight.key, reason, problem)
         sight.problem = problem
         self._troubled[sight.uid] = sight
+
+
+def _devices(spec: SeenSpec) -> dict[str, str]:
+    """A mark for policies: the pod claims devices, of which its requests say nothing."""
+    return {CLAIMS_DEVICES: "true"} if spec.resource_claims else {}
 
 
 def _asks(pod: SeenPod) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.models import Meta
 from bursar.kube.controller import comparing, pinning
 from bursar.kube.controller.desk import Desk
+from bursar.kube.controller.devices import Published
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.namespaces import NamespaceKeeper
 from bursar.kube.controller.objectwriter import ObjectWriter
@@ -119,7 +120,8 @@ class Term:
 
     def _build(self) -> None:
         """No event comes in between: this does not wait for anything."""
-        self.mirror.build(self._watches.objects(), self._watches.pods())
+        watches = self._watches
+        self.mirror.build(watches.objects(), watches.pods(), watches.slices())
         for sight in self.mirror.pods.by_uid.values():
             if sight.hold is not None:
                 self.writer.resume(sight)
@@ -156,6 +158,12 @@ class Term:
                 self.statuses.forget((kind.name, key))
 
         self._take(take)
+
+    def slice_seen(self, meta: Meta, published: Published) -> None:
+        self._take(lambda: self.mirror.slice_seen(meta.name, published))
+
+    def slice_gone(self, meta: Meta) -> None:
+        self._take(lambda: self.mirror.slice_seen(meta.name, None))
 
     def pod_seen(self, item: SeenItem) -> None:
         def take() -> None:

@@ -16,7 +16,8 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.following import Following
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import PODS, Resource
+from bursar.kube.client.resources import PODS, RESOURCE_SLICES, Resource
+from bursar.kube.controller.devices import Published, read_slice
 from bursar.kube.controller.sight import SeenPod, read_pod
 from bursar.objects.kinds import Kind
 
@@ -39,6 +40,10 @@ class Listener(Protocol):
 
     def object_gone(self, kind: Kind, meta: Meta) -> None: ...
 
+    def slice_seen(self, meta: Meta, published: Published) -> None: ...
+
+    def slice_gone(self, meta: Meta) -> None: ...
+
     def pod_seen(self, item: SeenItem) -> None: ...
 
     def pod_gone(self, key: str, uid: str) -> None: ...
@@ -59,16 +64,26 @@ class Watches:
             return SeenItem(pod, raw if all_manifests or pod.gated else b"")
 
         self._pods: Reflector[SeenItem] = Reflector(api, PODS, read, _PodHandler(listener))
+        following = Following(optional=True)
+        self._slices: Reflector[tuple[str, Published]] = Reflector(
+            api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following
+        )
+
+    def _all(self) -> list[Reflector[Any]]:
+        return [*(reflector for _, reflector in self._objects), self._slices, self._pods]
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        return [*(reflector.run() for _, reflector in self._objects), self._pods.run()]
+        return [reflector.run() for reflector in self._all()]
 
     async def synced(self) -> None:
         """Return when everything was listed once."""
-        await asyncio.gather(*(reflector.wait_synced() for _, reflector in self._objects), self._pods.wait_synced())
+        await asyncio.gather(*(reflector.wait_synced() for reflector in self._all()))
 
     def objects(self) -> list[tuple[Kind, bytes]]:
         return [(kind, raw) for kind, reflector in self._objects for raw in reflector.store.items()]
+
+    def slices(self) -> list[tuple[str, Published]]:
+        return list(self._slices.store.items())
 
     def pods(self) -> list[SeenItem]:
         return list(self._pods.store.items())
@@ -76,6 +91,10 @@ class Watches:
 
 def _raw(_meta: Meta, raw: bytes) -> bytes:
     return raw
+
+
+def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
+    return meta.name, read_slice(raw)
 
 
 class _Handler(Generic[T]):
@@ -104,6 +123,22 @@ class _ObjectHandler(_Handler[bytes]):
 
     def deleted(self, meta: Meta, item: bytes) -> None:
         self._listener.object_gone(self._kind, meta)
+
+
+class _SliceHandler(_Handler[tuple[str, Published]]):
+    kind_name = "ResourceSlice"
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def added(self, meta: Meta, item: tuple[str, Published]) -> None:
+        self._listener.slice_seen(meta, item[1])
+
+    def modified(self, meta: Meta, item: tuple[str, Published], before: tuple[str, Published]) -> None:
+        self._listener.slice_seen(meta, item[1])
+
+    def deleted(self, meta: Meta, item: tuple[str, Published]) -> None:
+        self._listener.slice_gone(meta)
 
 
 class _PodHandler(_Handler[SeenItem]):

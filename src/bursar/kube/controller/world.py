@@ -2,7 +2,7 @@
 
 What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
 of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
-a change, and might lead to the next write.
+a change, and might lead to the next write. Marks of nodes stay: pods are placed by them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from bursar.kube.controller.devices import Devices
+from bursar.objects.corekinds import NODE
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import KindSet, TypedObject
 from bursar.objects.manifests import Document
@@ -39,6 +41,7 @@ class World:
 
     def __init__(self, kinds: KindSet) -> None:
         self.kinds = kinds
+        self.devices = Devices()
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
@@ -72,6 +75,8 @@ class World:
         metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
         if status_is_ours(kind):
             body.pop("status", None)
+        if kind.name == NODE.name:
+            metadata = self.devices.marked(metadata)
         given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
         stripped = self._without_written(given)
         return given if stripped is None else self.kinds.read(Document("", 0, stripped)), metadata
@@ -89,10 +94,15 @@ class World:
         for part in ("labels", "annotations"):
             self._written.pop((kind, key, part), None)
 
+    def manifest(self, kind: str, key: str) -> bytes | None:
+        """An object that is known, to be read once more."""
+        known = self.find(kind, key)
+        return None if known is None else msgspec.json.encode(known.given.body)
+
     # What we write
 
     def note_written(self, output: Output) -> None:
-        if output.part in {"labels", "annotations"} and output.value:
+        if output.kind != NODE.name and output.part in {"labels", "annotations"} and output.value:
             self._written.setdefault((output.kind, output.key, output.part), {}).update(output.value)
 
     def _without_written(self, given: TypedObject) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from bursar.objects.core import Node
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.quantities import amounts_from
 from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, GPU_NODE_LABEL, NAME, NODE_KIND, VOLCANO
+from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, DEVICES, GPU_NODE_LABEL, NAME, NODE_KIND, VOLCANO
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.crossquota.quotas import NodeBody
 from bursar.policies.crossquota.reading import read_arguments
@@ -24,9 +24,19 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
         return [Setting(NODE_KIND, key, None)]
     status = node.status
     field, given = ("allocatable", status.allocatable) if status.allocatable else ("capacity", status.capacity)
-    amounts = amounts_from(given, f"status.{field}")
     meta = node.metadata
+    amounts = amounts_from(given, f"status.{field}") | devices_of(meta.annotations.get(DEVICES, ""))
     return [Setting(NODE_KIND, key, NodeBody(amounts, meta.annotations, GPU_NODE_LABEL in meta.labels))]
+
+
+def devices_of(text: str) -> dict[str, int]:
+    """How many devices of each driver a node has; what cannot be read is not counted."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        driver, _, count = part.partition("=")
+        if driver and count.isascii() and count.isdigit() and len(count) < 10:
+            found[driver] = int(count)
+    return found
 
 
 def argument_settings(_: str, section: Section | None) -> list[Setting]:

@@ -11,7 +11,7 @@ from typing import Final, cast, final
 
 from bursar.policies.crossquota.amounts import PercentError, parse_percent, percent_of
 from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.names import NODE_MARKS, NODE_PERCENTAGE_MARKS, PERCENTAGE, QUOTA, spelt
+from bursar.policies.crossquota.names import GPU_DRIVER, NODE_MARKS, NODE_PERCENTAGE_MARKS, PERCENTAGE, QUOTA, spelt
 from bursar.policies.crossquota.patterns import Patterns
 from bursar.policies.nodes.facts import stock
 from bursar.policies.settings import Body
@@ -102,9 +102,14 @@ def count_gpus(amounts: dict[str, int], patterns: Patterns) -> int:
     """How many of these are GPUs."""
     total = 0
     for name, amount in amounts.items():
-        if amount > 0 and patterns.match(name):
+        if amount > 0 and (patterns.match(name) or (bool(patterns) and is_gpu_driver(name))):
             total += amount
     return total
+
+
+def is_gpu_driver(name: str) -> bool:
+    """Whether this is no resource but a driver that publishes GPUs; resources of that form have a slash."""
+    return name.startswith(GPU_DRIVER) and "/" not in name
 
 
 def quota_of(

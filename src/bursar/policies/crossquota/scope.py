@@ -1,8 +1,8 @@
 """Whom the quota is about: claims that ask for no GPU, that the selector selects and that are not exempt.
 
 The answer is the same for usage, filter, score and rank. A claim asks for a GPU if it requests a resource that one
-of the configured names matches, a part of a GPU as other dialects spell it, or is a TensorFusion worker, which
-requests no GPU resource at all. Answers are remembered by spec: the claims of one job share theirs.
+of the configured names matches, a part of a GPU as other dialects spell it, has claims for devices, or is a
+TensorFusion worker, which requests no GPU resource at all. Answers are remembered by spec: the claims of one job share theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.crossquota.arguments import Arguments
+from bursar.policies.crossquota.names import CLAIMS_DEVICES
 from bursar.policies.crossquota.patterns import Patterns
 from bursar.policies.tensorfusion.worker import is_worker
 from bursar.vectors import Vector
@@ -68,6 +69,8 @@ class Scope:
         for name in spec.requests.names():
             if self.patterns.match(name) or _PARTS.fullmatch(name) is not None:
                 return True
+        if CLAIMS_DEVICES in spec.annotations:
+            return True
         return is_worker(spec.labels, spec.annotations)
 
     def gpus(self, requests: Vector) -> int:

@@ -1,0 +1,148 @@
+"""Quota trees over node pools: the root quota is made, the tree's affinity merged, over-use taken back."""
+
+import json
+
+from tests.cluster.stories.story import Manifest, Story, required_terms
+
+GPU = "nvidia.com/gpu"
+PREFIX = "quota.scheduling.koordinator.sh/"
+KIND = "elasticquotas.scheduling.sigs.k8s.io"
+SYSTEM = "kube-system"
+
+
+def profile(story: Story, zone: str, ratio: str = "1") -> str:
+    """The original's profile, of a zone of the story's own; the name of its root quota."""
+    name = f"{story.name}-{zone}"
+    story.apply(
+        f"""
+apiVersion: quota.koordinator.sh/v1alpha1
+kind: ElasticQuotaProfile
+metadata:
+  labels:
+    kubernetes.io/arch: amd64
+    topology.kubernetes.io/region: cn-hangzhou
+    topology.kubernetes.io/zone: {name}
+  name: {name}-amd64-standard
+  namespace: kube-system
+  annotations:
+    quota.scheduling.koordinator.sh/resource-keys: '["nvidia.com/gpu"]'
+spec:
+  nodeSelector:
+    matchLabels:
+      kubernetes.io/arch: amd64
+      topology.kubernetes.io/region: cn-hangzhou
+      topology.kubernetes.io/zone: {name}
+  quotaLabels:
+    kubernetes.io/arch: amd64
+    quota.scheduling.koordinator.sh/is-parent: "true"
+    topology.kubernetes.io/region: cn-hangzhou
+    topology.kubernetes.io/zone: {name}
+  quotaName: {name}-root-quota
+  resourceRatio: "{ratio}"
+"""
+    )
+    return f"{name}-root-quota"
+
+
+def zone_labels(story: Story, zone: str) -> dict[str, str]:
+    return {
+        "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/region": "cn-hangzhou",
+        "topology.kubernetes.io/zone": f"{story.name}-{zone}",
+    }
+
+
+def team_quota(namespace: str, parent: str, least: int, most: int) -> Manifest:
+    """Called like its namespace, so that it governs it."""
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": namespace, "namespace": namespace, "labels": {PREFIX + "parent": parent}},
+        "spec": {"max": {GPU: most}, "min": {GPU: least}},
+    }
+
+
+def root_of(story: Story, name: str) -> Manifest:
+    story.wait(lambda: name in story.plane.kubectl("get", KIND, "-n", SYSTEM, "-o", "name"), f"{name} is made")
+    return story.get(KIND, name, SYSTEM)
+
+
+def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
+    story.nodes(2, {GPU: "4"}, zone_labels(story, "k"))
+    root = root_of(story, profile(story, "k", "0.9"))
+    labels = root["metadata"]["labels"]
+    assert labels[PREFIX + "is-root"] == "true"
+    assert labels[PREFIX + "is-parent"] == "true"
+    assert labels[PREFIX + "profile"] == f"{story.name}-k-amd64-standard"
+    assert labels["topology.kubernetes.io/zone"] == f"{story.name}-k"
+    tree = labels[PREFIX + "tree-id"]
+    name = root["metadata"]["name"]
+    story.wait(lambda: _total(story, name)[GPU] == "7", "the total is that of the nodes, times 0.9, rounded down")
+    written = story.get("elasticquotaprofile", f"{story.name}-k-amd64-standard", SYSTEM)
+    assert written["metadata"]["labels"][PREFIX + "tree-id"] == tree
+
+    team = story.namespace()
+    story.apply(team_quota(team, name, 2, 8))
+    made = story.get(KIND, team, team)
+    assert made["metadata"]["labels"][PREFIX + "tree-id"] == tree, "filled in by the webhook"
+    orphan = team_quota(story.namespace("orphan"), "nobody", 1, 1)
+    assert "nobody" in story.refused(orphan)
+    story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    story.wait(lambda: _total(story, name)[GPU] == "10", "a new node is counted")
+
+
+def _total(story: Story, name: str) -> dict[str, str]:
+    annotations = root_of(story, name)["metadata"].get("annotations", {})
+    total: dict[str, str] = json.loads(annotations.get(PREFIX + "total-resource", "{}"))
+    return total
+
+
+def test_pods_run_on_the_nodes_of_their_tree(story: Story) -> None:
+    """The tree's selector goes into every alternative of what the pod asks for itself."""
+    inside = story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    story.nodes(1, {GPU: "8"}, zone_labels(story, "b"))
+    root = root_of(story, profile(story, "k"))["metadata"]["name"]
+    team = story.namespace()
+    story.apply(team_quota(team, root, 4, 8))
+    story.governed(team)
+    mine = [
+        {"matchExpressions": [{"key": "stories.test/pool", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": mine}}
+    story.submit(team, story.pod("plain", {GPU: "2"}, schedulerName="koord-scheduler"))
+    story.submit(team, story.pod("picky", {GPU: "2"}, affinity={"nodeAffinity": required}))
+    plain, picky = story.running(team, "plain", "picky")
+    assert plain["spec"]["schedulerName"] == "default-scheduler"
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"{story.name}-k"]}
+    for pod, alternatives in ((plain, 1), (picky, 2)):
+        assert pod["spec"]["nodeName"] == inside[0]
+        terms = required_terms(pod)
+        assert len(terms) == alternatives
+        assert all(zone in term["matchExpressions"] for term in terms)
+    story.submit(team, story.pod("third", {GPU: "1"}))
+    story.waits(team, "third", "pools.")
+    story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    story.running(team, "third")
+
+
+def test_over_use_is_taken_back_when_its_owner_wants_it(story: Story) -> None:
+    configuration = {"pools": {"delayEvictTime": "2s"}}
+    metadata = {"name": "default"}
+    story.apply(
+        {"apiVersion": "bursar.dev/v1alpha1", "kind": "Configuration", "metadata": metadata, "spec": configuration}
+    )
+    story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    root = root_of(story, profile(story, "k"))["metadata"]["name"]
+    a, b = story.namespace("a"), story.namespace("b")
+    story.apply(team_quota(a, root, 2, 4), team_quota(b, root, 2, 4))
+    story.governed(a, b)
+    story.submit(b, *(story.pod(f"b{number}", {GPU: "1"}) for number in range(4)))
+    story.running(b, "b0", "b1", "b2", "b3")
+    story.submit(a, story.pod("a0", {GPU: "2"}))
+    story.running(a, "a0")
+    left = [name for name in ("b0", "b1", "b2", "b3") if story.seen(b, name)]
+    assert len(left) == 2, "what b lent itself is taken back, no more"
+    gone = next(name for name in ("b0", "b1", "b2", "b3") if name not in left)
+    assert story.told(b, gone, "Evicted")
+    story.status(KIND, b, b, {"used": {GPU: "2"}})
