@@ -28,6 +28,8 @@ from bursar.cli import exit_codes
               help="Seconds until a pod that the scheduler cannot place is taken back.")  # fmt: skip
 @click.option("--compare-every", type=click.FloatRange(min=0.5), default=30.0, show_default=True,
               help="Seconds between two comparisons of ledger and cluster.")  # fmt: skip
+@click.option("--journal", type=click.Path(file_okay=False, path_type=Path),
+              help="A folder for the journal of each term, for `bursar audit`.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Send every write for the server to check, and not to keep.")
 @click.option("--shadow", is_flag=True, help="Decide and report beside what decides now; write nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
@@ -48,6 +50,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     pin_all: bool,
     pin_patience: float,
     compare_every: float,
+    journal: Path | None,
     dry_run: bool,
     shadow: bool,
     verbose: bool,
@@ -58,7 +61,9 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     port cannot be used; 2: the command line is wrong.
     """
     import asyncio
+    import functools
 
+    from bursar.cli.journaling import journals_in
     from bursar.kube.admission.options import Options as AdmissionOptions
     from bursar.kube.client.errors import ConfigError
     from bursar.kube.client.kubeconfig import load
@@ -82,7 +87,13 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
         namespace=namespace, accounts=(account,), everywhere=crossquota, exempt_namespaces=exempt
     )
     mirror = MirrorOptions(admission, shadow=shadow, pin_all=pin_all)
-    term = TermOptions(mirror, dry_run=dry_run, pin_patience=round(pin_patience * 1000), compared_every=compare_every)
+    term = TermOptions(
+        mirror,
+        dry_run=dry_run,
+        pin_patience=round(pin_patience * 1000),
+        compared_every=compare_every,
+        journal=None if journal is None else functools.partial(journals_in, journal),
+    )
     process = ProcessOptions(term, timing, namespace, identity=identity or own_identity())
     options = RunOptions(process, host, health_port, None if no_webhook or shadow else webhook_port)
     try:

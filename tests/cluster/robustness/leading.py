@@ -12,6 +12,7 @@ import contextlib
 import json
 import random
 import re
+import subprocess
 import sys
 import time
 from typing import Any
@@ -22,6 +23,7 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS
+from bursar.store.store import Store
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installing import TIMES, Replicas, install
 from tests.cluster.robustness.observing import GPU, Limits, Observer
@@ -41,7 +43,9 @@ class Storm:
         self._made = 0
         limits = Limits({self._names[0]: 8, self._names[1]: 8}, 10, {"research": 3, "product": 4}, TREE, GPUS)
         self.observer = Observer(limits)
-        self.replicas = Replicas(plane, ("--no-webhook", *TIMES, "--compare-every", "2"))
+        self.journals = plane.folder / f"journals-{seed}"
+        flags = ("--no-webhook", *TIMES, "--compare-every", "2", "--journal", str(self.journals))
+        self.replicas = Replicas(plane, flags)
         self.refused = 0  # creations that the API server refused
         self._nodes: list[str] = []
 
@@ -63,13 +67,16 @@ class Storm:
             await reflector.wait_synced()
             for _ in range(2):
                 self.replicas.start()
-            await asyncio.to_thread(self.replicas.leader)
             loading = asyncio.create_task(self._load(api))
             try:
+                await asyncio.to_thread(self.replicas.leader)
                 for number in range(rounds):
                     await self._round(number)
                 loading.cancel()
                 await self._calm(api)
+            except BaseException:
+                self.say(self.replicas.logs())
+                raise
             finally:
                 for task in (watching, loading):
                     task.cancel()
@@ -145,6 +152,19 @@ class Storm:
                 raise AssertionError(f"not in {seconds:.0f} s: {what}; {len(waiting)} wait; {self._summary()}")
             await asyncio.sleep(0.1)
 
+    def audit(self) -> int:
+        """Prove the journal of every term, also of those whose leader was killed; how many records there are."""
+        total = 0
+        for file in sorted(self.journals.glob("*.db")):
+            with Store.open(file, read_only=True) as store:
+                total += store.last_seq
+                if not store.last_seq:
+                    continue  # the term was over before anything happened
+            command = [sys.executable, "-m", "bursar", "audit", str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{file.name}: {done.stdout}{done.stderr}"
+        return total
+
     def say(self, line: str) -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
@@ -214,7 +234,7 @@ def main() -> int:
         storm = Storm(plane, given.seed)
         storm.prepare()
         asyncio.run(storm.run(given.rounds))
-        storm.say(f"{given.rounds} rounds: {storm._summary()}; no fault")
+        storm.say(f"{given.rounds} rounds: {storm._summary()}; no fault; {storm.audit()} journal records proved")
     return 0
 
 

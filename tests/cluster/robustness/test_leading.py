@@ -11,6 +11,7 @@ def test_leaders_that_are_killed_or_frozen_exceed_no_quota_and_forget_nobody(pla
     storm.prepare()
     try:
         asyncio.run(storm.run(rounds=3))
+        assert storm.audit() > 100
     finally:
         storm.clean()
     assert len(storm.observer.admitted) > 20

@@ -2,7 +2,8 @@
 
 Objects other than pods become settings, after the same admission that the embedded cluster gives them. One that is not
 acceptable is reported, and what was last good stays in force; it is tried again whenever another object changes, since
-the fault may lie between objects.
+the fault may lie between objects. Marks that admission fills in, and that the webhook did not (it keeps out of
+kube-system), are written on the object.
 
 The order in which kinds arrive does not matter for long: a pod on a node that is not known yet counts in its quotas at
 once, and on the node as soon as the node is seen.
@@ -22,6 +23,7 @@ from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
+from bursar.policies.settings import Output
 
 Given = tuple[TypedObject, dict[str, Any]]
 
@@ -36,6 +38,7 @@ class ObjectIntake:
         admission: Admission,
         report: Report,
         condition: Callable[[str, str, str], None],
+        write: Callable[[Output], None],
     ) -> None:
         """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again."""
         self._controller = controller
@@ -43,6 +46,7 @@ class ObjectIntake:
         self._admission = admission
         self._report = report
         self._condition = condition
+        self._write = write
         self.invalid: dict[tuple[str, str], tuple[Given, str]] = {}  # by kind and key: as given, and what is wrong
 
     def start(self, objects: Sequence[tuple[Kind, bytes]]) -> None:
@@ -107,9 +111,18 @@ class ObjectIntake:
         if self.invalid.pop((one.kind.name, one.key), None) is not None:
             self._condition(one.kind.name, one.key, "")
         self._world.keep(one, metadata)
+        self._fill_in(one, admitted)
         if one.kind.name == NODE.name and known is None:
             self._count_on(one.key)
         return True
+
+    def _fill_in(self, given: TypedObject, admitted: TypedObject) -> None:
+        before, after = given.body.get("metadata") or {}, admitted.body.get("metadata") or {}
+        for part in ("labels", "annotations"):
+            had = before.get(part) or {}
+            filled = {name: value for name, value in (after.get(part) or {}).items() if had.get(name) != value}
+            if filled:
+                self._write(Output(given.kind.name, given.key, part, filled))
 
     def _refused(self, given: Given, problem: str) -> None:
         one = given[0]

@@ -69,7 +69,9 @@ class Mirror:
             self.shadow,
         )
         self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
-        self.objects = ObjectIntake(self.controller, self.world, admission, self.report, self._tell_condition)
+        self.objects = ObjectIntake(
+            self.controller, self.world, admission, self.report, self._tell_condition, self.notes.write
+        )
 
     # At the start
 

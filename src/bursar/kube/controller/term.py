@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bursar.kube.client.api import Api
 from bursar.kube.client.models import Meta
@@ -40,6 +41,14 @@ Tell = Callable[[Told, str], None]
 """(what to say, uid of the object it is about)."""
 
 
+class JournalKeeper(Protocol):
+    """Who keeps the journal of a term."""
+
+    def keep(self, lines: list[bytes], now: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TermOptions:
     """How a term is conducted."""
@@ -48,6 +57,7 @@ class TermOptions:
     dry_run: bool = False  # everything is sent, for the server to check and not to keep
     pin_patience: int = pinning.PATIENCE
     compared_every: float = COMPARED_EVERY
+    journal: Callable[[int], JournalKeeper] | None = None  # makes one for the term of that number; None: not kept
 
     @property
     def shadow(self) -> bool:
@@ -72,6 +82,7 @@ class Term:
         self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, registry, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pinning.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
+        self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, all_manifests=options.shadow)
         self._options = options
         self._tell = tell
@@ -103,6 +114,8 @@ class Term:
             await asyncio.gather(*tasks, return_exceptions=True)
             for desk in self._desks():
                 await desk.close()
+            if self._journal is not None:
+                await asyncio.to_thread(self._journal.close)
 
     async def _first_of(self, goal: Awaitable[None], tasks: list[asyncio.Task[None]]) -> None:
         """Wait for the goal; a task that ends before it has failed, and so has the term."""
@@ -206,7 +219,9 @@ class Term:
     def _flush(self) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
         notes = self.mirror.notes
-        self.mirror.engine.journal.take()
+        lines = self.mirror.engine.journal.take()
+        if lines and self._journal is not None:
+            self._journal.keep(lines, notes.now())
         if self.mirror.shadow is not None:
             self.mirror.shadow.take(notes)
             return
