@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bursar.audit.digests import LANES, Book, account_number, cell_number, claim_number, each_cost, mark
+from bursar.audit.digests import LANES, Book, Spec, account_number, cell_number, claim_number, each_cost, mark
 
 FORMAT = 1
 PENDING, HELD, RESERVED = 0, 1, 2
@@ -44,6 +44,7 @@ class Auditor:
         self.waiters: dict[str, int] = {}  # uid: how many wait for it to go
         self.told: dict[str, int] = {}  # uid: when it was told to leave
         self.uids: dict[int, None] = {}
+        self.same: dict[object, Any] = {}  # keys and values of charges, each once: many claims have equal ones
         self.uids_kept, self.counts = uids_kept, dict.fromkeys(COUNTED, 0)
         # Of the record at hand: whom the effect before was about; parts of the books that changed; who must fit the
         # limits, and what was used in (account, resource) before those were charged.
@@ -131,8 +132,8 @@ class Auditor:
         if self.uids_kept is not None and len(self.uids) > self.uids_kept:
             del self.uids[next(iter(self.uids))]
         identity = mark(f"{len(uid)} {len(namespace)} {uid}{namespace}{name or uid} {whole(created)}")
-        fresh = {"state": PENDING, "place": "", "leaving": False, "waits": [], "bindings": [], "charges": {}}
-        self.claims[uid] = {"mark": identity, "namespace": namespace, "spec": spec, **fresh}
+        fresh = {"state": PENDING, "place": "", "leaving": False, "waits": [], "bindings": b"[]", "charges": {}}
+        self.claims[uid] = {"mark": identity, "namespace": namespace, "spec": Spec(spec), **fresh}
         self.counts["claims"] += 1
 
     def _do_drop(self, uid: str) -> None:
@@ -145,6 +146,7 @@ class Auditor:
 
     def _do_field(self, uid: str, field: int, value: Any) -> None:  # noqa: ANN401 what a journal says may be anything
         claim, name = self.claims[uid], FIELDS[field]
+        value = Spec(value) if name == "spec" else value
         require(type(value) is type(claim[name]), f"{value!r} is no {name}")
         for uids, step in ((claim["waits"], -1), (value, 1)) if name == "waits" else ():
             for other in uids:
@@ -152,10 +154,10 @@ class Auditor:
         claim[name] = value
 
     def _do_bind(self, uid: str, bindings: list[Record | None]) -> None:
-        self.claims[uid]["bindings"] = bindings
+        self.claims[uid]["bindings"] = msgspec.json.encode(bindings)
 
     def _do_bound(self, uid: str, mode: int, slot: int) -> None:
-        binding: Any = dict(enumerate(self.claims[uid]["bindings"])).get(whole(slot))
+        binding: Any = dict(enumerate(msgspec.json.decode(self.claims[uid]["bindings"]))).get(whole(slot))
         require(binding is not None, f"claim {uid} has no binding {slot}")
         self._do_charge(uid, mode, binding[1], binding[2])
 
@@ -175,7 +177,8 @@ class Auditor:
                 legal = there in {counts, 1} if account["physical"] else there == 0
                 require(counts in {0, 1} and legal, f"{uid} counts {counts} and is {there} times in {name} for {what}")
                 if counts or there:
-                    charges[name, what] = (amount, counts, there)
+                    where, how = (name, what), (amount, counts, there)
+                    charges[self.same.setdefault(where, where)] = self.same.setdefault(how, how)
                 account["used"][what] = account["used"].get(what, 0) + used * amount
                 account["busy"][what] = account["busy"].get(what, 0) + busy * amount
             self.counts["charges"] += 1
@@ -234,21 +237,21 @@ class Auditor:
             require(claim["waits"] == waits, f"claim {uid} waits for {claim['waits']}; its decision says {waits}")
             require(not victims or state != PENDING, f"claim {uid} is {outcome}, but has victims")
         if claim is not None and cause == "tick":
-            require(claim["spec"].get("preemptible", True), f"claim {uid} was taken back, but is not preemptible")
+            require(claim["spec"].preemptible, f"claim {uid} was taken back, but is not preemptible")
             self.told[uid] = at
         elif claim is not None:
             there = claim["place"] if outcome in {"admitted", "held"} else ""
             require(place == there, f"claim {uid} is on {there!r}, not on {place!r}")
         self.counts["decisions"] += 1
 
-    def _check_victims(self, row: Record, specs: dict[str, Book], order: dict[str, int]) -> None:
+    def _check_victims(self, row: Record, specs: dict[str, Spec], order: dict[str, int]) -> None:
         uid, victims = row[0], row[5][0]
         claimant = self.claims.get(uid, {})
         for other in victims if claimant else ():
             require(other != uid and other in specs and other in self.claims, f"victim {other} of {uid} was not there")
-            spec, victim, group = specs[other], self.claims[other], claimant["spec"].get("group")
-            require(spec.get("preemptible", True), f"victim {other} of {uid} is not preemptible")
-            kin = group and spec.get("group") == group and victim["namespace"] == claimant["namespace"]
+            spec, victim, group = specs[other], self.claims[other], claimant["spec"].group
+            require(spec.preemptible, f"victim {other} of {uid} is not preemptible")
+            kin = group and spec.group == group and victim["namespace"] == claimant["namespace"]
             require(not kin, f"victim {other} is of the same group as {uid}")
             require(victim["leaving"] or victim["state"] == PENDING, f"victim {other} of {uid} was not told to leave")
             require(other in claimant["waits"] or not victim["leaving"], f"{uid} does not wait for its victim {other}")

@@ -27,15 +27,24 @@ def total(facts: list[Fact], usage: int = 0) -> list[int]:
     return found
 
 
+class Spec:
+    """What matters of what a claim asks for: there are many claims."""
+
+    __slots__ = ("group", "mark", "preemptible")
+
+    def __init__(self, content: Book) -> None:
+        self.mark = mark(msgspec.json.encode(content, order="deterministic")) or 1
+        self.preemptible, self.group = content.get("preemptible", True), content.get("group")
+
+
 def claim_number(_: str, claim: Book, accounts: dict[str, Book]) -> list[int]:
-    key, bindings = claim["mark"], claim["bindings"]
-    spec = mark(msgspec.json.encode(claim["spec"], order="deterministic")) or 1
+    key, bindings = claim["mark"], msgspec.json.decode(claim["bindings"])
     place = mark(claim["place"]) if claim["place"] else 0
     leaving = mark("True") if claim["leaving"] else 0
     waits = mark(ascii(tuple(claim["waits"]))) if claim["waits"] else 0
     fields = enumerate((claim["state"], place, leaving, waits))
     bound = [(key, BINDING + i, binding_mark(binding, accounts)) for i, binding in enumerate(bindings) if binding]
-    return total([(key, SPEC, spec), *((key, field, value) for field, value in fields), *bound])
+    return total([(key, SPEC, claim["spec"].mark), *((key, field, value) for field, value in fields), *bound])
 
 
 def account_number(name: str, account: Book, _: object) -> list[int]:
