@@ -3,10 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from bursar.kube.client.api import Api, Outcome, PatchKind
+from bursar.kube.client.config import in_cluster
+from bursar.kube.client.errors import Unauthorized
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.following import Following
 from bursar.kube.client.http import Http
@@ -30,6 +34,19 @@ def anyio_backend() -> str:
 async def api(plane: ControlPlane) -> AsyncIterator[Api]:
     async with Http(load(str(plane.kubeconfig))) as http:
         yield Api(http)
+
+
+async def test_a_service_account_reaches_the_server(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(plane.token())
+    (tmp_path / "ca.crt").write_text(plane.ca_path.read_text())
+    address = urlsplit(plane.url)
+    environment = {"KUBERNETES_SERVICE_HOST": str(address.hostname), "KUBERNETES_SERVICE_PORT": str(address.port)}
+    async with Http(in_cluster(environment, tmp_path)) as http:
+        assert (await Api(http).server_version()).pair >= (1, 36)
+        (tmp_path / "token").write_text("revoked")
+        http.config.credentials._read_at = -1e9  # type: ignore[attr-defined]  # a minute later
+        with pytest.raises(Unauthorized):
+            await Api(http).list(CONFIG_MAPS, "default")
 
 
 async def test_a_restart_of_the_server_loses_nothing(plane: ControlPlane, api: Api, namespace: str) -> None:

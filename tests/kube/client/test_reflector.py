@@ -235,10 +235,11 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
 async def test_other_errors_on_the_stream_do_not_lose_the_place(fake: FakeApi, api: Api) -> None:
     async with followed(api) as (diary, reflector):
         fake.send_garbage("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "oh"})
-        await eventually(lambda: reflector.progress.counts["failures"] == 1)
+        await eventually(lambda: reflector.progress.problem.endswith("500 InternalError: oh"))
         put(fake, "a")
         await diary.until("+a")
         assert reflector.progress.counts["lists"] == 1
+        assert reflector.progress.problem == ""
 
 
 async def test_a_watch_that_never_gets_on_is_listed_anew(fake: FakeApi, api: Api) -> None:

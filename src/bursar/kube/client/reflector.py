@@ -238,6 +238,7 @@ class Reflector(Generic[T]):
 
     def _got_on(self, what: str) -> None:
         self.progress.counts[what] += 1
+        self.progress.problem = ""
         self._stuck = 0
 
     async def _list_pages(self) -> None:
@@ -276,7 +277,6 @@ class Reflector(Generic[T]):
         seen, self._seen = self._seen or set(), None
         self.progress.counts["swept"] += self.store.sweep(seen)
         self.progress.counts["lists"] += 1
-        self.progress.problem = ""
         self._got_on("listed")
         self._synced.set()
         waiting = [waiter for waiter in self._waiters if waiter.after >= self._begun]
