@@ -11,7 +11,7 @@ from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
 from tests.cluster.controlplane.processes import Component
 
-LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5", "--pin-patience", "2")
 _SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? ([0-9.e+]+)")
 
 
@@ -29,7 +29,7 @@ class Running:
 
     def start(self, *options: str) -> None:
         """Start it and wait until it leads and its webhook answers."""
-        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *LEASE]
+        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *QUICKLY]
         command += ["--kubeconfig", str(self._plane.kubeconfig_of(BURSAR))]
         command += ["--health-port", str(self.health_port), "--webhook-port", str(self.webhook_port), *options]
         self._component = Component(self._name, command, self.log, self._guard)

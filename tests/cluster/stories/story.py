@@ -93,9 +93,10 @@ class Story:
     def governed(self, *namespaces: str) -> None:
         """Wait until pods of these namespaces are gated: the controller labels them for their quota."""
         for namespace in namespaces:
-            self.wait(partial(self._governs, namespace), f"{namespace} is governed")
+            self.wait(partial(self.governs, namespace), f"{namespace} is governed")
 
-    def _governs(self, namespace: str) -> bool:
+    def governs(self, namespace: str) -> bool:
+        """Whether a pod that is made there now is gated."""
         return _gates(self.plane.api().create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", self.pod("probe")))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
@@ -142,7 +143,10 @@ class Story:
 
     def running(self, namespace: str, *names: str) -> list[Manifest]:
         """Wait until these pods run; as they are then."""
-        return [self.wait(partial(self._running, namespace, name), f"{name} runs") for name in names]
+        try:
+            return [self.wait(partial(self._running, namespace, name), f"{name} runs") for name in names]
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.plane.kubectl('describe', 'pods', '-n', namespace)}") from None
 
     def _running(self, namespace: str, name: str) -> Manifest:
         pod = self.seen(namespace, name)
@@ -197,6 +201,17 @@ class Story:
     def record(self, namespace: str, name: str) -> Manifest:
         """The admission record of a pod that was let go."""
         return dict(json.loads(self.seen(namespace, name)["metadata"]["annotations"][ADMISSION]))
+
+    def admitted(self, namespace: str, name: str) -> Manifest:
+        """The admission record, once the pod was let go."""
+        return {} if self.is_gated(namespace, name) else self.record(namespace, name)
+
+    def owned(self, namespace: str) -> str:
+        """The name of the one pod that a controller made there and that is not about to leave."""
+        pods = self.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        found = [pod["metadata"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        names = [meta["name"] for meta in found if meta.get("ownerReferences")]
+        return names[0] if len(names) == 1 else ""
 
     # Anything else
 

@@ -32,7 +32,7 @@ spec:
 def everywhere(plane: ControlPlane, bursar: Running) -> Iterator[None]:
     bursar.stop()
     govern(plane, everywhere=True)
-    bursar.start("--crossquota", "--pin-patience", "2")
+    bursar.start("--crossquota")
     yield
     bursar.stop()
     govern(plane)

@@ -78,8 +78,13 @@ def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
     tree = labels[PREFIX + "tree-id"]
     name = root["metadata"]["name"]
     story.wait(lambda: _total(story, name)[GPU] == "7", "the total is that of the nodes, times 0.9, rounded down")
-    written = story.get("elasticquotaprofile", f"{story.name}-k-amd64-standard", SYSTEM)
-    assert written["metadata"]["labels"][PREFIX + "tree-id"] == tree
+    standard = f"{story.name}-k-amd64-standard"
+    story.wait(
+        lambda: (
+            story.get("elasticquotaprofile", standard, SYSTEM)["metadata"]["labels"].get(PREFIX + "tree-id") == tree
+        ),
+        "the profile says which tree it is",
+    )
 
     team = story.namespace()
     story.apply(team_quota(team, name, 2, 8))

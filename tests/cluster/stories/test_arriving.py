@@ -1,0 +1,78 @@
+"""Bursar arrives, leaves and comes back: what runs is taken as it is, and nobody is started twice or forgotten."""
+
+from tests.cluster.stories.running import Running
+from tests.cluster.stories.story import Story
+from tests.cluster.stories.test_elastic import KIND, quota
+from tests.cluster.stories.test_limits import GPU_IDS, worker
+from tests.cluster.stories.test_trees import tree
+
+GPU = "nvidia.com/gpu"
+
+
+def test_running_pods_are_taken_over_as_they_are(story: Story, bursar: Running) -> None:
+    """They ran before there was a quota; while Bursar is away new ones wait, and nothing else stops."""
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.submit(team, story.pod("old-1", {GPU: "1"}), story.pod("old-2", {GPU: "1"}))
+    before = story.running(team, "old-1", "old-2")
+    story.apply(quota(team, {GPU: 3}, {GPU: 3}))
+    story.governed(team)
+    story.status(KIND, "quota", team, {"used": {GPU: "2"}})
+    story.submit(team, story.pod("third", {GPU: "1"}))
+    before += story.running(team, "third")
+
+    bursar.stop()
+    story.submit(team, story.pod("fourth", {GPU: "1"}))
+    assert story.is_gated(team, "fourth")
+    free = story.namespace("free")
+    story.submit(free, story.pod("elsewhere", {GPU: "1"}))
+    story.running(free, "elsewhere")
+    story.delete("pod", "old-1", team)
+    story.gone(team, "old-1")
+    bursar.start()
+
+    story.running(team, "fourth")
+    story.submit(team, story.pod("fifth", {GPU: "1"}))
+    story.waits(team, "fifth", "elastic.max.nvidia.com/gpu", "3 of 3 are in use")
+    for pod in before[1:]:
+        now = story.seen(team, pod["metadata"]["name"])
+        assert now["metadata"]["uid"] == pod["metadata"]["uid"]
+        assert now["spec"]["nodeName"] == pod["spec"]["nodeName"]
+
+
+def test_gpus_and_trees_are_rebuilt_from_records(story: Story, bursar: Running) -> None:
+    team = story.namespace()
+    (node,) = story.nodes(1)
+    story.nodes(1, {GPU: "4"})
+    first, second = story.gpus(node, 2)
+    most = {"tflops-request": "300", "vram-request": "8Gi", "gpu-count": "1"}
+    label = tree(story, "t", {"all": {"quota": {GPU: 2}}, "a": {"parent": "all", "hard": True, "quota": {GPU: 2}}})
+    story.submit(team, worker(story, "w1", most), story.pod("t1", {GPU: "1"}, labels={label: "a"}))
+    (one, _) = story.running(team, "w1", "t1")
+    bursar.stop()
+    bursar.start()
+    story.submit(team, worker(story, "w2", most), worker(story, "w3", most))
+    story.wait(lambda: bool(story.node_of(team, "w2")) != bool(story.node_of(team, "w3")), "one of two gets a GPU")
+    chosen = [story.seen(team, name)["metadata"]["annotations"].get(GPU_IDS) for name in ("w1", "w2", "w3")]
+    assert sorted(filter(None, chosen)) == [first, second]
+    assert chosen[0] == one["metadata"]["annotations"][GPU_IDS]
+    story.submit(team, story.pod("t2", {GPU: "2"}, labels={label: "a"}))
+    story.waits(team, "t2", "trees.quota.nvidia.com/gpu")
+
+
+def test_pods_that_nobody_governs_count_on_their_nodes(story: Story) -> None:
+    """They are never taken away for others, whatever the priority of those."""
+    team, free = story.namespace("team"), story.namespace("free")
+    story.nodes(1, {GPU: "4"})
+    story.apply(quota(team, {GPU: 4}))
+    story.governed(team)
+    story.submit(free, story.pod("guest", {GPU: "3"}))
+    story.running(free, "guest")
+    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    story.apply({**important, "metadata": {"name": story.name}})
+    story.submit(team, story.pod("two", {GPU: "2"}, priorityClassName=story.name))
+    story.waits(team, "two", "nodes.full")
+    story.submit(team, story.pod("one", {GPU: "1"}))
+    story.running(team, "one")
+    story.delete("pod", "guest", free)
+    story.running(team, "two")

@@ -1,0 +1,108 @@
+"""Quotas and nodes change under pods that wait, run or were let go."""
+
+from tests.cluster.stories.story import Manifest, Story
+from tests.cluster.stories.test_elastic import KIND, quota
+from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
+
+GPU = "nvidia.com/gpu"
+
+
+def test_a_quota_that_is_raised_lets_waiting_pods_start(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.governed(team)
+    story.submit(team, story.pod("a", {GPU: "1"}))
+    story.running(team, "a")
+    story.submit(team, story.pod("b", {GPU: "1"}), story.pod("c", {GPU: "1"}))
+    story.waits(team, "b", "elastic.max.nvidia.com/gpu")
+    story.waits(team, "c", "elastic.max.nvidia.com/gpu")
+    story.apply(quota(team, {GPU: 2}, {GPU: 2}))
+    story.wait(lambda: bool(story.node_of(team, "b")) != bool(story.node_of(team, "c")), "one of the two starts")
+    story.apply(quota(team, {GPU: 3}, {GPU: 3}))
+    story.running(team, "b", "c")
+
+
+def test_a_pod_that_ends_lets_a_waiting_one_start(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.governed(team)
+    story.submit(team, story.pod("short", {GPU: "1"}, annotations={"sim.bursar.dev/runs-for": "2s"}))
+    story.running(team, "short")
+    story.submit(team, story.pod("next", {GPU: "1"}))
+    story.waits(team, "next", "elastic.max.nvidia.com/gpu")
+    story.running(team, "next")
+    assert story.seen(team, "short")["status"]["phase"] == "Succeeded"
+
+
+def test_a_quota_is_deleted_and_made_again(story: Story) -> None:
+    """Without it nothing of it limits or governs; with it everything that runs counts, whoever let it run."""
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.governed(team)
+    story.submit(team, story.pod("a", {GPU: "1"}))
+    story.running(team, "a")
+    story.submit(team, story.pod("b", {GPU: "1"}))
+    story.waits(team, "b", "elastic.max.nvidia.com/gpu")
+    story.delete(KIND, "quota", team)
+    story.running(team, "b")
+    story.wait(lambda: not story.governs(team), "the namespace is free")
+    story.submit(team, story.pod("c", {GPU: "1"}))
+    story.running(team, "c")
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.governed(team)
+    story.status(KIND, "quota", team, {"used": {GPU: "3"}})
+    story.submit(team, story.pod("d", {GPU: "1"}))
+    story.waits(team, "d", "elastic.max.nvidia.com/gpu", "3 of 1 are in use")
+    story.running(team, "a", "b", "c")
+
+
+def test_a_quota_that_is_made_again_at_once_is_in_force(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 2}, {GPU: 2}))
+    story.governed(team)
+    story.submit(team, story.pod("a", {GPU: "1"}))
+    story.running(team, "a")
+    story.delete(KIND, "quota", team)
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.status(KIND, "quota", team, {"used": {GPU: "1"}})
+    story.governed(team)
+    story.submit(team, story.pod("b", {GPU: "1"}))
+    story.waits(team, "b", "elastic.max.nvidia.com/gpu")
+
+
+def test_a_pin_that_cannot_be_honoured_is_repaired(story: Story) -> None:
+    """The chosen node is cordoned before the scheduler looks; the owner's next pod is given another one."""
+    team = story.namespace()
+    nodes = story.nodes(2)
+    for node in nodes:
+        story.gpus(node, 1)
+    scheduler = story.plane.component("kube-scheduler")
+    scheduler.freeze()
+    try:
+        story.apply(replica_set(story), namespace=team)
+        first = story.wait(lambda: story.owned(team), "the pod is made")
+        record = story.wait(lambda: story.admitted(team, first), "it is let go")
+        story.plane.kubectl("cordon", record["place"])
+    finally:
+        scheduler.thaw()
+    story.gone(team, first)
+    assert "the scheduler cannot place it" in story.told(team, first, "control.place-lost")[0]
+    second = story.wait(lambda: story.owned(team), "another pod is made")
+    (pod,) = story.running(team, second)
+    assert pod["spec"]["nodeName"] in set(nodes) - {record["place"]}
+    assert pod["metadata"]["annotations"][GPU_IDS].startswith(pod["spec"]["nodeName"])
+
+
+def replica_set(story: Story) -> Manifest:
+    one = worker(story, "", HALF | {"gpu-count": "1"}, labels={"app": "w"})
+    template = {"metadata": {key: one["metadata"][key] for key in ("labels", "annotations")}, "spec": one["spec"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "w"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template},
+    }
