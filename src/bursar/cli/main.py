@@ -20,6 +20,7 @@ COMMANDS = {
     "get": "bursar.cli.get:get",
     "history": "bursar.cli.history:history",
     "plan": "bursar.cli.plan:plan",
+    "reasons": "bursar.cli.reasons:reasons",
     "serve": "bursar.cli.serve:serve",
     "test": "bursar.cli.test:test",
     "top": "bursar.cli.top:top",
