@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.admission.acting import LEASE_PATH, Acting, lease
 from tests.cluster.controlplane import ApiError
-from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.controlplane.identities import ALICE, BURSAR
 from tests.cluster.waiting import eventually
 
 
@@ -47,10 +47,15 @@ def test_a_lease_that_never_changed_hands_is_term_zero(gated: Acting) -> None:
     assert gated.gates(gated.open_gate(BURSAR, "one", "0")) == []
 
 
-def test_without_a_lease_nobody_opens_a_gate(gated: Acting) -> None:
+def test_without_a_lease_pods_can_be_changed_all_the_same(gated: Acting) -> None:
+    """And nobody else can have become the leader without one."""
     gated.plane.api().delete(LEASE_PATH)
-    eventually(lambda: not gated.allowed(BURSAR, gated.open_gate, "one", term="1"), "the Lease is gone")
-    gated.plane.api().create(LEASE_PATH.rpartition("/")[0], lease(1))
+    try:
+        eventually(lambda: gated.allowed(BURSAR, gated.open_gate, "one", term="7"), "the Lease is gone")
+        gated.merge(ALICE, "one", {"metadata": {"labels": {"example.com/a": "b"}}})
+        assert not gated.allowed(ALICE, gated.open_gate, "one", term="")
+    finally:
+        gated.plane.api().create(LEASE_PATH.rpartition("/")[0], lease(1))
 
 
 def test_patches_that_leave_the_gate_need_no_term(gated: Acting) -> None:

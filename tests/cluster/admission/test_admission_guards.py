@@ -96,6 +96,13 @@ def test_an_owner_that_is_no_controller_frees_nobody(enforced: Acting) -> None:
     assert enforced.gates(enforced.create_pod("one", owner=owner, dry_run=True)) == [GATE]
 
 
+def test_nobody_makes_a_pod_one_of_a_daemon_set_later(enforced: Acting) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "1", "controller": True}
+    enforced.create_pod("one")
+    with refused("only the DaemonSet controller makes pods of a DaemonSet"):
+        enforced.merge(ALICE, "one", {"metadata": {"ownerReferences": [owner]}})
+
+
 # Annotations and labels
 
 
@@ -110,14 +117,13 @@ def test_nobody_creates_a_pod_with_bursars_annotations(
         (enforced if governed else ordinary).create_pod("one", annotations={key: "forged"})
 
 
-@pytest.mark.parametrize("part", ["", "/status"])
-def test_nobody_adds_changes_or_removes_bursars_annotations(enforced: Acting, part: str) -> None:
+def test_nobody_adds_changes_or_removes_bursars_annotations(enforced: Acting) -> None:
     admitted(enforced, "one")
     for value in ("2", None):
         with refused("annotation bursar.dev/term: only Bursar writes it"):
-            enforced.merge(ALICE, "one", {"metadata": {"annotations": {"bursar.dev/term": value}}}, part)
+            enforced.merge(ALICE, "one", {"metadata": {"annotations": {"bursar.dev/term": value}}})
     with refused("annotation tensor-fusion.ai/container-gpus: only Bursar writes it"):
-        enforced.merge(ALICE, "one", {"metadata": {"annotations": {"tensor-fusion.ai/container-gpus": "{}"}}}, part)
+        enforced.merge(ALICE, "one", {"metadata": {"annotations": {"tensor-fusion.ai/container-gpus": "{}"}}})
 
 
 def test_bursar_writes_its_annotations(enforced: Acting) -> None:

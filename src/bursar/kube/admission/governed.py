@@ -1,8 +1,9 @@
 """Which pods are governed: the one predicate behind the gate, the guards, the fallback webhook and the controller.
 
-A pod is governed if one *arm* reaches it. An arm is a selection of namespaces (a ``namespaceSelector`` for the API
-server) and a term about the pod itself (CEL for the API server); both are read as Python too. There is one arm for
-the namespaces in which quota is enforced, and one for pods that name a tree, a quota or a GPU fraction anywhere.
+A pod is governed if an *arm* reaches it. An arm is a selection of namespaces (a ``namespaceSelector`` for the API
+server) and a term about the pod itself (CEL for the API server); both are read as Python too. One arm covers the
+namespaces in which quota is enforced; in all others one reaches pods that name a tree, a quota or a GPU fraction. Every
+namespace that can be governed is in exactly one arm, so that no pod is judged twice.
 
 Never governed are the pods of kube-system and of Bursar's own namespace, mirror pods and pods of DaemonSets. But a pod
 that has the gate or the admission record is governed whatever else becomes of it: adoption by a DaemonSet, or a
@@ -35,7 +36,7 @@ class Namespaces:
 
     without: tuple[str, ...]
     among: tuple[str, ...] = ()
-    enforced: bool = False
+    enforced: bool | None = None  # with the label, without it, or either
 
     def selector(self) -> dict[str, Any]:
         """As a ``namespaceSelector``."""
@@ -44,14 +45,15 @@ class Namespaces:
             expressions.append({"key": NAMESPACE_NAME, "operator": "In", "values": list(self.among)})
         if self.without:
             expressions.append({"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(self.without)})
-        if self.enforced:
-            expressions.append({"key": NAMESPACE_LABEL, "operator": "In", "values": [ENFORCED]})
+        if self.enforced is not None:
+            operator = "In" if self.enforced else "NotIn"
+            expressions.append({"key": NAMESPACE_LABEL, "operator": operator, "values": [ENFORCED]})
         return {"matchExpressions": expressions}
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
         if name in self.without or (self.among and name not in self.among):
             return False
-        return not self.enforced or labels.get(NAMESPACE_LABEL) == ENFORCED
+        return self.enforced in (None, labels.get(NAMESPACE_LABEL) == ENFORCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,10 @@ class Arm:
     namespaces: Namespaces
     reaches: Term | None = None  # None: all
 
-    def conditions(self) -> dict[str, Term]:
-        """About the pod alone: it is governed, if its namespace is one of these, when all of them hold."""
-        spared: dict[str, Term] = {"not-spared": AnyOf((TAKEN, Not(EXEMPT)))}
-        return spared if self.reaches is None else {"reached": AnyOf((TAKEN, self.reaches)), **spared}
-
-    def cel(self, subject: str) -> dict[str, str]:
-        """The same as ``matchConditions``."""
-        return {name: term.cel(subject) for name, term in self.conditions().items()}
-
-    def holds(self, pod: PodFacts) -> bool:
-        return all(term.holds(pod) for term in self.conditions().values())
+    def governs(self) -> Term:
+        """About the pod alone: it is governed, if its namespace is one of these."""
+        reached = Not(EXEMPT) if self.reaches is None else AllOf((self.reaches, Not(EXEMPT)))
+        return AnyOf((TAKEN, reached))
 
     def spares(self) -> Term:
         """About the pod alone: it would be governed, if it were not what it says it is."""
@@ -84,27 +79,27 @@ def arms(options: Options) -> tuple[Arm, ...]:
     """All arms. With CrossQuota in force one covers every namespace but the exempt ones; the others cover those."""
     never = options.never
     if not options.everywhere:
-        return _by_mark(Namespaces(never, enforced=True), Namespaces(never))
+        return _by_mark(never, ())
     exempt = tuple(name for name in options.exempt_namespaces if name not in never)
     everywhere = Arm("everywhere", Namespaces((*never, *exempt)))
     if not exempt:
         return (everywhere,)
-    return everywhere, *_by_mark(Namespaces(never, exempt, enforced=True), Namespaces(never, exempt))
+    return everywhere, *_by_mark(never, exempt)
 
 
-def _by_mark(enforced: Namespaces, others: Namespaces) -> tuple[Arm, Arm]:
-    return Arm("enforced", enforced), Arm("marked", others, MARKED)
+def _by_mark(without: tuple[str, ...], among: tuple[str, ...]) -> tuple[Arm, Arm]:
+    return (
+        Arm("enforced", Namespaces(without, among, enforced=True)),
+        Arm("marked", Namespaces(without, among, enforced=False), MARKED),
+    )
 
 
 class Governed:
     """The predicate in Python."""
 
     def __init__(self, options: Options) -> None:
-        self._arms = [(arm.namespaces, tuple(arm.conditions().values())) for arm in arms(options)]
+        self._arms = [(arm.namespaces, arm.governs()) for arm in arms(options)]
 
     def holds(self, namespace: str, labels: Mapping[str, str], pod: PodFacts) -> bool:
         """Whether a pod is governed; ``labels`` are those of its namespace."""
-        return any(
-            namespaces.holds(namespace, labels) and all(term.holds(pod) for term in terms)
-            for namespaces, terms in self._arms
-        )
+        return any(namespaces.holds(namespace, labels) and term.holds(pod) for namespaces, term in self._arms)

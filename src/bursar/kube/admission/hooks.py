@@ -55,7 +55,7 @@ def gate_hooks(options: Options) -> list[Object]:
     for arm in arms(options):
         hook = _hook(f"{arm.name}.gate.bursar.dev", GATE_PODS + arm.name, options, [rule(["CREATE"], "pods")])
         hook["namespaceSelector"] = arm.namespaces.selector()
-        hook["matchConditions"] = conditions({**arm.cel("object"), "has-no-node-yet": NO_NODE})
+        hook["matchConditions"] = conditions({"governed": f"{arm.governs().cel('object')} && {NO_NODE}"})
         hook["reinvocationPolicy"] = "IfNeeded"
         found.append(hook)
     return [_configuration("MutatingWebhookConfiguration", GATE_HOOKS, found)]

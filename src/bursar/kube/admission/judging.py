@@ -168,7 +168,7 @@ class PodGate:
         """What to change about a new pod of one of the arm's namespaces."""
         facts = facts_of(pod)
         spec = pod.get("spec") or {}
-        if spec.get("nodeName") or not arm.holds(facts):
+        if spec.get("nodeName") or not arm.governs().holds(facts):
             return []
         found: list[Operation] = []
         if not spec.get("schedulingGates"):

@@ -13,23 +13,31 @@ from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.shapes import Object, mutating, rule
 from bursar.kube.admission.terms import listed, quoted
 
-NO_NODE = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
+NO_NODE = "(!has(object.spec.nodeName) || object.spec.nodeName == '')"
 
 
 def gate(options: Options) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
-    gated = f"Object{{spec: Object.spec{{schedulingGates: [Object.spec.schedulingGates{{name: {quoted(GATE)}}}]}}}}"
-    theirs = f"has(object.spec.schedulerName) && object.spec.schedulerName in {listed(options.scheduler_names)}"
-    renamed = f"Object{{spec: Object.spec{{schedulerName: {quoted(options.cluster_scheduler)}}}}}"
-    applied = [gated]
-    if options.scheduler_names:
-        applied.append(f"{theirs} ? {renamed} : Object{{}}")
     found: list[Object] = []
     for arm in arms(options):
-        conditions = {**arm.cel("object"), "has-no-node-yet": NO_NODE}
+        wanted = f"{arm.governs().cel('object')} && {NO_NODE}"
         name = f"bursar-gate-{arm.name}"
-        found += mutating(name, arm.namespaces, [rule(["CREATE"], "pods")], conditions, applied)
+        rules = [rule(["CREATE"], "pods")]
+        if arm.reaches is None:  # nearly all pods are: asked once, where they are changed
+            found += mutating(name, arm.namespaces, rules, {}, f"{wanted} ? {_gated(options)} : Object{{}}")
+        else:  # few pods are: the others are not touched
+            found += mutating(name, arm.namespaces, rules, {"governed": wanted}, _gated(options))
     return found
+
+
+def _gated(options: Options) -> str:
+    """What a governed pod gets; gates are merged by name."""
+    fields = [f"schedulingGates: [Object.spec.schedulingGates{{name: {quoted(GATE)}}}]"]
+    if options.scheduler_names:
+        theirs = f"has(object.spec.schedulerName) && object.spec.schedulerName in {listed(options.scheduler_names)}"
+        ours = f"optional.of({quoted(options.cluster_scheduler)})"
+        fields.append(f"?schedulerName: {theirs} ? {ours} : optional.none()")
+    return f"Object{{spec: Object.spec{{{', '.join(fields)}}}}}"
 
 
 def policies(options: Options) -> list[Object]:

@@ -1,7 +1,8 @@
 """The shapes of admission policies and their bindings, as plain objects. Everything fails closed.
 
-Each policy comes with the binding that puts it in force. Conditions narrow a policy to what it is about, so that it
-costs nothing, and can break nothing, for anything else.
+Each policy comes with the binding that puts it in force. The API server converts the object anew for the conditions of
+a policy and for what it does, which costs far more than evaluating either: so there are few policies, conditions stand
+only where they turn most calls away, and no pod is judged by two policies that could be one.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Guard:
     name: str
     namespaces: Namespaces
     rules: tuple[Object, ...]
-    conditions: Mapping[str, str]
     checks: tuple[Check, ...]
+    conditions: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     param_kind: Object | None = None
     param_ref: Object | None = None
@@ -81,19 +82,17 @@ class Guard:
 
 
 def mutating(
-    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], applied: Sequence[str]
+    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], applied: str
 ) -> list[Object]:
-    """A MutatingAdmissionPolicy that merges the given configurations, asked again when others change the object."""
+    """A MutatingAdmissionPolicy that merges a configuration, asked again when others change the object."""
     spec: Object = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": _constraints(namespaces, rules),
-        "matchConditions": conditions(given),
-        "mutations": [
-            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
-            for expression in applied
-        ],
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": applied}}],
     }
+    if given:
+        spec["matchConditions"] = conditions(given)
     kind = "MutatingAdmissionPolicy"
     return [_object(kind, name, spec), _object(f"{kind}Binding", name, {"policyName": name})]
 
