@@ -28,6 +28,7 @@ from bursar.store.errors import StoreError
 
 T = TypeVar("T")
 Look = Callable[[Cluster], T]
+Rows = tuple[list[T], int, str]  # a page, how many more there are, and what the next one comes after
 HORIZON_MOST = 7 * 24 * 3600 * 1000
 
 
@@ -115,20 +116,19 @@ class Handlers:
         kind = self._kind(asked.text("kind")).name if asked.text("kind") else ""
         namespace, matches = asked.text("namespace"), label_filter(asked.text("label"))
 
-        def look(cluster: Cluster, after: str) -> tuple[list[dict[str, Any]], int, str, answers.Moment]:
-            found = [
-                stored
-                for stored in views.stored_objects(cluster, kind)
-                if f"{stored.kind.name} {stored.key}" > after
-                and (not namespace or stored.namespace == namespace)
-                and matches(views.labels_of(stored))
-            ]
-            found.sort(key=lambda stored: f"{stored.kind.name} {stored.key}")
-            page = found[: asked.limit]
-            last = f"{page[-1].kind.name} {page[-1].key}" if page else ""
-            return [stored.manifest() for stored in page], len(found) - len(page), last, moment_of(cluster)
+        def take(cluster: Cluster, after: str) -> Callable[[], Rows[dict[str, Any]]]:
+            known = views.stored_objects(cluster, kind, namespace or None)
 
-        items, remaining, token, moment = await self._page(asked, look)
+            def page() -> Rows[dict[str, Any]]:
+                named = sorted((f"{stored.kind.name} {stored.key}", stored) for stored in known)
+                found = [(name, stored) for name, stored in named if name > after and matches(views.labels_of(stored))]
+                shown = found[: asked.limit]
+                last = shown[-1][0] if shown else ""
+                return [stored.manifest() for _, stored in shown], len(found) - len(shown), last
+
+            return page
+
+        items, remaining, token, moment = await self._page(asked, take)
         return answers.ObjectList(items=items, moment=moment, remaining=remaining, next=token)
 
     async def object(self, asked: Asked) -> dict[str, Any]:
@@ -144,18 +144,14 @@ class Handlers:
         quota = asked.text("quota")
 
         def keep(row: answers.ClaimRow) -> bool:
-            return (
-                all(getattr(row, name) == value for name, value in wanted.items())
-                and (not quota or quota in row.quotas)
-                and matches(row.labels)
-            )
+            return (not quota or quota in row.quotas) and matches(row.labels)
 
-        def look(cluster: Cluster, after: str) -> tuple[list[answers.ClaimRow], int, str, answers.Moment]:
-            rows, remaining = views.claim_rows(cluster, after, asked.limit, keep)
+        def take(cluster: Cluster, after: str) -> Callable[[], Rows[answers.ClaimRow]]:
+            rows, remaining = views.claim_rows(cluster, after, asked.limit, wanted, keep)
             last = _claim_key(rows[-1].namespace, rows[-1].name) if rows else ""
-            return rows, remaining, last, moment_of(cluster)
+            return lambda: (rows, remaining, last)
 
-        items, remaining, token, moment = await self._page(asked, look)
+        items, remaining, token, moment = await self._page(asked, take)
         return answers.ClaimList(items=items, moment=moment, remaining=remaining, next=token)
 
     async def claim(self, asked: Asked) -> answers.ClaimRow:
@@ -184,17 +180,22 @@ class Handlers:
             {"kind": kind} if kind else {}
         )
 
-        def look(cluster: Cluster) -> list[answers.QuotaRow]:
-            found = (quotas.row(quota) for quota in quotas.quotas(cluster))
-            return [row for row in found if all(getattr(row, name) == value for name, value in wanted.items())]
+        def take(cluster: Cluster) -> Callable[[], list[answers.QuotaRow]]:
+            gathered = quotas.gather(cluster)
 
-        items, remaining, token, moment = await self._table(asked, look)
+            def rows() -> list[answers.QuotaRow]:
+                found = (quotas.row(quota) for quota in gathered.quotas())
+                return [row for row in found if all(getattr(row, name) == value for name, value in wanted.items())]
+
+            return rows
+
+        items, remaining, token, moment = await self._table(asked, take)
         return answers.QuotaList(items=items, moment=moment, remaining=remaining, next=token)
 
     async def nodes(self, asked: Asked) -> answers.NodeList:
         matches = label_filter(asked.text("label"))
         look: Look[list[answers.NodeRow]] = lambda cluster: [r for r in views.node_rows(cluster) if matches(r.labels)]  # noqa: E731
-        items, remaining, token, moment = await self._table(asked, look)
+        items, remaining, token, moment = await self._table(asked, _at_once(look))
         return answers.NodeList(items=items, moment=moment, remaining=remaining, next=token)
 
     async def gpus(self, asked: Asked) -> answers.GpuList:
@@ -202,7 +203,7 @@ class Handlers:
         look: Look[list[answers.GpuRow]] = lambda cluster: [  # noqa: E731
             row for row in views.gpu_rows(cluster) if not node or row.node == node
         ]
-        items, remaining, token, moment = await self._table(asked, look)
+        items, remaining, token, moment = await self._table(asked, _at_once(look))
         return answers.GpuList(items=items, moment=moment, remaining=remaining, next=token)
 
     async def queue(self, asked: Asked) -> answers.QueueList:
@@ -210,7 +211,7 @@ class Handlers:
         look: Look[list[answers.QueueRow]] = lambda cluster: [  # noqa: E731
             row for row in views.queue_rows(cluster) if not namespace or row.namespace == namespace
         ]
-        items, remaining, token, moment = await self._table(asked, look)
+        items, remaining, token, moment = await self._table(asked, _at_once(look))
         return answers.QueueList(items=items, moment=moment, remaining=remaining, next=token)
 
     # The past
@@ -289,49 +290,68 @@ class Handlers:
         return found
 
     async def _page(
-        self, asked: Asked, look: Callable[[Cluster, str], tuple[list[T], int, str, answers.Moment]]
+        self, asked: Asked, take: Callable[[Cluster, str], Callable[[], Rows[T]]]
     ) -> tuple[list[T], int, str, answers.Moment]:
-        """A page after what the token says, of the token's moment; and the token of the next one."""
+        """A page after what the token says, of the token's moment; and the token of the next one.
+
+        ``take`` notes under the cluster's lock what the rows are made of, and returns what makes them without it.
+        """
         token, at = asked.text("continue"), asked.text("at")
         if not token:
-            items, remaining, last, moment = await self._look(lambda cluster: look(cluster, ""), at)
+            rows, moment = await self._look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
             start = await in_thread(self._service.moment, at) if at else None
         else:
             page = read_token(token)
             start = page.moment
-            items, remaining, last, moment = await in_thread(self._again, page, look)
+            rows, moment = await in_thread(
+                self._again, page, lambda cluster: (take(cluster, page.after), moment_of(cluster))
+            )
+        items, remaining, last = await in_thread(rows)
         if not remaining:
             return items, 0, "", moment
         version = int(moment.resource_version)
         when = start.at if start is not None else self._service.cluster.now()
         return items, remaining, Page(moment.seq, version, when, last).token(), moment
 
-    def _again(
-        self, page: Page, look: Callable[[Cluster, str], tuple[list[T], int, str, answers.Moment]]
-    ) -> tuple[list[T], int, str, answers.Moment]:
+    def _again(self, page: Page, look: Look[T]) -> T:
         """The state of an earlier page: the present one if nothing changed since, else from the archive."""
         service = self._service
         with service.lock:
             now = service.cluster
             if (now.engine.version, now.objects.version) == (page.seq, page.version):
-                return look(now, page.after)
+                return look(now)
         if page.seq > service.store.last_seq:
             raise RefusedError(400, "the parameter continue is not what a page before gave")
         try:
-            return service.read_past(lambda cluster: look(cluster, page.after), page.moment)
+            return service.read_past(look, page.moment)
         except (MomentError, StoreError) as error:
             raise RefusedError(410, str(error)) from None
 
-    async def _table(self, asked: Asked, rows: Look[list[T]]) -> tuple[list[T], int, str, answers.Moment]:
+    async def _table(self, asked: Asked, take: Look[Callable[[], list[T]]]) -> tuple[list[T], int, str, answers.Moment]:
         """A page of a table that is made as a whole."""
 
-        def look(cluster: Cluster, after: str) -> tuple[list[T], int, str, answers.Moment]:
+        def part(cluster: Cluster, after: str) -> Callable[[], Rows[T]]:
             begin = int(after) if after.isdecimal() else 0
-            found = rows(cluster)
-            page = found[begin : begin + asked.limit]
-            return page, max(0, len(found) - begin - len(page)), str(begin + len(page)), moment_of(cluster)
+            rows = take(cluster)
 
-        return await self._page(asked, look)
+            def page() -> Rows[T]:
+                found = rows()
+                shown = found[begin : begin + asked.limit]
+                return shown, max(0, len(found) - begin - len(shown)), str(begin + len(shown))
+
+            return page
+
+        return await self._page(asked, part)
+
+
+def _at_once(look: Look[list[T]]) -> Look[Callable[[], list[T]]]:
+    """For rows that can only be made under the cluster's lock."""
+
+    def take(cluster: Cluster) -> Callable[[], list[T]]:
+        rows = look(cluster)
+        return lambda: rows
+
+    return take
 
 
 async def _durable(future: Future[int] | None) -> None:

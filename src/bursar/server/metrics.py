@@ -19,7 +19,7 @@ from bursar._version import __version__
 from bursar.ledger.claims import STATES
 from bursar.server import quotas, views
 from bursar.server.background import AuditWatch
-from bursar.server.quotas import Figures, Quota
+from bursar.server.quotas import Figures, Gathered, Quota
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 from bursar.vectors import dimension
@@ -41,7 +41,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Figures], int | None]], ...] = (
 class Snapshot:
     """The numbers of one moment."""
 
-    quotas: list[Quota]
+    quotas: Gathered
     nodes: list[tuple[str, dict[str, int], dict[str, int]]]  # (name, allocatable, used)
     states: Counter[str]
     pending: Counter[str]
@@ -64,7 +64,7 @@ def snapshot(cluster: Cluster) -> Snapshot:
             nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
     engine = cluster.engine
     counted = [(policy.name, name, count) for policy in engine.policies for name, count in policy.counters().items()]
-    return Snapshot(quotas.quotas(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count())
+    return Snapshot(quotas.gather(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count())
 
 
 class Metrics(Collector):
@@ -112,7 +112,7 @@ class Metrics(Collector):
             {"version": __version__, "python": platform.python_version()},
             1,
         )
-        yield from _quota_metrics(numbers.quotas)
+        yield from _quota_metrics(numbers.quotas.quotas())
         yield from _node_metrics(numbers)
         yield _counted("bursar_claims", "Claims by state.", "state", numbers.states)
         yield _counted("bursar_claims_pending", "Claims that wait, by reason.", "reason", numbers.pending)

@@ -66,12 +66,36 @@ class Quota:
         return f"{key}:{self.node}" if self.node else key
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What the quotas of one moment are read from: objects, which never change, and what the ledger had to say."""
+
+    elastic: list[Stored]
+    limits: list[Stored]
+    pools: list[Stored]
+    others: list[Quota]
+
+    def quotas(self) -> list[Quota]:
+        """All quotas, by policy, namespace and name. Needs no lock."""
+        found = [*map(_elastic, self.elastic), *map(_limits, self.limits), *map(_pools, self.pools), *self.others]
+        _share_out(found)
+        found.sort(key=lambda quota: (quota.policy, quota.kind, quota.namespace, quota.name, quota.node))
+        return found
+
+
+def gather(cluster: Cluster) -> Gathered:
+    """Whoever calls holds the cluster's lock, and may let it go to read the quotas."""
+    return Gathered(
+        _objects(cluster, _ELASTIC),
+        _objects(cluster, (_LIMITS,)),
+        _objects(cluster, (pools.QUOTA_OBJECT,)),
+        [*_trees(cluster), *_crossquota(cluster)],
+    )
+
+
 def quotas(cluster: Cluster) -> list[Quota]:
-    """All quotas, by policy, namespace and name. Whoever calls holds the cluster's lock."""
-    found = [*_elastic(cluster), *_limits(cluster), *_pools(cluster), *_trees(cluster), *_crossquota(cluster)]
-    _share_out(found)
-    found.sort(key=lambda quota: (quota.policy, quota.kind, quota.namespace, quota.name, quota.node))
-    return found
+    """All quotas of a cluster. Whoever calls holds its lock."""
+    return gather(cluster).quotas()
 
 
 def row(quota: Quota) -> answers.QuotaRow:
@@ -110,51 +134,48 @@ def _shown(name: str, figures: Figures) -> answers.QuotaAmounts:
 # The dialects
 
 
-def _elastic(cluster: Cluster) -> Iterator[Quota]:
-    for stored in _objects(cluster, _ELASTIC):
-        quota = _named("elastic", stored)
-        status = stored.written.get("status", {})
-        spec = stored.body.get("spec") or {}
-        _fill(quota, "min", spec.get("min"))
-        _fill(quota, "max", spec.get("max"))
-        _fill(quota, "used", status.get("reserved"))
-        _borrow(quota)
-        yield quota
+def _elastic(stored: Stored) -> Quota:
+    quota = _named("elastic", stored)
+    status = stored.written.get("status", {})
+    spec = stored.body.get("spec") or {}
+    _fill(quota, "min", spec.get("min"))
+    _fill(quota, "max", spec.get("max"))
+    _fill(quota, "used", status.get("reserved"))
+    _borrow(quota)
+    return quota
 
 
-def _limits(cluster: Cluster) -> Iterator[Quota]:
-    for stored in _objects(cluster, (_LIMITS,)):
-        quota = _named("limits", stored)
-        total = (stored.body.get("spec") or {}).get("total") or {}
-        used = stored.written.get("status", {}).get("used") or {}
-        for side in ("requests", "limits"):
-            _fill(quota, "max", _prefixed(side, total.get(side)))
-            _fill(quota, "used", _prefixed(side, used.get(side)))
-        _fill(quota, "max", {"workers": total.get("maxWorkers")})
-        _fill(quota, "used", {"workers": used.get("workers")})
-        yield quota
+def _limits(stored: Stored) -> Quota:
+    quota = _named("limits", stored)
+    total = (stored.body.get("spec") or {}).get("total") or {}
+    used = stored.written.get("status", {}).get("used") or {}
+    for side in ("requests", "limits"):
+        _fill(quota, "max", _prefixed(side, total.get(side)))
+        _fill(quota, "used", _prefixed(side, used.get(side)))
+    _fill(quota, "max", {"workers": total.get("maxWorkers")})
+    _fill(quota, "used", {"workers": used.get("workers")})
+    return quota
 
 
 def _prefixed(side: str, amounts: Any) -> dict[str, Any]:  # noqa: ANN401 whatever the manifest has
     return {f"{side}.{name}": value for name, value in (amounts or {}).items()}
 
 
-def _pools(cluster: Cluster) -> Iterator[Quota]:
-    for stored in _objects(cluster, (pools.QUOTA_OBJECT,)):
-        quota = _named("pools", stored)
-        body = stored.body
-        labels = {**((body.get("metadata") or {}).get("labels") or {}), **stored.written.get("labels", {})}
-        quota.parent = labels.get(pools.PARENT, "")
-        quota.tree = labels.get(pools.TREE, "")
-        spec = body.get("spec") or {}
-        _fill(quota, "min", spec.get("min"))
-        _fill(quota, "max", {name: most for name, most in (spec.get("max") or {}).items() if str(most) != _ENDLESS})
-        _fill(quota, "used", stored.written.get("status", {}).get("used"))
-        runtime = stored.written.get("annotations", {}).get(pools.RUNTIME)
-        _fill(quota, "runtime", msgspec.json.decode(runtime) if runtime else None)
-        if labels.get(pools.IS_PARENT) != "true":
-            _borrow(quota)
-        yield quota
+def _pools(stored: Stored) -> Quota:
+    quota = _named("pools", stored)
+    body = stored.body
+    labels = {**((body.get("metadata") or {}).get("labels") or {}), **stored.written.get("labels", {})}
+    quota.parent = labels.get(pools.PARENT, "")
+    quota.tree = labels.get(pools.TREE, "")
+    spec = body.get("spec") or {}
+    _fill(quota, "min", spec.get("min"))
+    _fill(quota, "max", {name: most for name, most in (spec.get("max") or {}).items() if str(most) != _ENDLESS})
+    _fill(quota, "used", stored.written.get("status", {}).get("used"))
+    runtime = stored.written.get("annotations", {}).get(pools.RUNTIME)
+    _fill(quota, "runtime", msgspec.json.decode(runtime) if runtime else None)
+    if labels.get(pools.IS_PARENT) != "true":
+        _borrow(quota)
+    return quota
 
 
 def _trees(cluster: Cluster) -> Iterator[Quota]:
@@ -204,9 +225,8 @@ def _crossquota(cluster: Cluster) -> Iterator[Quota]:
 # Helpers
 
 
-def _objects(cluster: Cluster, kinds: tuple[str, ...]) -> Iterator[Stored]:
-    for kind in kinds:
-        yield from cluster.objects.all(kind)
+def _objects(cluster: Cluster, kinds: tuple[str, ...]) -> list[Stored]:
+    return [stored for kind in kinds for stored in cluster.objects.all(kind)]
 
 
 def _named(policy: str, stored: Stored) -> Quota:

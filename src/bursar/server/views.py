@@ -28,9 +28,10 @@ NODE_PREFIX = "nodes/"
 # Objects
 
 
-def stored_objects(cluster: Cluster, kind: str) -> Iterator[Stored]:
-    for name in [kind] if kind else cluster.objects.kinds():
-        yield from cluster.objects.all(name)
+def stored_objects(cluster: Cluster, kind: str, namespace: str | None = None) -> list[Stored]:
+    """Objects never change, so whoever has them needs no lock to read them."""
+    kinds = [kind] if kind else cluster.objects.kinds()
+    return [stored for name in kinds for stored in cluster.objects.all(name, namespace)]
 
 
 def labels_of(stored: Stored) -> dict[str, str]:
@@ -65,6 +66,17 @@ class ClaimView:
             return self._state.claims.get(pod.uid)
         found = self._cluster.controller.claim(key) or self._state.claims.get(key)
         return found if found is not None and found.key == key else None
+
+    def matches(self, key: str, wanted: dict[str, str]) -> bool:
+        """Whether its row would have these values; without making one, because that is asked of everybody."""
+        if "namespace" in wanted and key.rpartition("/")[0] != wanted["namespace"]:
+            return False
+        pod = self._cluster.doing(key) if "phase" in wanted or "node" in wanted else None
+        if "phase" in wanted and (PENDING if pod is None else pod.phase) != wanted["phase"]:
+            return False
+        claim = self.claim(key) if "node" in wanted else None
+        place = claim.place if claim is not None else "" if pod is None else pod.node
+        return "node" not in wanted or place == wanted["node"]
 
     def row(self, key: str) -> answers.ClaimRow | None:
         claim = self.claim(key)
@@ -149,11 +161,11 @@ def tree_borrowers(cluster: Cluster) -> set[str]:
 
 
 def claim_rows(
-    cluster: Cluster, after: str, limit: int, keep: Callable[[answers.ClaimRow], bool]
+    cluster: Cluster, after: str, limit: int, wanted: dict[str, str], keep: Callable[[answers.ClaimRow], bool]
 ) -> tuple[list[answers.ClaimRow], int]:
-    """A page of rows after a key, and how many more keys there are to look at."""
+    """A page of rows after a key, and how many more keys there are to look at. ``wanted``: namespace, phase, node."""
     view = ClaimView(cluster)
-    keys = [key for key in view.all_keys() if key > after]
+    keys = [key for key in view.all_keys() if key > after and view.matches(key, wanted)]
     found: list[answers.ClaimRow] = []
     for index, key in enumerate(keys):
         row = view.row(key)
