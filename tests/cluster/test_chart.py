@@ -84,6 +84,40 @@ def test_lists_are_filled_into_expressions(helm: Helm) -> None:
     assert "'bursar.dev/group-size', 'team'" in text.replace("''", "'")
 
 
+FULL = """
+replicas: 3
+image: {repository: registry.example.org/bursar, tag: v1, pullPolicy: Always}
+imagePullSecrets: [{name: pull}]
+serviceAccount: {annotations: {example.org/role: quota}}
+controller:
+  {pinAll: true, verbose: true, extraArgs: [--pin-patience=30], lease: {duration: 3, renewDeadline: 2, retryPeriod: 0.5}}
+tolerations: [{key: control-plane, operator: Exists}]
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]
+podAnnotations: {example.org/a: b}
+podLabels: {example.org/c: d}
+podDisruptionBudget: {minAvailable: 50%}
+serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
+"""
+
+
+def test_every_value_has_its_place(server: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(FULL)
+    rendered = identified(helm.template("-f", str(values)))
+    (monitor,) = [rendered.pop(key) for key in list(rendered) if key[0] == "ServiceMonitor"]
+    service = rendered["Service", "bursar"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    pod = rendered["Deployment", "bursar"]["spec"]["template"]
+    assert pod["spec"]["containers"][0]["image"] == "registry.example.org/bursar:v1"
+    assert {"--retry-period=0.5", "--pin-patience=30", "--pin-all"} <= set(pod["spec"]["containers"][0]["args"])
+    assert pod["metadata"]["labels"]["example.org/c"] == "d"
+    assert "podAntiAffinity" not in pod["spec"]["affinity"]
+    text = yaml.safe_dump_all(rendered.values())
+    server.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", input=text)
+
+
 def test_parts_can_be_left_out(helm: Helm) -> None:
     kinds = [
         given["kind"]

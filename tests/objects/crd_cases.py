@@ -205,6 +205,7 @@ SCHEMA = [
     Case("QuotaTree", "{nodes: {a: {quota: {cpu: '1.5'}}}}", "should match"),
     Case("QuotaTree", "{nodes: {a: {quota: {}, hard: maybe}}}", "Unsupported value"),
     Case("QuotaTree", "{nodes: {a: {quota: {}, soft: true}}}", "unknown field"),
+    Case("QuotaTree", "{resourceNames: [a b]}", "should match"),
     Case("Configuration", "{gpus: {vramWeight: 101}}", "should be less than or equal to 100"),
     Case("Configuration", "{gpus: {placementMode: Best}}", "Unsupported value"),
     Case("Configuration", "{elastic: {borrowing: all}}", "Unsupported value"),
@@ -223,7 +224,6 @@ PYTHON_ONLY = [
     Case("ElasticQuota", "{min: {cpu: 1e30}}"),
     Case("QuotaTree", "{nodes: {r: {quota: {}}, a: {quota: {}, parent: b}, b: {quota: {}, parent: a}}}"),
     Case("ElasticQuotaProfile", "{quotaName: a, nodeSelector: {matchLabels: {a b: c}}}"),
-    Case("QuotaTree", "{resourceNames: [a b]}"),
 ]
 SERVER_ONLY = [
     Case("ElasticQuota", "{min: {cpu: 1.5}}", "must be of type"),

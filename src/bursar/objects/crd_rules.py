@@ -13,6 +13,10 @@ from msgspec import Meta
 
 from bursar.objects.core import Part
 
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+RESOURCE_NAME = rf"({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+"""Patterns, as in ``objects.names``, for the API server."""
+
 
 class Rule(NamedTuple):
     """One rule of ``x-kubernetes-validations``; ``self`` is the struct that declares it."""

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from bursar.objects.crd_rules import RESOURCE_NAME
+
 Schema = dict[str, Any]
 
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
 LONGEST_QUANTITY = 128
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_RESOURCE = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 MOST_ITEMS = 1024
 MOST_PROPERTIES = 64
 
@@ -83,7 +83,7 @@ def _mapping(values: object, bounded: bool) -> Schema:
         return found
     found["maxProperties"] = MOST_PROPERTIES
     if "x-kubernetes-int-or-string" in found["additionalProperties"]:
-        rule = f"self.all(name, name.matches(r'{_RESOURCE}'))"
+        rule = f"self.all(name, name.matches(r'^{RESOURCE_NAME}$'))"
         found["x-kubernetes-validations"] = [{"rule": rule, "message": "a key is not the name of a resource"}]
     return found
 

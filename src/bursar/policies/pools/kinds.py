@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, field
 
 from bursar.objects.core import LabelSelector, Manifest, Part, Quantities
-from bursar.objects.crd_rules import MIN_WITHIN_MAX, Rule, Status
+from bursar.objects.crd_rules import MIN_WITHIN_MAX, SUBDOMAIN, Rule, Status
 from bursar.objects.durations import duration_ms
 from bursar.objects.kinds import Column, Kind
 from bursar.objects.selectors import selector_from
@@ -17,7 +17,6 @@ from bursar.policies.pools.options import Options
 from bursar.policies.pools.profiles import Profile
 from bursar.policies.pools.reading import profile_from, quota_from
 
-_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _DURATION = r"^(0|([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?([0-9.]+ms)?)$"
 
@@ -71,7 +70,7 @@ class ElasticQuotaProfileSpec(Part, frozen=True):
         str,
         Meta(
             description="The root quota of the tree, which is made from this profile.",
-            extra_json_schema={"pattern": _SUBDOMAIN, "maxLength": 253},
+            extra_json_schema={"pattern": f"^{SUBDOMAIN}$", "maxLength": 253},
         ),
     ]
     node_selector: Annotated[LabelSelector, Meta(description="The nodes that make up the tree; empty: all.")]

@@ -13,7 +13,7 @@ from msgspec import Meta, field
 
 from bursar.objects.configuration import GROUP, VERSION
 from bursar.objects.core import Manifest, Part, Quantities
-from bursar.objects.crd_rules import Rule, Status
+from bursar.objects.crd_rules import RESOURCE_NAME, Rule, Status
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.kinds import Column, Kind
 from bursar.objects.names import is_qualified
@@ -77,7 +77,7 @@ class QuotaTreeSpec(Part, frozen=True):
         Meta(description="The tree, by the names of its nodes.", extra_json_schema={"maxProperties": _MOST_NODES}),
     ] = field(default_factory=dict)
     resource_names: Annotated[
-        tuple[Annotated[str, Meta(extra_json_schema={"maxLength": 317})], ...],
+        tuple[Annotated[str, Meta(extra_json_schema={"pattern": f"^({RESOURCE_NAME})?$", "maxLength": 317})], ...],
         Meta(description="What the tree counts; cpu, memory and nvidia.com/gpu if nothing is listed."),
     ] = ()
 
