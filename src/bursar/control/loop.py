@@ -292,6 +292,14 @@ class Controller:
         tried = [Submit(*unit) for unit in units.values() if len(unit) >= unit[0].spec.group_size]
         return claims, self.engine.what_if(list(tried), self._ports.now())
 
+    def displaced_before(self, uid: str, victims: Sequence[tuple[str, str]]) -> None:
+        """The pod once took the place of these ((uid, owner) of each), as whoever decided then wrote down."""
+        self.engine.recall_displaced(uid, list(victims), self._ports.now())
+
+    def held_before(self, uid: str, node: str, victims: Sequence[str]) -> bool:
+        """The pod was promised a place once these have left; whether it still gets it."""
+        return self.engine.resume_hold(uid, node, list(victims), self._ports.now()).admitted
+
     def resume(self, changes: Sequence[ObjectChange], pods: Iterable[tuple[str, str]]) -> None:
         """The engine was brought to a state of the past, and these objects and pods (key, uid) were there.
 

@@ -22,7 +22,7 @@ from bursar.kube.client.models import Meta
 from bursar.kube.controller.devices import Published
 from bursar.kube.controller.intake import ObjectIntake
 from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod
@@ -89,12 +89,9 @@ class Mirror:
         for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
             self.pods.seen(item.pod, item.raw, now)
         for sight in list(self.pods.by_uid.values()):
-            self._resume_hold(sight, now)
-
-    def _resume_hold(self, sight: Sight, now: int) -> None:
-        hold = sight.hold
-        if hold is not None and sight.counted is not None and hold.place:
-            self.engine.resume_hold(sight.uid, hold.place, [uid for uid, _ in hold.victims], now)
+            hold = sight.hold
+            if hold is not None and sight.counted is not None and hold.place:
+                self.controller.held_before(sight.uid, hold.place, [uid for uid, _ in hold.victims])
 
     # Later
 

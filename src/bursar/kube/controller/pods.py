@@ -160,7 +160,7 @@ class PodIntake:
             if not self._tell(sight, msgspec.structs.replace(counted, metadata=meta)):
                 return
         if sight.record is not None and sight.record.displaced:
-            self._controller.engine.recall_displaced(sight.uid, list(sight.record.displaced), sight.let_go)
+            self._controller.displaced_before(sight.uid, sight.record.displaced)
         self._progress(sight, pod)
 
     def _counted_meta(self, sight: Sight, annotations: dict[str, str]) -> ObjectMeta:
