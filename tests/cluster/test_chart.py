@@ -90,7 +90,9 @@ image: {repository: registry.example.org/bursar, tag: v1, pullPolicy: Always}
 imagePullSecrets: [{name: pull}]
 serviceAccount: {annotations: {example.org/role: quota}}
 controller:
-  {pinAll: true, verbose: true, extraArgs: [--pin-patience=30], lease: {duration: 3, renewDeadline: 2, retryPeriod: 0.5}}
+  lease: {duration: 3, renewDeadline: 2, retryPeriod: 0.5}
+  pinAll: true
+  extraArgs: [--pin-patience=30]
 tolerations: [{key: control-plane, operator: Exists}]
 affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
 topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]
