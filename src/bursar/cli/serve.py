@@ -76,7 +76,7 @@ def _things_to_try(address: str) -> list[str]:
     called = _called()
     where = [] if address == DEFAULT_ADDRESS else [f"export BURSAR_SERVER={address}"]
     commands = {
-        f"{called} top": "who uses what, who borrows",
+        f"{called} top": "who uses how much",
         f"{called} get queue": "who waits, and why",
         f"{called} explain {FIRST_POD}": "what would help this one",
     }
