@@ -1,8 +1,10 @@
 """A controller that decides nothing: it un-gates every gated pod it sees, and pins it to the next node if asked to.
 
-It is the cheapest thing that could stand where Bursar stands: one watch, one JSON patch a pod. What a cluster does with
-it bounds what any controller that gates can do. It runs as a process of its own, so that its memory and processor time
-can be told from those of the load.
+It is the cheapest thing that could stand where Bursar stands: one watch, one JSON patch a pod, with the term that the
+fence asks for. What a cluster does with it bounds what any controller that gates can do. It runs as a process of its
+own, so that its memory and processor time can be told from those of the load.
+
+``python -m benchmarks.work.passing URL CA TOKEN TERM NAMESPACE [pin]``
 """
 
 import asyncio
@@ -18,6 +20,7 @@ import msgspec
 from benchmarks.work.kubeapi import PARTIAL, follow, session
 
 GATE = "bursar.dev/quota"
+TERM = "bursar.dev/term"
 READY = "watching"
 PIN = "pin"
 
@@ -63,9 +66,12 @@ async def _node_names(http: aiohttp.ClientSession) -> list[str]:
         return [item.metadata.name for item in msgspec.json.decode(await answer.read(), type=_Names).items]
 
 
-def _patches(nodes: list[str]) -> Iterator[bytes]:
+def _patches(term: str, nodes: list[str]) -> Iterator[bytes]:
     """The body of the next patch: the gate goes, and the pod is bound to take the next node where there are nodes."""
-    ungate: list[object] = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    ungate: list[object] = [
+        {"op": "remove", "path": "/spec/schedulingGates"},
+        {"op": "add", "path": "/metadata/annotations", "value": {TERM: term}},
+    ]
     if not nodes:
         return itertools.repeat(json.dumps(ungate).encode())
     return (json.dumps([*ungate, _pin(node)]).encode() for node in itertools.cycle(nodes))
@@ -95,28 +101,30 @@ def _say_ready() -> None:
     print(READY, flush=True)
 
 
-async def _watch(http: aiohttp.ClientSession, pods: "asyncio.Queue[_Meta]") -> None:
+async def _watch(http: aiohttp.ClientSession, namespace: str, pods: "asyncio.Queue[_Meta]") -> None:
+    """All pods that wait for a node are seen, as Bursar must; those of one namespace are let go."""
     decoder = msgspec.json.Decoder(_Event)
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
     async for lines in follow(http, "/api/v1/pods", "spec.nodeName=", "application/json", _say_ready):
         for line in lines:
             event = decoder.decode(line)
             meta = event.pod.metadata
-            if [gate.name for gate in event.pod.spec.gates] == [GATE] and (meta.namespace, meta.name) not in seen:
-                seen.add((meta.namespace, meta.name))
+            gated = [gate.name for gate in event.pod.spec.gates] == [GATE]
+            if gated and meta.namespace == namespace and meta.name not in seen:
+                seen.add(meta.name)
                 pods.put_nowait(meta)
 
 
-async def serve(url: str, ca: Path, token: str, pin: bool) -> None:
+async def serve(url: str, ca: str, token: str, term: str, namespace: str, *wishes: str) -> None:
     """Until it is killed, or a call fails."""
-    async with session(url, ca, token) as http:
+    async with session(url, Path(ca), token) as http:
         pods: asyncio.Queue[_Meta] = asyncio.Queue()
-        patches = _patches(await _node_names(http) if pin else [])
+        patches = _patches(term, await _node_names(http) if PIN in wishes else [])
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_IN_FLIGHT):
                 tasks.create_task(_patch(http, pods, patches))
-            tasks.create_task(_watch(http, pods))
+            tasks.create_task(_watch(http, namespace, pods))
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3], PIN in sys.argv[4:]))
+    asyncio.run(serve(*sys.argv[1:]))

@@ -44,6 +44,7 @@ class ControlPlane:
         self._who = Identities(folder, self.url, self.ca_path, users)
         self._guard = Guard(folder)
         self._components: dict[str, Component] = {}
+        self._spawned: list[Component] = []
         self._apis: dict[str, Api] = {}
 
     @classmethod
@@ -156,13 +157,20 @@ class ControlPlane:
         self.stop_component(name)
         self.start_component(name)
 
+    def spawn(self, name: str, command: list[str]) -> Component:
+        """Another process beside the components, a controller under test: with a log among theirs, ended with them."""
+        component = Component(name, command, self.folder / "logs" / f"{name}.log", self._guard)
+        self._spawned.append(component)
+        component.start()
+        return component
+
     # Life and end
 
     def stop(self, *, keep: bool = False) -> None:
         """Stop everything, wait until the ports are free, remove the folder unless it is to be kept."""
         for api in self._apis.values():
             api.close()
-        others = [part for name, part in self._components.items() if name not in {ETCD, APISERVER}]
+        others = [part for name, part in self._components.items() if name not in {ETCD, APISERVER}] + self._spawned
         for part in others:
             part.ask_to_stop()
         for part in (*others, *(self._components[name] for name in (APISERVER, ETCD) if name in self._components)):

@@ -1,0 +1,205 @@
+"""A control plane with Bursar's definitions, roles and admission policies, on which controllers are measured in turn.
+
+Everyone who gates does so by the same policies: pods of a namespace labelled as enforced get the gate at creation, and
+a patch that takes it away is judged by the guards and the fence. The stock scheduler's pods are in a namespace that
+nobody governs. Writes are counted by the API server itself, in its audit log of the controller's account.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from benchmarks.work.passing import READY
+from benchmarks.work.scheduling import processor_seconds, resident, time_pods
+from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane.auditing import WRITES, calls, flags
+from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.controlplane.objects import pod, unique
+from tests.cluster.controlplane.processes import Component
+from tests.cluster.installing import LEASE, install
+
+_GOVERNED = {"bursar.dev/quota": "enforced"}
+_QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
+_QUIET_SECONDS = 3
+_SETTLE_SECONDS = 300
+
+Starter = Callable[[ControlPlane, str], Component]
+"""Starts a controller that lets go the pods of a namespace, and returns it when it is at work."""
+
+
+class Size(NamedTuple):
+    """One setting: nodes there are, pods to be scheduled, governed pods that wait meanwhile and stay."""
+
+    nodes: int
+    pods: int
+    waiting: int
+
+    def __str__(self) -> str:
+        waiting = f", {self.waiting:,} waiting" if self.waiting else ""
+        return f"{self.pods:,} pods, {self.nodes:,} nodes{waiting}"
+
+
+class Figures(NamedTuple):
+    """One run. Processor time is in milliseconds per pod; the controller's own figures are zero where there is none."""
+
+    rate: float
+    apiserver_cpu: float
+    scheduler_cpu: float
+    controller_cpu: float = 0.0
+    memory: float = 0.0  # megabytes
+    pod_writes: float = 0.0  # per pod
+    other_writes: float = 0.0  # per pod: events, statuses, the lease
+
+
+class Arena:
+    def __init__(self, plane: ControlPlane, size: Size, log: Path) -> None:
+        self._plane = plane
+        self._size = size
+        self._log = log
+
+    def run(self, start: Starter | None) -> Figures:
+        """One run: by the stock scheduler alone, or with a controller."""
+        namespace = self._plane.create_namespace(unique("bench"), _GOVERNED if start else {})
+        try:
+            if start is None:
+                return self._timed(namespace)
+            _limit(self._plane, namespace, "1000000")
+            controller = start(self._plane, namespace)
+            try:
+                self._settle()
+                return self._with_controller(namespace, controller)
+            finally:
+                controller.stop()
+        finally:
+            self._clear(namespace)
+
+    def _timed(self, namespace: str) -> Figures:
+        pids = [self._plane.component(name).pid for name in ("kube-apiserver", "kube-scheduler")]
+        before = [processor_seconds(pid) for pid in pids]
+        rate = asyncio.run(time_pods(self._plane, namespace, self._size.pods))
+        spent = [processor_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
+        return Figures(rate, *(seconds * 1000 / self._size.pods for seconds in spent))
+
+    def _with_controller(self, namespace: str, controller: Component) -> Figures:
+        before = processor_seconds(controller.pid)
+        on_pods, others = self._writes()
+        found = self._timed(namespace)
+        if not controller.running:
+            raise RuntimeError(f"{controller.name} ended; the end of its log:\n{controller.tail()}")
+        pods = self._size.pods
+        cpu = (processor_seconds(controller.pid) - before) * 1000 / pods
+        pods_now, others_now = self._writes()
+        return found._replace(
+            controller_cpu=cpu,
+            memory=resident(controller.pid) / 1e6,
+            pod_writes=(pods_now - on_pods) / pods,
+            other_writes=(others_now - others) / pods,
+        )
+
+    def _writes(self) -> tuple[int, int]:
+        """What the controller's account wrote so far: on pods, on anything else."""
+        resources = [call.resource for call in calls(self._log)]
+        on_pods = resources.count("pods") + resources.count("pods/status")
+        return on_pods, len(resources) - on_pods
+
+    def _settle(self) -> None:
+        """Until the controller has said everything about pods that wait; its lease it goes on renewing."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < _QUIET_SECONDS:
+            written = sum(1 for call in calls(self._log) if call.resource != "leases")
+            if written != seen:
+                seen, since = written, time.monotonic()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the controller still writes after {_SETTLE_SECONDS} s")
+            time.sleep(0.5)
+
+    def _clear(self, namespace: str) -> None:
+        """Pods first and at once; the next run begins when the last of them is gone."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        while self._plane.api().get(f"{path}?limit=1")["items"]:
+            self._plane.api().delete(path, {"gracePeriodSeconds": 0})
+        self._plane.api().delete(f"/api/v1/namespaces/{namespace}")
+
+
+@contextmanager
+def arena(size: Size) -> Iterator[Arena]:
+    """A fresh control plane of that size: etcd, API server, scheduler as they come, nobody else."""
+    with TemporaryDirectory(prefix="bursar-bench-") as folder:
+        log = Path(folder) / "writes.log"
+        audit = flags(Path(folder) / "audit.json", log, BURSAR, WRITES)
+        with ControlPlane.start(controller_manager=False, kwok=False, apiserver_flags=audit) as plane:
+            install(plane)
+            plane.add_nodes(size.nodes, prefix="node")
+            _fill_queue(plane, size.waiting)
+            yield Arena(plane, size, log)
+
+
+def _fill_queue(plane: ControlPlane, count: int) -> None:
+    """Governed pods for which there is no quota."""
+    if not count:
+        return
+    namespace = plane.create_namespace("waiting", _GOVERNED)
+    _limit(plane, namespace, "0")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    bodies = (pod(f"waiting-{number}", {"cpu": "100m", "memory": "64Mi"}) for number in range(count))
+    plane.api().in_parallel(lambda body: plane.api().create(path, body), bodies)
+
+
+def _limit(plane: ControlPlane, namespace: str, cpu: str) -> None:
+    quota = {
+        "apiVersion": "n8s.nebuly.ai/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "quota"},
+        "spec": {"min": {"cpu": cpu}, "max": {"cpu": cpu}},
+    }
+    plane.api().create(_QUOTAS.format(namespace), quota)
+
+
+def passing(*wishes: str) -> Starter:
+    """The controller that decides nothing."""
+
+    def start(plane: ControlPlane, namespace: str) -> Component:
+        command = [sys.executable, "-m", "benchmarks.work.passing", plane.url, str(plane.ca_path), plane.token(BURSAR)]
+        controller = plane.spawn(unique("passing"), [*command, _term(plane), namespace, *wishes])
+        controller.wait_until(lambda: READY in controller.tail())
+        return controller
+
+    return start
+
+
+def bursar(*options: str) -> Starter:
+    """Bursar's controller as one replica, with the lease times it has by default."""
+
+    def start(plane: ControlPlane, _namespace: str) -> Component:
+        name = unique("bursar")
+        command = [sys.executable, "-m", "bursar", "controller", "--kubeconfig", str(plane.kubeconfig_of(BURSAR))]
+        command += ["--identity", name, "--host", "127.0.0.1", "--health-port", "0", "--no-webhook", *options]
+        controller = plane.spawn(name, command)
+        controller.wait_until(lambda: _lease(plane).get("holderIdentity") == name)
+        return controller
+
+    return start
+
+
+def _lease(plane: ControlPlane) -> dict[str, object]:
+    try:
+        return dict(plane.api().get(LEASE)["spec"])
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return {}
+
+
+def _term(plane: ControlPlane) -> str:
+    """The term that the fence asks for; the first one who needs it makes the lease, held by nobody."""
+    if not _lease(plane):
+        body = {"metadata": {"name": LEASE.rpartition("/")[2]}, "spec": {"leaseTransitions": 0}}
+        plane.api().create(LEASE.rpartition("/")[0], body)
+        time.sleep(1)  # until the fence has seen it
+    return str(_lease(plane).get("leaseTransitions", 0))
