@@ -84,19 +84,20 @@ def _team(team: int) -> str:
     return f"team-{team:05}"
 
 
-def organisation(pods: int, teams: int) -> Iterator[list[Document]]:
-    """All of it, some hundred documents at a time."""
-    bodies = chain(nodes(pods), quotas(teams, pods), (pod(number, teams) for number in range(pods)))
+def organisation(pods: int, teams: int, here: int | None = None) -> Iterator[list[Document]]:
+    """All of it, some hundred documents at a time; ``here``: with room for all pods, but only so many of them."""
+    present = range(pods if here is None else here)
+    bodies = chain(nodes(pods), quotas(teams, pods), (pod(number, teams) for number in present))
     while part := list(islice(bodies, _TOGETHER)):
         yield [Document("", number, body) for number, body in enumerate(part)]
 
 
-def fill(path: str, pods: int, teams: int) -> dict[str, float]:
+def fill(path: str, pods: int, teams: int, here: int | None = None) -> dict[str, float]:
     """A store with that organisation; how fast it came to be."""
     service = Service.open(Path(path))
     count = 0
     begun = time.perf_counter()
-    for documents in organisation(pods, teams):
+    for documents in organisation(pods, teams, here):
         service.apply(documents)
         count += len(documents)
     service.close()
@@ -129,12 +130,13 @@ def over_http(callers: int, each: int) -> dict[str, float]:
     """Pods a second that are applied, one a request, decided and durable; and how long a caller waits."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bursar.db"
-        fill(str(path), callers * 10, callers)
+        here = callers * 10
+        fill(str(path), here + callers * each, callers, here)
         with serving(path) as port:
 
             def work(number: int) -> list[float]:
                 caller = Caller(port)
-                bodies = [pod(callers * (100 + turn) + number, callers) for turn in range(each)]
+                bodies = [pod(here + callers * turn + number, callers) for turn in range(each)]
                 return [caller.timed("POST", "/apply", body) for body in bodies]
 
             times, seconds = together(callers, work)
