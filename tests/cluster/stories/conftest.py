@@ -38,7 +38,15 @@ def bursar(plane: ControlPlane) -> Iterator[Running]:
 @pytest.fixture
 def story(plane: ControlPlane, bursar: Running) -> Iterator[Story]:
     before = len(bursar.log.read_text())
+    failed = forbidden(bursar)
     story = Story(plane)
     yield story
     sys.stdout.write(f"the controller's log of {story.name}:\n{bursar.log.read_text()[before:]}\n")
     story.end()
+    assert bursar.metrics()["bursar_ledger_differences_total"] == 0, "ledger and cluster differ"
+    assert forbidden(bursar) <= failed, "the roles do not allow what the controller does"
+
+
+def forbidden(bursar: Running) -> set[str]:
+    """The calls of the controller that its roles did not allow."""
+    return {name for name in bursar.metrics() if name.startswith("bursar_api_failures_total") and 'code="403"' in name}

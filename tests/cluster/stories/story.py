@@ -5,7 +5,8 @@ cluster, and some quotas (elastic ones) share one pool in all of it.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -116,6 +117,15 @@ class Story:
         for namespace in self._namespaces:
             api.delete(f"/api/v1/namespaces/{namespace}")
         self.plane.remove_nodes(self._nodes)
+
+    @contextmanager
+    def without_scheduler(self) -> Iterator[None]:
+        """For changes that the scheduler must know of when it looks at pods: it begins with lists of everything."""
+        self.plane.stop_component("kube-scheduler")
+        try:
+            yield
+        finally:
+            self.plane.start_component("kube-scheduler")
 
     # Pods
 

@@ -80,15 +80,11 @@ def test_a_pin_that_cannot_be_honoured_is_repaired(story: Story) -> None:
     nodes = story.nodes(2)
     for node in nodes:
         story.gpus(node, 1)
-    scheduler = story.plane.component("kube-scheduler")
-    scheduler.freeze()
-    try:
+    with story.without_scheduler():
         story.apply(replica_set(story), namespace=team)
         first = story.wait(lambda: story.owned(team), "the pod is made")
         record = story.wait(lambda: story.admitted(team, first), "it is let go")
         story.plane.kubectl("cordon", record["place"])
-    finally:
-        scheduler.thaw()
     story.gone(team, first)
     assert "the scheduler cannot place it" in story.told(team, first, "control.place-lost")[0]
     second = story.wait(lambda: story.owned(team), "another pod is made")

@@ -85,14 +85,10 @@ def test_the_scheduler_cannot_put_a_cpu_pod_where_it_has_no_share(story: Story, 
     story.submit(team, cpu_pod(story, "running", "30"))
     story.running(team, "running")
     (plain,) = story.nodes(1)
-    scheduler = story.plane.component("kube-scheduler")
-    scheduler.freeze()
-    try:
+    with story.without_scheduler():
         story.submit(team, cpu_pod(story, "late", "4"))
         story.wait(lambda: not story.is_gated(team, "late"), "it is let go")
         story.plane.kubectl("cordon", plain)
-    finally:
-        scheduler.thaw()
     story.gone(team, "late")
     assert story.told(team, "late", "control.place-lost")
     assert story.node_of(team, "running") == gpu_node

@@ -78,13 +78,7 @@ def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
     tree = labels[PREFIX + "tree-id"]
     name = root["metadata"]["name"]
     story.wait(lambda: _total(story, name)[GPU] == "7", "the total is that of the nodes, times 0.9, rounded down")
-    standard = f"{story.name}-k-amd64-standard"
-    story.wait(
-        lambda: (
-            story.get("elasticquotaprofile", standard, SYSTEM)["metadata"]["labels"].get(PREFIX + "tree-id") == tree
-        ),
-        "the profile says which tree it is",
-    )
+    story.wait(lambda: _tree_of_profile(story) == tree, "the profile says which tree it is")
 
     team = story.namespace()
     story.apply(team_quota(team, name, 2, 8))
@@ -94,6 +88,11 @@ def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
     assert "nobody" in story.refused(orphan)
     story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
     story.wait(lambda: _total(story, name)[GPU] == "10", "a new node is counted")
+
+
+def _tree_of_profile(story: Story) -> str:
+    labels = story.get("elasticquotaprofile", f"{story.name}-k-amd64-standard", SYSTEM)["metadata"]["labels"]
+    return str(labels.get(PREFIX + "tree-id"))
 
 
 def _total(story: Story, name: str) -> dict[str, str]:
