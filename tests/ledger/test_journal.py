@@ -131,6 +131,19 @@ def test_a_claim_is_named_once_while_effects_are_about_it() -> None:
     ]
 
 
+def test_a_claim_that_comes_after_one_of_its_uid_was_dropped_is_named() -> None:
+    ledger = Ledger()
+    tx = ledger.begin()
+    for created in (1, 2):
+        claim = Claim("u", ClaimSpec(), created)
+        tx.add_claim(claim)
+        tx.set_place(claim, "n")
+        tx.drop_claim(claim)
+    ledger.commit(0, ())
+    (line,) = Ledger().replay(ledger.journal.take())
+    assert [effect[1] for effect in line.effects] == ["u", "", "", "u", "", ""]
+
+
 def test_a_charge_that_follows_a_binding_of_its_claim_names_it() -> None:
     ledger = Ledger()
     tx = ledger.begin()

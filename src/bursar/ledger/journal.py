@@ -19,6 +19,7 @@ from mypy_extensions import mypyc_attr
 
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import Change
+from bursar.ledger.claim_changes import DropClaim
 
 FORMAT: Final = 1
 GENESIS: Final = "0" * 32
@@ -79,7 +80,7 @@ class Record:
             subject = change.subject()
             if subject and subject == last:
                 effect[1] = ""
-            last = subject
+            last = "" if isinstance(change, DropClaim) else subject  # whoever comes next under its uid is another one
             effects.append(effect)
         return effects
 
