@@ -171,6 +171,7 @@ def statuses() -> Iterator[tuple[str, Callable[[Transaction, Claim], object]]]:
         "other order": (Binding(POLICY, (account, other), (ONE, TWO)),),
         "data": (Binding(POLICY, (account,), (ONE,), (1,)),),
         "other data": (Binding(POLICY, (account,), (ONE,), (True,)),),
+        "a vector as data": (Binding(POLICY, (account,), (ONE,), (ONE,)),),
     }
     for name, made in bindings.items():
         yield name, lambda tx, claim, made=made: tx.set_bindings(claim, made)  # type: ignore[misc]

@@ -236,6 +236,29 @@ def test_a_record_names_the_accounts_it_touched_once() -> None:
     assert [account.name for account in record.touched()] == ["p/a2", "p/a1"]
 
 
+def test_moments_rise_with_the_log_and_with_every_record() -> None:
+    ledger = Ledger()
+    moments = []
+    for number in range(3):
+        tx = ledger.begin()
+        moments.append(tx.moment())
+        tx.put(POLICY, "t", "k", number)
+        moments.append(tx.moment())
+        ledger.commit(0, ())
+    assert moments == sorted(set(moments))
+
+
+def test_a_moment_comes_again_when_its_transaction_was_undone() -> None:
+    ledger = Ledger()
+    tx = ledger.begin()
+    before = tx.moment()
+    tx.put(POLICY, "t", "k", 1)
+    tx.rollback_to(0)
+    assert tx.moment() == before
+    ledger.abort()
+    assert ledger.begin().moment() == before
+
+
 class Nesting(RuleBasedStateMachine):
     """Steps, savepoints at any point, undo to any of them, commits that a follower repeats from the journal."""
 
@@ -293,7 +316,9 @@ class Nesting(RuleBasedStateMachine):
             sums[account] = sums.get(account, 0) + amount
         used = {name: sum(amount for _, amount in account.used.vector().pairs()) for name, account in accounts.items()}
         assert {name: total for name, total in sums.items() if total} == {n: t for n, t in used.items() if t}
-        mirrored = {(t, k): repr(v) for t, cells in self.world.ledger.state.tables.items() for k, v in cells.items()}
+        mirrored = {
+            (t, k): repr(v) for t, table in self.world.ledger.state.tables.items() for k, v in table.cells.items()
+        }
         assert {key: repr(value) for key, value in self.world.index.cells.items()} == mirrored
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bursar.ledger.accounts import Account, Watcher
 from bursar.ledger.claims import Binding, Claim, ClaimSpec, Container, claim_from_record
 from bursar.ledger.ledger import Ledger
+from bursar.ledger.replay import frozen
 from bursar.ledger.transactions import Transaction
 from bursar.quantity import MAX_AMOUNT
 from bursar.selectors import NodeNeeds, Requirement, Toleration
@@ -174,7 +175,7 @@ class World:
 
     def _bindings(self, step: Step) -> tuple[Binding | None, ...]:
         accounts, costs = self._charges(step)
-        binding = Binding(POLICY, accounts, costs, ("data", step.pick) if step.pick % 2 else ())
+        binding = Binding(POLICY, accounts, costs, ("data", (step.pick, COSTS[0])) if step.pick % 2 else ())
         return ((), (binding, None), (None, binding), (binding, binding))[step.pick % 4]
 
 
@@ -218,7 +219,10 @@ def _binding(record: list[Any] | None) -> Binding | None:
     accounts = {name: open_account(apart, name) for name in dict.fromkeys(names)}
     each = costs * len(names) if len(costs) == 1 else costs  # one cost stands for all accounts
     return Binding(
-        policy, tuple(accounts[name] for name in names), tuple(from_amounts(cost) for cost in each), tuple(data)
+        policy,
+        tuple(accounts[name] for name in names),
+        tuple(from_amounts(cost) for cost in each),
+        cast("tuple[object, ...]", frozen(data)),
     )
 
 

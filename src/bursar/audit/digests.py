@@ -75,20 +75,31 @@ def weight(amounts: Book) -> int:
 
 
 def plain_mark(value: object) -> int:
-    """The number of a cell or of a binding's data: texts are hashed one by one, all else is arithmetic."""
-    if isinstance(value, str):
-        return mark(ascii(value))
+    """The number of a cell or of a binding's data, by arithmetic alone."""
     if value is None or isinstance(value, bool):
         return 1 if value is None else 2 if value else 3
+    if isinstance(value, str):
+        return text_mark(value)
     if isinstance(value, int) and abs(value) >= 2**60:
-        return mark(str(value))
+        return text_mark(str(value))
+    if isinstance(value, dict):
+        return both(lambda prime, *_: pow(weight(value), 5, prime))
     if isinstance(value, int):
         number = value + 1013904223
         return both(lambda prime, factor, _: pow(pow(number, 5, prime) * factor + 1, 5, prime))
     if not isinstance(value, list):
         raise TypeError(f"{value!r} is not plain")
-    items = [1664525 + len(value), *map(plain_mark, value)]
-    return both(lambda prime, factor, _: pow(reduce(lambda a, b: (a * factor + b) % prime, items), 5, prime))
+    return row_mark([1664525 + len(value), *map(plain_mark, value)])
+
+
+@lru_cache(maxsize=65536)
+def text_mark(text: str) -> int:
+    return row_mark([22695477 + len(text), *map(ord, text)])
+
+
+def row_mark(numbers: list[int]) -> int:
+    """The numbers as the factors of a polynomial."""
+    return both(lambda prime, factor, _: pow(reduce(lambda a, b: (a * factor + b) % prime, numbers), 5, prime))
 
 
 def both(residue: Callable[[int, int, int], int]) -> int:

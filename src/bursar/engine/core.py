@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.engine.budgets import Budgets
-from bursar.ledger import lineage
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.ledger import Ledger
+from bursar.ledger.lineage import Lineages
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Refusal
@@ -46,6 +46,7 @@ class Core:
         "contesting",
         "following",
         "ledger",
+        "lineages",
         "nodes",
         "placing",
         "policies",
@@ -65,6 +66,7 @@ class Core:
         self.contesting: Final = [p for p in policies if p.contests]
         self.following: Final = [i for i in range(len(policies)) if policies[i].follows]
         self.wanting: Final = [i for i in range(len(policies)) if policies[i].demands]
+        self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
         needs_of = DirectedNeeds(policies)
@@ -86,7 +88,7 @@ class Core:
         tx = self.tx
         tx.add_claim(claim)
         if claim.spec.owner:
-            lineage.submitted(tx, claim)
+            self.lineages.submitted(claim)
         self.budgets.exists(tx, claim, True)
         if self.wanting:
             bindings = self._demand_bindings(claim)

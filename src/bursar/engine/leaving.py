@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import cast
 
 from bursar.engine.core import Core
-from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
 from bursar.ledger.state import State
 
@@ -42,7 +41,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
     release(core, claim)
     core.demand(claim, claim.bindings, False)
     core.budgets.exists(core.tx, claim, False)
-    lineage.departed(core.tx, claim, evicted)
+    core.lineages.departed(claim, evicted)
     if claim.waits_for:
         spare_victims(core, claim)
     has_left(core, claim)
@@ -126,7 +125,7 @@ def leavers(core: Core, place: str) -> tuple[str, ...]:
 def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
     """The claim has its place; it may start once whoever is in the way has left."""
     for victim in victims:
-        lineage.displaced(core.tx, claim, victim)
+        core.lineages.displaced(claim, victim)
     waits = [v.uid for v in victims if v.leaving]
     if claim.place and not _physically_free(core, claim):
         waits.extend([uid for uid in leavers(core, claim.place) if uid not in waits])

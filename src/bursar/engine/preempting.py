@@ -24,7 +24,6 @@ from bursar.engine.core import Core
 from bursar.engine.leaving import leave
 from bursar.engine.placing import best_node, contestable_nodes, open_nodes
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.lineage import barred
 from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
 from bursar.vectors import EMPTY
@@ -64,7 +63,7 @@ def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
     group = claim.spec.group
     if group and victim.spec.group == group and victim.namespace == claim.namespace:
         return False
-    return not barred(core.ledger.state, claim.uid, victim.uid)
+    return not core.lineages.barred(claim.uid, victim.uid)
 
 
 def best_plan(core: Core, claim: Claim, placed: bool = True) -> Plan | None:

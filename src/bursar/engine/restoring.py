@@ -10,7 +10,6 @@ from bursar.engine.core import Core
 from bursar.engine.deciding import refused
 from bursar.engine.decisions import ADMITTED, HOLDING, Decision
 from bursar.engine.leaving import hold, leave
-from bursar.ledger import lineage
 from bursar.ledger.claims import HELD, Claim
 
 
@@ -34,4 +33,4 @@ def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: i
 
 def recall_displaced(core: Core, claim: Claim, victim: str, owner: str) -> None:
     """The claim took the place of a pod that is gone; whoever its owner creates next carries on that pod's lineage."""
-    lineage.displaced_before(core.tx, claim, victim, owner)
+    core.lineages.displaced_before(claim, victim, owner)

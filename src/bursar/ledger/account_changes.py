@@ -23,13 +23,14 @@ _LIMITS_KIND: Final = 19
 class PutCell(Change):
     """A cell of a policy's table gets another value; None removes it."""
 
-    __slots__ = ("key", "new", "old", "policy", "table")
+    __slots__ = ("kept", "key", "new", "old", "policy", "table")
 
     def __init__(self, state: State, policy: str, table: str, key: str, new: object) -> None:
         self.policy: Final = policy
         self.table: Final = table
         self.key: Final = key
-        self.old: Final = state.cell(table, key)
+        self.kept: Final = state.table(table)
+        self.old: Final = self.kept.cells.get(key)
         self.new: Final = new
         if not is_plain(new):
             raise TypeError(f"cell {table}/{key}: {new!r} is not plain (None, bool, int, str or tuples of those)")
@@ -42,9 +43,9 @@ class PutCell(Change):
 
     def digest(self, state: State) -> None:
         if self.old is not None:
-            state.digest_pair(cell_mark(self.table, self.key, self.old), _CELL_KIND, 1, -1)
+            state.digest_pair(cell_mark(self.kept.mark, self.key, self.old), _CELL_KIND, 1, -1)
         if self.new is not None:
-            state.digest_pair(cell_mark(self.table, self.key, self.new), _CELL_KIND, 1, 1)
+            state.digest_pair(cell_mark(self.kept.mark, self.key, self.new), _CELL_KIND, 1, 1)
 
     def record(self) -> list[object]:
         return ["cell", self.policy, self.table, self.key, self.new]
@@ -61,14 +62,10 @@ def is_plain(value: object) -> bool:
 
 
 def _put(state: State, change: PutCell, before: object, after: object) -> None:
-    cells = state.tables.get(change.table)
-    if cells is None:
-        cells = {}
-        state.tables[change.table] = cells
     if after is None:
-        cells.pop(change.key, None)
+        change.kept.cells.pop(change.key, None)
     else:
-        cells[change.key] = after
+        change.kept.cells[change.key] = after
     watcher = state.watchers.get(change.policy)
     if watcher is not None:
         watcher.cell_changed(change.table, change.key, before, after)

@@ -190,11 +190,11 @@ def _container(record: object) -> Container:
 class Binding:
     """The accounts that govern a claim in one policy, and what it costs in each of them.
 
-    ``data`` is the policy's own: plain and immutable, because it stands in the journal. Bindings are immutable
-    and may be shared by claims that cost the same in the same place.
+    ``data`` is the policy's own: plain and immutable, or vectors, because it stands in the journal. Bindings are
+    immutable and may be shared by claims that cost the same in the same place.
     """
 
-    __slots__ = ("accounts", "costs", "data", "mark", "policy")
+    __slots__ = ("accounts", "costs", "data", "mark", "parsed", "policy")
 
     def __init__(
         self,
@@ -207,6 +207,7 @@ class Binding:
         self.accounts: Final = accounts
         self.costs: Final = costs
         self.data: Final = data
+        self.parsed: object = None  # the policy's, too: what it made of the data, so that it need not do so again
         start: i64 = plain_mark((policy, data)) if data else name_mark(policy)
         a = start % _A
         b = start % _B
@@ -219,7 +220,14 @@ class Binding:
 
     def record(self) -> list[object]:
         accounts = [account.name for account in self.accounts]
-        return [self.policy, accounts, costs_record(self.costs), list(self.data)]
+        return [self.policy, accounts, costs_record(self.costs), _data_record(self.data)]
+
+
+def _data_record(value: object) -> object:
+    """Data as it is written: a vector is its amounts by name."""
+    if isinstance(value, tuple):
+        return [_data_record(item) for item in value]
+    return dict(value.pairs()) if isinstance(value, Vector) else value
 
 
 def costs_record(costs: tuple[Vector, ...]) -> list[object]:

@@ -43,6 +43,7 @@ class Ledger:
         if self.opened:
             raise RuntimeError("a transaction is open already; use a savepoint")
         self.opened = True
+        self.tx.seq = self.version + 1
         return self.tx
 
     def commit(self, at: int, cause: tuple[object, ...], decision: object = None) -> Record:

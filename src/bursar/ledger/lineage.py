@@ -7,19 +7,23 @@ Kept in cells, so that it is undone, journaled and replayed like everything else
 
 * ``lineage``: uid -> lineage, only where a claim took over that of an evicted one (otherwise it is the uid);
 * ``displaced``: lineage -> lineages that displaced it;
-* ``displaces``: the same, the other way round;
 * ``orphans``: owner -> lineages of its evicted claims that nobody has taken over yet.
+
+``displaced`` the other way round is derived, by watching it.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, cast, final
 
+from bursar.ledger.accounts import Watcher
 from bursar.ledger.claims import Claim
+from bursar.ledger.ledger import Ledger
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 
 _POLICY: Final = "engine"
+_DISPLACED: Final = "displaced"
 
 
 def lineage_of(state: State, uid: str) -> str:
@@ -27,84 +31,93 @@ def lineage_of(state: State, uid: str) -> str:
     return uid if found is None else cast("str", found)
 
 
-def barred(state: State, claimant: str, victim: str) -> bool:
-    """Whether the victim displaced the claimant, directly or through others."""
-    own = lineage_of(state, claimant)
-    if not _list(state, "displaced", own):
-        return False  # nearly always: nobody displaced it
-    target = lineage_of(state, victim)
-    todo = [own]
-    seen = {own}
-    while todo:
-        for other in _list(state, "displaced", todo.pop()):
-            if other == target:
-                return True
-            if other not in seen:
-                seen.add(other)
-                todo.append(other)
-    return False
+@final
+class Lineages(Watcher):
+    """The record of one ledger. Watches it from the first cell on."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.state: Final[State] = ledger.state
+        self.tx: Final[Transaction] = ledger.tx
+        self.losers: Final[dict[str, set[str]]] = {}  # lineage -> those that it displaced
+        ledger.watch(_POLICY, self)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == _DISPLACED:
+            before = _lineages(old)
+            after = _lineages(new)
+            for winner in before:
+                if winner not in after:
+                    self._unlist(winner, key)
+            for winner in after:
+                if winner not in before:
+                    self.losers.setdefault(winner, set()).add(key)
+
+    def _unlist(self, winner: str, loser: str) -> None:
+        losers = self.losers[winner]
+        losers.discard(loser)
+        if not losers:
+            del self.losers[winner]
+
+    def barred(self, claimant: str, victim: str) -> bool:
+        """Whether the victim displaced the claimant, directly or through others."""
+        state = self.state
+        own = lineage_of(state, claimant)
+        if state.cell(_DISPLACED, own) is None:
+            return False  # nearly always: nobody displaced it
+        target = lineage_of(state, victim)
+        todo = [own]
+        seen = {own}
+        while todo:
+            for other in _lineages(state.cell(_DISPLACED, todo.pop())):
+                if other == target:
+                    return True
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return False
+
+    def submitted(self, claim: Claim) -> None:
+        """A new claim takes over the lineage of an evicted one of the same owner, oldest eviction first."""
+        owner = claim.spec.owner
+        waiting = _lineages(self.state.cell("orphans", owner)) if owner else ()
+        if waiting:
+            self.tx.put(_POLICY, "lineage", claim.uid, waiting[0])
+            self.tx.put(_POLICY, "orphans", owner, waiting[1:] or None)
+
+    def displaced(self, claimant: Claim, victim: Claim) -> None:
+        """Record that the claimant took the victim's place."""
+        self._add(_DISPLACED, lineage_of(self.state, victim.uid), lineage_of(self.state, claimant.uid))
+
+    def displaced_before(self, claimant: Claim, victim: str, owner: str) -> None:
+        """The same for a victim that is gone by now, as it was written down then."""
+        self._add(_DISPLACED, victim, lineage_of(self.state, claimant.uid))
+        if owner:
+            self._add("orphans", owner, victim)
+
+    def departed(self, claim: Claim, evicted: bool) -> None:
+        """The claim is gone: by its owner (its record ends) or evicted (it waits for a successor)."""
+        state = self.state
+        if not (evicted or state.cells(_DISPLACED) or state.cells("lineage")):
+            return
+        lineage = lineage_of(state, claim.uid)
+        self.tx.put(_POLICY, "lineage", claim.uid, None)
+        if not evicted:
+            self._forget(lineage)
+        elif claim.spec.owner and state.cell(_DISPLACED, lineage) is not None:
+            self._add("orphans", claim.spec.owner, lineage)
+
+    def _forget(self, lineage: str) -> None:
+        """Drop every edge from and to a lineage that will not come back."""
+        for loser in sorted(self.losers.get(lineage, set())):
+            winners = [other for other in _lineages(self.state.cell(_DISPLACED, loser)) if other != lineage]
+            self.tx.put(_POLICY, _DISPLACED, loser, tuple(winners) or None)
+        self.tx.put(_POLICY, _DISPLACED, lineage, None)
+
+    def _add(self, table: str, key: str, item: str) -> None:
+        known = _lineages(self.state.cell(table, key))
+        if item not in known:
+            self.tx.put(_POLICY, table, key, (*known, item))
 
 
-def submitted(tx: Transaction, claim: Claim) -> None:
-    """A new claim takes over the lineage of an evicted one of the same owner, oldest eviction first."""
-    owner = claim.spec.owner
-    waiting = _list(tx.state, "orphans", owner) if owner else ()
-    if waiting:
-        tx.put(_POLICY, "lineage", claim.uid, waiting[0])
-        tx.put(_POLICY, "orphans", owner, waiting[1:] or None)
-
-
-def displaced(tx: Transaction, claimant: Claim, victim: Claim) -> None:
-    """Record that the claimant took the victim's place."""
-    winner = lineage_of(tx.state, claimant.uid)
-    loser = lineage_of(tx.state, victim.uid)
-    _add(tx, "displaced", loser, winner)
-    _add(tx, "displaces", winner, loser)
-
-
-def displaced_before(tx: Transaction, claimant: Claim, victim: str, owner: str) -> None:
-    """The same for a victim that is gone by now, as it was written down then."""
-    winner = lineage_of(tx.state, claimant.uid)
-    _add(tx, "displaced", victim, winner)
-    _add(tx, "displaces", winner, victim)
-    if owner:
-        _add(tx, "orphans", owner, victim)
-
-
-def departed(tx: Transaction, claim: Claim, evicted: bool) -> None:
-    """The claim is gone: by its owner (its record ends) or evicted (it waits for a successor)."""
-    state = tx.state
-    if not (evicted or state.cells("displaced") or state.cells("lineage")):
-        return
-    lineage = lineage_of(state, claim.uid)
-    tx.put(_POLICY, "lineage", claim.uid, None)
-    if not evicted:
-        _forget(tx, lineage)
-    elif claim.spec.owner and _list(state, "displaced", lineage):
-        _add(tx, "orphans", claim.spec.owner, lineage)
-
-
-def _forget(tx: Transaction, lineage: str) -> None:
-    """Drop every edge from and to a lineage that will not come back."""
-    for loser in _list(tx.state, "displaces", lineage):
-        _remove(tx, "displaced", loser, lineage)
-    for winner in _list(tx.state, "displaced", lineage):
-        _remove(tx, "displaces", winner, lineage)
-    tx.put(_POLICY, "displaces", lineage, None)
-    tx.put(_POLICY, "displaced", lineage, None)
-
-
-def _list(state: State, table: str, key: str) -> tuple[str, ...]:
-    found = state.cell(table, key)
-    return () if found is None else cast("tuple[str, ...]", found)
-
-
-def _add(tx: Transaction, table: str, key: str, item: str) -> None:
-    known = _list(tx.state, table, key)
-    if item not in known:
-        tx.put(_POLICY, table, key, (*known, item))
-
-
-def _remove(tx: Transaction, table: str, key: str, item: str) -> None:
-    rest = tuple([other for other in _list(tx.state, table, key) if other != item])
-    tx.put(_POLICY, table, key, rest or None)
+def _lineages(cell: object) -> tuple[str, ...]:
+    return () if cell is None else cast("tuple[str, ...]", cell)

@@ -294,7 +294,7 @@ def _plain(text: bytes) -> object:
 
 
 def frozen(value: object) -> object:
-    """Lists back to tuples, all the way down: JSON knows no tuples, cells hold nothing else."""
+    """Lists back to tuples and amounts to vectors, all the way down: JSON knows neither."""
     if isinstance(value, list):
         return tuple([frozen(item) for item in value])
-    return value
+    return from_amounts(cast("dict[str, int]", value)) if isinstance(value, dict) else value

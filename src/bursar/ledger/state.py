@@ -17,10 +17,22 @@ from mypy_extensions import i64
 
 from bursar.ledger.accounts import Account, Watcher
 from bursar.ledger.claims import Claim
+from bursar.ledger.marks import plain_mark
 from bursar.vectors import Vector
 
 _A: Final[i64] = 2147483647
 _B: Final[i64] = 2147483629
+
+
+@final
+class Table:
+    """Some cells of a policy, by key, and the mark of the table's name."""
+
+    __slots__ = ("cells", "mark")
+
+    def __init__(self, name: str) -> None:
+        self.cells: Final[dict[str, object]] = {}
+        self.mark: Final[i64] = plain_mark(name)
 
 
 @final
@@ -32,7 +44,7 @@ class State:
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
         self.accounts: Final[dict[str, Account]] = {}
-        self.tables: Final[dict[str, dict[str, object]]] = {}
+        self.tables: Final[dict[str, Table]] = {}
         self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its tables
         self.charge_watchers: Final[dict[str, Watcher]] = {}  # those of them that also listen to charges
         self.lane_a: i64 = 0
@@ -47,12 +59,21 @@ class State:
         return self.accounts[name]
 
     def cell(self, table: str, key: str) -> object:
-        cells = self.tables.get(table)
-        return None if cells is None else cells.get(key)
+        found = self.tables.get(table)
+        return None if found is None else found.cells.get(key)
 
     def cells(self, table: str) -> dict[str, object]:
         """The cells of a table; read only."""
-        return self.tables.get(table, {})
+        found = self.tables.get(table)
+        return {} if found is None else found.cells
+
+    def table(self, name: str) -> Table:
+        """The table of that name; the first change of a cell makes it."""
+        found = self.tables.get(name)
+        if found is None:
+            found = Table(name)
+            self.tables[name] = found
+        return found
 
     def digest_usage(self, account: Account, cost: Vector, used: i64, busy: i64) -> None:
         """``used`` and ``busy``: how many times the cost was added to the two sums of the account."""
@@ -77,7 +98,9 @@ class State:
         return {
             "claims": [_plain_claim(self.claims[uid]) for uid in sorted(self.claims)],
             "accounts": [_plain_account(self.accounts[name]) for name in sorted(self.accounts)],
-            "tables": {name: dict(sorted(cells.items())) for name, cells in sorted(self.tables.items()) if cells},
+            "tables": {
+                name: dict(sorted(self.cells(name).items())) for name in sorted(self.tables) if self.cells(name)
+            },
         }
 
 

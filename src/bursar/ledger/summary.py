@@ -77,8 +77,8 @@ class Summary:
         for claim in state.claims.values():
             if claim.uid not in apart:
                 yield from _claim_effects(claim)
-        for table, cells in state.tables.items():
-            for key, value in cells.items():
+        for table in state.tables:
+            for key, value in state.cells(table).items():
                 yield ["cell", self.provenance.tables[table], table, key, value]
         for uid in self.provenance.charges:
             if uid not in state.claims:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from bursar.ledger.account_changes import CloseAccount, OpenAccount, PutCell, SetLimits
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import CHARGE, CLEAR, RELEASE, RETURN, VACATE, Change, Charge
@@ -29,16 +31,19 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
 from bursar.vectors import NO_LIMITS, Limits, Vector
 
+_MOMENTS: Final[i64] = 4294967296  # of one transaction; more changes than that do not fit in memory
+
 
 @final
 class Transaction:
     """The log of one transaction and the verbs that write it."""
 
-    __slots__ = ("log", "state")
+    __slots__ = ("log", "seq", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.log: list[Change] = []
+        self.seq: i64 = 0  # the number that its record will have
 
     def do(self, change: Change) -> None:
         change.apply(self.state)
@@ -46,6 +51,13 @@ class Transaction:
 
     def savepoint(self) -> int:
         return len(self.log)
+
+    def moment(self) -> int:
+        """A number for now: above those of all transactions before, and of all changes that are in the log.
+
+        It follows from the journal, so a decision that is taken back or made anew finds the same one.
+        """
+        return int(self.seq * _MOMENTS + len(self.log))
 
     def rollback_to(self, savepoint: int) -> None:
         log = self.log

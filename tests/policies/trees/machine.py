@@ -303,8 +303,11 @@ class Machine:
         book = self.manager._book
         for tree, nodes in self.twin.now.trees.items():
             seats = book.trees.by_name[tree].seats
-            expected = {c: (seat.node, seat.stamp) for (one, c), seat in self.twin.now.seats.items() if one == tree}
-            assert {uid: (seat.node.name, seat.stamp) for uid, seat in seats.items()} == expected
+            expected = sorted(
+                (seat.stamp, c, seat.node) for (one, c), seat in self.twin.now.seats.items() if one == tree
+            )
+            found = sorted((seat.stamp, uid, seat.node.name) for uid, seat in seats.items())
+            assert [seat[1:] for seat in found] == [seat[1:] for seat in expected]
             for name, node in nodes.items():
                 account = book.trees.by_name[tree].nodes[name].account
                 for resource in self.twin.now.resources[tree]:

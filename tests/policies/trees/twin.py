@@ -55,7 +55,7 @@ class Twin:
     def __init__(self) -> None:
         self.now = State()
         self.victims: list[tuple[str, dict[str, Seat]]] = []
-        self.base: dict[str, int] = {}  # stamps of an operation come after all that there were when it began
+        self.stamps = 0  # given out so far, ever
 
     # The shape of a tree
 
@@ -103,13 +103,8 @@ class Twin:
         return {tree: seat for (tree, c), seat in self.now.seats.items() if c == consumer}
 
     def sit(self, tree: str, consumer: str, node: str, via: str) -> None:
-        stamps = [seat.stamp for (place, _), seat in self.now.seats.items() if place == tree]
-        self.now.seats[tree, consumer] = Seat(node, max([*stamps, self.base.get(tree, 0)]) + 1, via)
-
-    def mark_stamps(self) -> None:
-        self.base = {}
-        for (tree, _), seat in self.now.seats.items():
-            self.base[tree] = max(self.base.get(tree, 0), seat.stamp)
+        self.stamps += 1
+        self.now.seats[tree, consumer] = Seat(node, self.stamps, via)
 
     def barred(self, claimant: str, victim: str) -> bool:
         reached = {claimant}
@@ -131,14 +126,11 @@ class Twin:
         """(whether it worked, who was preempted, in the order in which they were chosen)."""
         before = self.now.copy()
         self.victims = []
-        self.mark_stamps()
         for tree in sorted(trees):
             if not self.allocate_in(tree, consumer, via):
                 self.now = before
-                self.base = {}
                 return False, []
         preempted = [name for name, seats in reversed(self.victims) if not self.put_back(name, seats)][::-1]
-        self.base = {}
         self.now.displaced |= {(consumer, loser) for loser in preempted}
         self.slide()
         return True, preempted
@@ -288,7 +280,6 @@ class Twin:
     def refresh(self, tree: str, resources: tuple[str, ...], nodes: dict[str, Node], renames: dict[str, str]) -> None:
         """``nodes``: only those that hang from the root."""
         old = dict(self.now.seats)
-        self.mark_stamps()
         for rows in self.now.wishes.values():
             if tree in rows:
                 rows[tree] = rows[tree]._replace(group=renames.get(rows[tree].group, rows[tree].group))
@@ -314,5 +305,4 @@ class Twin:
             for other, seat in self.held(consumer).items():
                 if other == tree or (via and seat.via == via):
                     del self.now.seats[other, consumer]
-        self.base = {}
         self.slide()

@@ -1,7 +1,7 @@
 """What a claim asks of a tree, in its three forms: the ask, the entry in a binding, and the row in a claim's spec.
 
-A binding of the trees policy names no accounts (where a claim counts is its seat, which moves); its data has one plain
-entry for each tree that governs the claim. A claim without a pod brings its rows in ``spec.details["trees"]``; a pod
+A binding of the trees policy names no accounts (where a claim counts is its seat, which moves); its data has one entry
+for each tree that governs the claim. A claim without a pod brings its rows in ``spec.details["trees"]``; a pod
 names its group in tree T by the label ``quota.bursar.dev/T`` and asks for what it requests.
 """
 
@@ -16,7 +16,6 @@ NAME: Final = "trees"
 LABEL: Final = "quota.bursar.dev/"
 DETAILS: Final = "trees"
 Entry = tuple[object, ...]
-Pairs = tuple[tuple[str, int], ...]
 
 
 @final
@@ -36,13 +35,12 @@ class Ask:
 
 @final
 class Counted:
-    """What a request counts in a tree, the same as entries have it, and what the tree does not count."""
+    """What a request counts in a tree, and what the tree does not count."""
 
-    __slots__ = ("cost", "ignored", "pairs")
+    __slots__ = ("cost", "ignored")
 
     def __init__(self, request: Vector, resources: tuple[str, ...]) -> None:
         self.cost: Final = request.only(resources)
-        self.pairs: Final[Pairs] = tuple(self.cost.pairs())
         self.ignored: Final = tuple([name for name in request.names() if name not in resources])
 
 
@@ -107,19 +105,14 @@ def _row(plain: object) -> Row:
 
 def entry_of(row: Row, counted: Counted, via: str) -> Entry:
     """The entry in a binding; ``via`` names the forest through which it is held, if it is one of the library's."""
-    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted.pairs, via)
-
-
-def ask_from(row: Row, counted: Counted) -> Ask:
-    return Ask(row.tree, row.group, counted.cost, row.priority, row.kind, row.pinned)
+    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted.cost, via)
 
 
 def ask_of(entry: Entry) -> Ask:
-    pairs = cast("Pairs", entry[5])
     return Ask(
         cast("str", entry[0]),
         cast("str", entry[1]),
-        from_amounts(dict(pairs)),
+        cast("Vector", entry[5]),
         cast("int", entry[2]),
         cast("int", entry[3]),
         cast("bool", entry[4]),

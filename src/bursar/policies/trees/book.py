@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from bursar.ledger import lineage
 from bursar.ledger.account_changes import PutCell
 from bursar.ledger.accounts import Watcher
 from bursar.ledger.changes import CHARGE, Change, Charge
@@ -17,14 +16,14 @@ from bursar.ledger.claim_changes import SetBindings, SetState
 from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.ledger.ledger import Ledger
-from bursar.ledger.state import State
+from bursar.ledger.lineage import Lineages
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Ask, Entry, Row, ask_from, entries, entry_of, rows_of, tree_binding
+from bursar.policies.trees.asks import NAME, Ask, Entry, Row, entries, entry_of, rows_of, tree_binding
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.plan import Bar, Plan
 from bursar.policies.trees.responses import Move, QuotaError
 from bursar.policies.trees.sliding import slide_down
-from bursar.policies.trees.tree import AT, Tree
+from bursar.policies.trees.tree import Tree
 
 FORESTS: Final = "trees.forests"
 MANAGER: Final = "trees.manager"
@@ -45,25 +44,26 @@ class _Follower(Watcher):
 class NoThrash(Bar):
     """Nobody displaces one that displaced it, directly or through others, until that one is deallocated."""
 
-    def __init__(self, state: State) -> None:
-        self.state: Final = state
+    def __init__(self, lineages: Lineages) -> None:
+        self.lineages: Final = lineages
 
     def forbids(self, claimant: Claim, victim: Claim) -> bool:
-        return lineage.barred(self.state, claimant.uid, victim.uid)
+        return self.lineages.barred(claimant.uid, victim.uid)
 
 
 @final
 class Book:
     """One ledger with trees."""
 
-    __slots__ = ("bar", "journaled", "ledger", "parsed", "trees", "tx", "versions")
+    __slots__ = ("bar", "journaled", "ledger", "lineages", "parsed", "trees", "tx", "versions")
 
     def __init__(self, journaled: bool) -> None:
         self.journaled: Final = journaled  # keep the journal's records until somebody takes them
         self.ledger: Final = Ledger()
         self.tx: Final[Transaction] = self.ledger.tx
         self.trees: Final = Trees(self.ledger.state)
-        self.bar: Final = NoThrash(self.ledger.state)
+        self.lineages: Final = Lineages(self.ledger)
+        self.bar: Final = NoThrash(self.lineages)
         self.versions: Final[dict[str, int]] = {}  # by tree: the commit that changed it last
         self.parsed: Final[dict[str, tuple[ClaimSpec, list[Row]]]] = {}  # by consumer
         self.ledger.watch(NAME, _Follower(self.trees))
@@ -74,7 +74,7 @@ class Book:
         """Slide down, commit, and note which trees changed."""
         self.slide()
         record = self.ledger.commit(0, cause)
-        for tree in touched_trees(record.changes):
+        for tree in self.touched(record.changes):
             self.versions[tree] = record.seq
         if not self.journaled:
             self.ledger.journal.records.clear()
@@ -89,6 +89,17 @@ class Book:
         if self.ledger.opened:
             self.ledger.abort()
 
+    def touched(self, changes: tuple[Change, ...]) -> list[str]:
+        """Trees whose seats or documents the changes wrote."""
+        found: list[str] = []
+        for change in changes:
+            if isinstance(change, PutCell) and change.policy == NAME:
+                tree = self.trees.by_table.get(change.table)
+                name = change.key if change.table == SPEC else "" if tree is None else tree.name
+                if name and name not in found:
+                    found.append(name)
+        return found
+
     # Allocation
 
     def rows(self, claim: Claim) -> list[Row]:
@@ -102,20 +113,18 @@ class Book:
     def hold(self, claim: Claim, rows: list[Row], via: str) -> list[Ask]:
         """Bind the claim to the trees of these rows too; seats are read with the binding's help."""
         held = tree_binding(claim)
-        asks: list[Ask] = []
-        data: list[Entry] = []
-        for row in rows:
-            counted = self.trees.by_name[row.tree].counted(row.request)
-            asks.append(ask_from(row, counted))
-            data.append(entry_of(row, counted, via))
-        if held is None:
-            binding = self.trees.binding(tuple(data), tuple(asks))
-        else:
+        trees = self.trees.by_name
+        data = [entry_of(row, trees[row.tree].counted(row.request), via) for row in rows]
+        if held is not None:
             data.extend(entries(held))
             data.sort(key=_tree_of)
-            binding = self.trees.binding(tuple(data))
+        binding = self.trees.binding(tuple(data))
         self.tx.set_bindings(claim, (binding,))
-        return asks
+        asks = self.trees.asks(binding)
+        if held is None:
+            return list(asks)
+        wanted = [row.tree for row in rows]
+        return [ask for ask in asks if ask.tree in wanted]
 
     def allocate(self, claim: Claim, asks: list[Ask]) -> Plan:
         """Allocate by the rules; the plan has the victims, or what failed."""
@@ -125,7 +134,7 @@ class Book:
             return plan
         for departure in plan.departed:
             victim = departure.claim
-            lineage.displaced(tx, claim, victim)
+            self.lineages.displaced(claim, victim)
             tx.set_bindings(victim, ())
             tx.set_state(victim, PENDING)
         tx.set_state(claim, RESERVED)
@@ -161,7 +170,7 @@ class Book:
             seat = self.trees.seat(name, uid)
             if seat is not None and uid != but and seat.node.name != source:
                 found.append(Move(uid, name, source, seat.node.name))
-        self.trees.origins = {}
+        self.trees.origins.clear()
         return tuple(found)
 
     # Undo
@@ -233,17 +242,3 @@ class Book:
 
 def _tree_of(entry: Entry) -> str:
     return cast("str", entry[0])
-
-
-def touched_trees(changes: tuple[Change, ...]) -> list[str]:
-    """Trees whose seats or documents the changes wrote."""
-    found: dict[str, None] = {}
-    last = ""
-    for change in changes:
-        if isinstance(change, PutCell) and change.table != last:
-            last = "" if change.table == SPEC else change.table
-            if change.table.startswith(AT):
-                found[change.table[len(AT) :]] = None
-            elif change.table == SPEC:
-                found[change.key] = None
-    return list(found)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from bursar.ledger import lineage
 from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
 from bursar.policies.checks import Refusal
 from bursar.policies.trees.asks import NAME, Ask, Row, entries, held_trees, tree_binding
-from bursar.policies.trees.book import MANAGER, Book, touched_trees
+from bursar.policies.trees.book import MANAGER, Book
 from bursar.policies.trees.plan import Plan
 from bursar.policies.trees.refusing import checks_of, misplaced, quota_refusal
 from bursar.policies.trees.responses import AllocationResponse, QuotaError, StaleTokenError, Token
@@ -31,39 +30,38 @@ class Desk:
         found = self.book.ledger.state.cell(MANAGER, "mode")
         return MAINTENANCE if found is None else cast("int", found)
 
-    def check_trying(self) -> None:
-        if self.mode() != NORMAL:
-            raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
-
-    # Whom and what
-
-    def tree_rows(self, tree_name: str, consumer_id: str) -> list[Row]:
-        """What the consumer asks of one tree."""
-        self.book.tree(tree_name)
-        rows = [row for row in self.book.rows(self.book.claim(consumer_id)) if row.tree == tree_name]
-        if not rows:
-            raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
-        return rows
-
-    def forest_rows(self, forest_name: str, consumer_id: str) -> tuple[list[Row], tuple[str, ...]]:
-        """What the consumer asks of the trees of a forest, and which of its trees are outside."""
-        trees = self.book.forest(forest_name)
-        rows = self.book.rows(self.book.claim(consumer_id))
-        return [row for row in rows if row.tree in trees], tuple([row.tree for row in rows if row.tree not in trees])
-
     # Allocating
 
-    def allocate(
-        self, consumer_id: str, rows: list[Row], skipped: tuple[str, ...], via: str, trying: bool
+    def allocate_on_tree(self, tree_name: str, consumer_id: str, trying: bool) -> AllocationResponse:
+        """Serve what the consumer asks of one tree."""
+        self.book.tree(tree_name)
+        claim = self.book.claim(consumer_id)
+        rows = [row for row in self.book.rows(claim) if row.tree == tree_name]
+        if not rows:
+            raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
+        return self._allocate(claim, rows, (), "", trying)
+
+    def allocate_on_forest(self, forest_name: str, consumer_id: str, trying: bool) -> AllocationResponse:
+        """Serve what the consumer asks of the trees of a forest; its other trees are skipped."""
+        trees = self.book.forest(forest_name)
+        claim = self.book.claim(consumer_id)
+        rows = self.book.rows(claim)
+        inside = [row for row in rows if row.tree in trees]
+        skipped = tuple([row.tree for row in rows if row.tree not in trees])
+        return self._allocate(claim, inside, skipped, forest_name, trying)
+
+    def _allocate(
+        self, claim: Claim, rows: list[Row], skipped: tuple[str, ...], via: str, trying: bool
     ) -> AllocationResponse:
         book = self.book
-        claim = book.claim(consumer_id)
+        if trying and self.mode() != NORMAL:
+            raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
         self._check(claim, rows)
         token = Token(claim.uid, (), {}, {}) if trying else None
         if not rows:
             note = f"the consumer names no tree of the forest {via}"
             refusals = (Refusal(NAME, "trees.outside", note),)
-            return AllocationResponse(consumer_id, False, refusals=refusals, skipped=skipped, token=token)
+            return AllocationResponse(claim.uid, False, refusals=refusals, skipped=skipped, token=token)
         before = dict(book.versions) if trying else {}
         plan: Plan | None = None
         try:
@@ -75,11 +73,11 @@ class Desk:
                 plan = book.allocate(claim, asks)
                 if plan.failed is not None:
                     return self._refused(claim, asks, plan, plan.failed, skipped, token)
-            record = book.commit(("allocate", consumer_id, via))
+            record = book.commit(("allocate", claim.uid, via))
         finally:
             book.end()
         if trying:
-            watched = {*self._watched(asks, via), *touched_trees(record.changes)}
+            watched = {*self._watched(asks, via), *book.touched(record.changes)}
             token = self._token(claim, record, watched, before)
         return self._allocated(claim, asks, plan, skipped, token, self._ignored(rows, asks))
 
@@ -122,7 +120,7 @@ class Desk:
         self, claim: Claim, asks: list[Ask], plan: Plan, failed: Ask, skipped: tuple[str, ...], token: Token | None
     ) -> AllocationResponse:
         self.book.end()
-        self.book.trees.origins = {}
+        self.book.trees.origins.clear()
         refusal = quota_refusal(self.book.tree(failed.tree), failed, plan.last)
         checks = checks_of(self.book.trees, asks, failed.tree)
         return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
@@ -178,12 +176,12 @@ class Desk:
             return False
         book = self.book
         try:
-            tx = book.ledger.begin()
+            book.ledger.begin()
             book.let_go(claim, held)
             if not claim.bindings:
-                lineage.departed(tx, claim, False)
+                book.lineages.departed(claim, False)
             book.commit(("deallocate", claim.uid, forest))
         finally:
             book.end()
-        book.trees.origins = {}
+        book.trees.origins.clear()
         return True

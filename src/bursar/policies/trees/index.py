@@ -25,16 +25,15 @@ _KEPT: Final = 65_536
 class Trees:
     """The trees by name. Changed only by ``cell_changed``."""
 
-    __slots__ = ("bindings", "by_name", "by_table", "known_asks", "origins", "restless", "state")
+    __slots__ = ("bindings", "by_name", "by_table", "origins", "restless", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_name: Final[dict[str, Tree]] = {}
-        self.restless: Final[set[str]] = set()  # trees in which somebody may slide down
+        self.restless: list[Tree] = []  # trees in which somebody may slide down, each once
         self.by_table: Final[dict[str, Tree]] = {}  # the same, by the table of their seats
-        self.known_asks: Final[dict[Binding, tuple[Ask, ...]]] = {}
         self.bindings: Final[dict[tuple[Entry, ...], Binding]] = {}
-        self.origins: dict[tuple[str, str], str] = {}  # (tree, uid) -> where it was before this operation
+        self.origins: Final[dict[tuple[str, str], str]] = {}  # (tree, uid) -> where it was before this operation
 
     # Following the ledger
 
@@ -52,7 +51,7 @@ class Trees:
     def _rebuild(self, name: str, cell: object) -> None:
         self.by_name.pop(name, None)
         self.by_table.pop(AT + name, None)
-        self.restless.discard(name)
+        self.restless = [tree for tree in self.restless if tree.name != name]
         self.bindings.clear()  # a claim that is bound anew must get another binding, or nobody looks at its seats
         if cell is None:
             return
@@ -76,34 +75,27 @@ class Trees:
         """What a binding asks of each of its trees."""
         if binding is None:
             return ()
-        found = self.known_asks.get(binding)
-        if found is None:
-            if len(self.known_asks) >= _KEPT:
-                self.known_asks.clear()
-            found = tuple([ask_of(entry) for entry in entries(binding)])
-            self.known_asks[binding] = found
-        return found
+        if binding.parsed is None:
+            binding.parsed = tuple([ask_of(entry) for entry in entries(binding)])
+        return cast("tuple[Ask, ...]", binding.parsed)
 
-    def binding(self, data: tuple[Entry, ...], asks: tuple[Ask, ...] = ()) -> Binding:
-        """The binding with this data, one for all claims that have the same; ``asks``: what it asks, if known."""
+    def binding(self, data: tuple[Entry, ...]) -> Binding:
+        """The binding with this data, one for all claims that have the same."""
         found = self.bindings.get(data)
         if found is None:
             if len(self.bindings) >= _KEPT:
                 self.bindings.clear()
             found = Binding(NAME, (), (), data)
             self.bindings[data] = found
-            if asks and len(self.known_asks) < _KEPT:
-                self.known_asks[found] = asks
         return found
 
     # Writing
 
     def arrive(self, tx: Transaction, tree: Tree, uid: str, node: Node) -> None:
         """The claim comes to a node; counting it is the caller's."""
-        stamp = tree.next_stamp()
         tree.moved.add(uid)
-        self.restless.add(tree.name)
-        tx.put(NAME, tree.table, uid, (node.name, stamp))
+        self.stir(tree)
+        tx.put(NAME, tree.table, uid, (node.name, tx.moment()))
 
     def enter(self, tx: Transaction, tree: Tree, claim: Claim, cost: Vector, node: Node) -> None:
         """The claim takes a seat, and counts from there up."""
@@ -113,7 +105,7 @@ class Trees:
     def resume(self, tx: Transaction, tree: Tree, claim: Claim, cost: Vector, node: Node, stamp: int) -> None:
         """The claim takes a seat that it had, with the stamp that it had."""
         tree.moved.add(claim.uid)
-        self.restless.add(tree.name)
+        self.stir(tree)
         tx.put(NAME, tree.table, claim.uid, (node.name, stamp))
         tx.charge(claim, node.accounts, node.costs(cost))
 
@@ -140,7 +132,12 @@ class Trees:
 
     def _freed(self, tree: Tree, node: Node) -> None:
         tree.freed.add(node.name)
-        self.restless.add(tree.name)
+        self.stir(tree)
+
+    def stir(self, tree: Tree) -> None:
+        if not tree.restless:
+            tree.restless = True
+            self.restless.append(tree)
 
     def seat(self, tree: str, uid: str) -> Seat | None:
         found = self.by_name.get(tree)

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from threading import RLock
 from typing import Final, final
 
-from bursar.ledger import lineage
 from bursar.ledger.journal import Journal
 from bursar.policies.trees.asks import NAME, entries, held_trees, tree_binding
 from bursar.policies.trees.bodies import DEFAULT_RESOURCES, TreeBody
@@ -122,7 +121,7 @@ class QuotaManager:
                 raise QuotaError(f"the consumer {consumer_id} is allocated on {', '.join(held_trees(claim))}")
             try:
                 tx = self._book.ledger.begin()
-                lineage.departed(tx, claim, False)
+                self._book.lineages.departed(claim, False)
                 tx.drop_claim(claim)
                 self._book.parsed.pop(consumer_id, None)
                 self._book.commit(("remove-consumer", consumer_id))
@@ -184,13 +183,12 @@ class QuotaManager:
 
     def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            return self._desk.allocate(consumer_id, self._desk.tree_rows(tree_name, consumer_id), (), "", False)
+            return self._desk.allocate_on_tree(tree_name, consumer_id, False)
 
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """As ``allocate``; the response's token takes it back."""
         with self._lock:
-            self._desk.check_trying()
-            return self._desk.allocate(consumer_id, self._desk.tree_rows(tree_name, consumer_id), (), "", True)
+            return self._desk.allocate_on_tree(tree_name, consumer_id, True)
 
     def undo_allocate(self, token: Token) -> None:
         """Take a try back: exactly, once, and only while the trees are as it left them."""
@@ -261,14 +259,11 @@ class QuotaManager:
 
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            rows, skipped = self._desk.forest_rows(forest_name, consumer_id)
-            return self._desk.allocate(consumer_id, rows, skipped, forest_name, False)
+            return self._desk.allocate_on_forest(forest_name, consumer_id, False)
 
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         with self._lock:
-            self._desk.check_trying()
-            rows, skipped = self._desk.forest_rows(forest_name, consumer_id)
-            return self._desk.allocate(consumer_id, rows, skipped, forest_name, True)
+            return self._desk.allocate_on_forest(forest_name, consumer_id, True)
 
     def undo_allocate_forest(self, token: Token) -> None:
         self.undo_allocate(token)

@@ -22,7 +22,7 @@ from mypy_extensions import mypyc_attr
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import Ask, held_trees, is_pinned
+from bursar.policies.trees.asks import Ask, is_pinned, tree_binding
 from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Seat, Tree
 from bursar.vectors import Vector
@@ -51,7 +51,7 @@ class Departure:
 class Plan:
     """One attempt to allocate a claim."""
 
-    __slots__ = ("bar", "claim", "departed", "failed", "last", "marked", "preempting", "trees", "tx")
+    __slots__ = ("bar", "claim", "departed", "failed", "last", "preempting", "trees", "tx")
 
     def __init__(self, trees: Trees, tx: Transaction, claim: Claim, preempting: bool, bar: Bar) -> None:
         self.trees: Final = trees
@@ -62,25 +62,9 @@ class Plan:
         self.departed: list[Departure] = []
         self.failed: Ask | None = None  # the ask that could not be served
         self.last: Node | None = None  # where its climb ended
-        self.marked: list[Tree] = []
 
     def run(self, asks: list[Ask]) -> bool:
         """Allocate in all trees, in the given order; True leaves the claim seated and its victims gone."""
-        for ask in asks:
-            self._mark_stamps(self.trees.by_name[ask.tree])
-        try:
-            return self._run(asks)
-        finally:
-            for tree in self.marked:
-                tree.base = 0
-            self.marked = []
-
-    def _mark_stamps(self, tree: Tree) -> None:
-        """Victims may get their old seats back: stamps given out meanwhile must come after theirs."""
-        tree.base = tree.top_stamp()
-        self.marked.append(tree)
-
-    def _run(self, asks: list[Ask]) -> bool:
         mark = self.tx.savepoint()
         for ask in asks:
             if not self._allocate(ask):
@@ -158,8 +142,7 @@ class Plan:
                     return []
                 if need.helps(seat) and (node.parent is not None or self._may_displace(seat, ask)):
                     chosen.append(seat)
-                    need.take(seat)
-                    if need.met():
+                    if need.take(seat):
                         return _needed(need, chosen)
         return []
 
@@ -180,8 +163,7 @@ class Plan:
         waiting: list[Seat] = []
         for seat in self._evictable(tree, group, last, ask):
             waiting.append(seat)
-            need.take(seat)
-            if not need.met():
+            if not need.take(seat):
                 continue  # no use to try before the node where it failed has room
             for victim in waiting:
                 self._depart(victim.claim)
@@ -209,13 +191,10 @@ class Plan:
     def _depart(self, victim: Claim) -> None:
         """The victim leaves every tree it holds."""
         seats: list[tuple[Tree, Seat]] = []
-        for name in held_trees(victim):
-            tree = self.trees.by_name.get(name)
+        for ask in self.trees.asks(tree_binding(victim)):
+            tree = self.trees.by_name.get(ask.tree)
             seat = None if tree is None else tree.seats.get(victim.uid)
             if tree is not None and seat is not None:
-                if tree not in self.marked:
-                    self._mark_stamps(tree)
-                self.trees.remember(tree, seat)
                 self.trees.leave(self.tx, tree, seat)
                 seats.append((tree, seat))
         self.departed.append(Departure(victim, seats))
@@ -234,6 +213,7 @@ class Plan:
             if not reseat(self.trees, self.tx, tree, seat):
                 self.tx.rollback_to(mark)
                 return False
+            self.trees.remember(tree, seat)
         return True
 
 
@@ -271,10 +251,12 @@ class Need:
     def __init__(self, node: Node, ask: Ask) -> None:
         used = node.account.used
         limits = node.account.limits
+        cost = ask.cost
         self.dims: Final[list[int]] = []
         self.lacking: Final[list[int]] = []
-        for dim in ask.cost.indices():
-            over = used.get(dim) + ask.cost.get(dim) - limits.get(dim)
+        for i in range(len(cost.dims)):
+            dim = int(cost.dims[i])
+            over = used.get(dim) + int(cost.amounts[i]) - limits.get(dim)
             if over > 0:
                 self.dims.append(dim)
                 self.lacking.append(over)
@@ -287,22 +269,22 @@ class Need:
                 return True
         return False
 
-    def take(self, seat: Seat) -> None:
-        self._shift(seat, -1)
+    def take(self, seat: Seat) -> bool:
+        """Count the seat as gone; whether nothing is lacking then."""
+        return self._shift(seat, -1)
 
-    def give_back(self, seat: Seat) -> None:
-        self._shift(seat, 1)
+    def give_back(self, seat: Seat) -> bool:
+        """Count it as there again; whether nothing is lacking even so."""
+        return self._shift(seat, 1)
 
-    def _shift(self, seat: Seat, sign: int) -> None:
+    def _shift(self, seat: Seat, sign: int) -> bool:
         cost = seat.ask.cost
+        met = True
         for i in range(len(self.dims)):
-            self.lacking[i] += sign * cost.get(self.dims[i])
-
-    def met(self) -> bool:
-        for amount in self.lacking:
-            if amount > 0:
-                return False
-        return True
+            lacking = self.lacking[i] + sign * cost.get(self.dims[i])
+            self.lacking[i] = lacking
+            met = met and lacking <= 0
+        return met
 
 
 def _needed(need: Need, chosen: list[Seat]) -> list[Seat]:
@@ -311,8 +293,7 @@ def _needed(need: Need, chosen: list[Seat]) -> list[Seat]:
         return chosen  # without it nothing was met
     kept: list[Seat] = []
     for seat in reversed(chosen):
-        need.give_back(seat)
-        if not need.met():
+        if not need.give_back(seat):
             need.take(seat)
             kept.append(seat)
     kept.reverse()

@@ -238,7 +238,7 @@ class TreesPolicy(Policy):
     def settle(self, tx: Transaction) -> None:
         if self.trees.restless:
             slide_down(self.trees, tx)
-        self.trees.origins = {}
+        self.trees.origins.clear()
 
     # Answers
 

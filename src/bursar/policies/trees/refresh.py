@@ -8,11 +8,11 @@ anew from what the claims name. Sliding down is the end of the operation, as alw
 
 from __future__ import annotations
 
-from typing import Final, cast, final
+from typing import Final, final
 
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
-from bursar.policies.trees.asks import NAME, Entry, Pairs, entries, rows_of, tree_binding
+from bursar.policies.trees.asks import NAME, Entry, entries, rows_of, tree_binding
 from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.tree import Seat, Tree, account_name
@@ -84,13 +84,11 @@ def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: d
     _open(trees, tx, name, body, found)
     tx.put(NAME, SPEC, name, body.cell())
     tree = trees.by_name[name]
-    tree.base = max([one.seat.stamp for one in carried], default=0)
     for one in carried:
         _bring_in(trees, tx, tree, one, same_paths)
-    tree.base = 0
     _close(tx, trees, name, old, tree)
     tree.freed.update(tree.nodes)
-    trees.restless.add(name)
+    trees.stir(tree)
     return tuple([one.seat.claim.uid for one in carried if not one.place])
 
 
@@ -156,10 +154,10 @@ def _entry_of(seat: Seat) -> Entry:
 
 def _new_entry(seat: Seat, before: Entry, group: str, body: TreeBody) -> Entry:
     """The same, with its group's new name, and counted anew from what the claim names."""
-    counted = cast("Pairs", before[5])
+    counted = seat.ask.cost
     for row in rows_of(seat.claim):
         if row.tree == seat.ask.tree:
-            counted = tuple(row.request.only(body.resources).pairs())
+            counted = row.request.only(body.resources)
     ask = seat.ask
     return (ask.tree, group, ask.priority, ask.kind, ask.pinned, counted, before[6])
 

@@ -24,13 +24,19 @@ Mover = tuple[object, ...]
 
 def slide_down(trees: Trees, tx: Transaction) -> None:
     """Settle all trees that were touched."""
-    for name in sorted(trees.restless):
-        tree = trees.by_name.get(name)
-        if tree is not None:
-            _settle(trees, tx, tree)
-            tree.freed.clear()
-            tree.moved.clear()
-    trees.restless.clear()
+    restless = trees.restless
+    trees.restless = []
+    if len(restless) > 1:
+        restless.sort(key=_name)
+    for tree in restless:
+        _settle(trees, tx, tree)
+        tree.freed.clear()
+        tree.moved.clear()
+        tree.restless = False
+
+
+def _name(tree: Tree) -> str:
+    return tree.name
 
 
 def _rests(tree: Tree) -> bool:
@@ -81,7 +87,7 @@ def _freed_children(tree: Tree) -> dict[str, list[Node]]:
     """By parent: the children that got room and have somebody waiting for it."""
     found: dict[str, list[Node]] = {}
     seen: set[str] = set()
-    for name in tree.freed:
+    for name in sorted(tree.freed):
         node = tree.nodes.get(name)
         while node is not None and node.name not in seen:
             seen.add(node.name)

@@ -9,7 +9,6 @@ References go up only (a node knows its ancestors, never its children or seats),
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import Final, cast, final
 
 from bursar.ledger.accounts import Account
@@ -132,19 +131,17 @@ class Tree:
     """One tree and who sits where."""
 
     __slots__ = (
-        "base",
         "body",
         "dangling",
         "freed",
         "moved",
         "name",
         "nodes",
+        "restless",
         "root",
         "seats",
         "shapes",
-        "stamps",
         "table",
-        "tops",
     )
 
     def __init__(self, name: str, body: TreeBody, found: Layout, accounts: dict[str, Account]) -> None:
@@ -161,10 +158,8 @@ class Tree:
         self.root: Final[Node | None] = self.nodes[found.root] if found.root else None
         self.seats: Final[dict[str, Seat]] = {}
         self.shapes: Final[dict[Vector, Counted]] = {}
-        self.stamps: Final[set[int]] = set()
-        self.tops: Final[list[int]] = []  # a heap of negative stamps; those that are no longer given are passed over
-        self.base: int = 0  # while an operation takes seats away and may put them back: new stamps are above this
         # Hints for the next slide-down. One too many costs time and changes nothing, so they need no undo.
+        self.restless: bool = False  # there are any
         self.freed: set[str] = set()  # nodes that got room, with all above them
         self.moved: set[str] = set()  # uids that came to another node
 
@@ -188,8 +183,6 @@ class Tree:
         node = seat.node
         ask = seat.ask
         self.seats[uid] = seat
-        self.stamps.add(seat.stamp)
-        self._list_stamp(seat.stamp)
         node.order.add((ask.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
@@ -201,7 +194,6 @@ class Tree:
 
     def rise(self, uid: str) -> None:
         seat = self.seats.pop(uid)
-        self.stamps.discard(seat.stamp)
         node = seat.node
         ask = seat.ask
         node.order.remove((ask.priority, seat.stamp, uid))
@@ -211,25 +203,6 @@ class Tree:
             waiting.remove(ask.cost, (-ask.priority, seat.stamp, uid))
             if not waiting.shapes:
                 del node.down[child]
-
-    def _list_stamp(self, stamp: int) -> None:
-        tops = self.tops
-        heappush(tops, -stamp)
-        if len(tops) > 2 * len(self.stamps) + 64:  # mostly of seats that are gone
-            tops.clear()
-            tops.extend([-given for given in self.stamps])
-            heapify(tops)
-
-    def top_stamp(self) -> int:
-        """The latest stamp of any seat, 0 if there is none."""
-        tops = self.tops
-        while tops and -tops[0] not in self.stamps:
-            heappop(tops)
-        return -tops[0] if tops else 0
-
-    def next_stamp(self) -> int:
-        """For an arrival now: later than every seat's, so it follows from the seats and needs no cell of its own."""
-        return max(self.top_stamp(), self.base) + 1
 
     def seated(self, node: Node) -> list[Seat]:
         """Who sits on a node: lower priority first, then longest there."""
