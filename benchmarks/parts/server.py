@@ -87,6 +87,7 @@ def _memory() -> Iterator[Row]:
         name = f"memory, {_PODS:,} pods, {_QUOTAS:,} quotas"
         yield Row("memory of a server with nothing in it", found["empty"], "MB")
         yield Row(f"{name}, as they came", found["megabytes"], "MB", _MEGABYTES, AT_MOST)
+        yield Row("memory of the auditor beside it", found["auditor"], "MB")
         again = measure("benchmarks.work.serving:reopened", COMPILED, path=path, pods=_PODS)
         yield Row(f"{name}, after a restart", again["megabytes"], "MB", _MEGABYTES, AT_MOST)
         yield Row("that restart, with the server's own snapshots", again["seconds"], "s")

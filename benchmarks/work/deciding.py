@@ -135,6 +135,6 @@ def memory(claims: int, own_bindings: bool) -> dict[str, float]:
     return {"total": after, "each": (after - before) / claims}
 
 
-def resident() -> int:
-    """Resident set of this process in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+def resident(process: int | str = "self") -> int:
+    """Resident set of a process, by default this one, in bytes."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE

@@ -17,8 +17,10 @@ from benchmarks.timing import say
 from benchmarks.work.deciding import resident
 from benchmarks.work.live import Caller, p99, serving, together
 from bursar.objects.manifests import Document
+from bursar.server.app import App
+from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.service import Service
-from bursar.server.serving import Options, running, server
+from bursar.server.serving import Options, server
 
 Manifest = dict[str, Any]
 _FRACTIONS, _CPUS = 80, 120  # pods on a node of each sort
@@ -145,7 +147,7 @@ def over_http(callers: int, each: int) -> dict[str, float]:
 
 def memory(path: str, pods: int, teams: int) -> dict[str, float]:
     """Megabytes of a whole server that such an organisation was given to, a few hundred objects at a time."""
-    with _whole(Path(path)) as service:
+    with _whole(Path(path)) as (service, audit):
         empty = resident()
         for done, documents in enumerate(organisation(pods, teams)):
             durable = service.apply(documents).durable
@@ -154,23 +156,34 @@ def memory(path: str, pods: int, teams: int) -> dict[str, float]:
             if done % 40 == 39:
                 say(f"   {(done + 1) * len(documents):,} objects, {resident() / 1e6:.0f} MB")
         found = _claims(service, pods)
-    return {"megabytes": found, "empty": empty / 1e6}
+        while audit.audited < service.store.last_seq:
+            assert not audit.failures, audit.problem
+            time.sleep(0.1)
+        beside = resident(audit.pid)
+    return {"megabytes": found, "empty": empty / 1e6, "auditor": beside / 1e6}
 
 
 def reopened(path: str, pods: int) -> dict[str, float]:
     """The same of a server that is started on what the other one left."""
     begun = time.perf_counter()
-    with _whole(Path(path)) as service:
+    with _whole(Path(path)) as (service, _):
         seconds = time.perf_counter() - begun
         return {"megabytes": _claims(service, pods), "seconds": seconds}
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Service]:
+def _whole(path: Path) -> Iterator[tuple[Service, AuditWatch]]:
     """All that `bursar serve` has in memory; nobody calls."""
-    with running(Options(data=path, port=0)) as (service, app):
-        server(app, Options(data=path, port=0)).config.load()
-        yield service
+    service = Service.open(path)
+    audit, keeper, ticker = AuditWatch(service), SnapshotKeeper(service), Ticker(service)
+    server(App(service, audit=audit), Options(data=path, port=0)).config.load()
+    try:
+        yield service, audit
+    finally:
+        ticker.stop()
+        keeper.stop()
+        audit.stop()
+        service.close()
 
 
 def _claims(service: Service, pods: int) -> float:

@@ -27,6 +27,7 @@ class AuditProcess:
 
     def __init__(self, path: Path) -> None:
         self._process = start("bursar.server.auditchild", path)
+        self.pid = self._process.pid
 
     def audit(self, upto: int) -> Verdict:
         """Go on towards a record; it may take several questions to get there."""

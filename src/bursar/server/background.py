@@ -65,6 +65,11 @@ class AuditWatch:
         self._more.set()
         self._thread = _thread("bursar-audit", self._run)
 
+    @property
+    def pid(self) -> int:
+        """The process that checks."""
+        return self._process.pid
+
     def _run(self) -> None:
         try:
             while not self._stopping and not self.failures:
