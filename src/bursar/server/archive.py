@@ -20,6 +20,7 @@ from bursar.store.store import Store
 
 META = "cluster"
 _KEPT = 4
+_CLAIMS_KEPT = 50_000  # in all of them together; one is kept however large
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -79,11 +80,15 @@ class Archive:
             if found is None:
                 found = RLock(), past(self.store, self._registry, moment)
                 self._clusters[moment] = found
-                if len(self._clusters) > self._kept:
+                while len(self._clusters) > 1 and self._too_much():
                     self._clusters.popitem(last=False)
             else:
                 self._clusters.move_to_end(moment)
             return found
+
+    def _too_much(self) -> bool:
+        claims = sum(len(cluster.engine.state.claims) for _, cluster in self._clusters.values())
+        return len(self._clusters) > self._kept or claims > _CLAIMS_KEPT
 
     def scratch(self, moment: Moment) -> Cluster:
         """A cluster of a moment that nobody else sees, to try changes on."""
