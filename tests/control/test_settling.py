@@ -82,6 +82,6 @@ def test_events_of_policies_go_to_the_port_for_events() -> None:
     registry = Registry()
     ports = SilentPorts()
     controller = Controller(Engine([]), registry, ports)
-    controller._write_one(Output("Node", "n1", "event", {"type": "Warning", "reason": "Odd", "message": "look"}))
+    controller._actor._write_one(Output("Node", "n1", "event", {"type": "Warning", "reason": "Odd", "message": "look"}))
     assert ports.told == [("Node", "n1", "Warning", "Odd", "look")]
     assert ports.written == []

@@ -39,7 +39,7 @@ class Unlike(Likeness):
 def restless() -> TestBed:
     bed = TestBed(registry=registry())
     watch = RestlessWatch(bed.controller.queue)
-    bed.controller._watch = watch
+    bed.controller._watch = bed.controller._actor._watch = watch
     bed.controller._like = Unlike(bed.engine.state, bed.controller.queue, watch)
     bed.engine.listener = watch
     return bed

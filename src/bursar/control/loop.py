@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bursar.control import ports as outside
+from bursar.control.acting import Actor
 from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
 from bursar.control.queue import Queue, urgency
 from bursar.control.translation import ObjectChange, control_section, settings_of
 from bursar.control.watching import Watch
-from bursar.engine.decisions import HOLDING, NEVER, Decision
+from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
@@ -27,7 +28,7 @@ from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.policies.checks import Check
 from bursar.policies.plugin import Registry
-from bursar.policies.settings import Output, SettingError
+from bursar.policies.settings import SettingError
 
 GROUP_INCOMPLETE = "control.group-incomplete"
 MAX_MOVES = 100_000
@@ -47,6 +48,7 @@ class Controller:
         self._registry = registry
         self._ports = ports
         self._watch = Watch(self.queue)
+        self._actor = Actor(engine, self._watch, ports)
         self._like = Likeness(engine.state, self.queue, self._watch)
         self._pods = PodBook(registry)
         self._max_moves = max_moves
@@ -82,7 +84,7 @@ class Controller:
         for claim, _ in pods:
             missing = None if claim is None else self.queue.missing(claim.uid)
             if claim is not None and missing is not None:
-                self._event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
+                self._actor.event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
 
     def check(self, changes: Sequence[ObjectChange]) -> None:
         """Raises if pods that change would not fit where they are, given all of these changes; changes nothing.
@@ -123,7 +125,7 @@ class Controller:
         elif not _same(known.spec, claim.spec):
             decision = self.engine.adjust(known.uid, claim.spec, now)
             if decision.refusals:
-                self._event(known, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
+                self._actor.event(known, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
 
     def _enter(self, claim: Claim, key: str, now: int) -> None:
         self._pods.add(key, claim)
@@ -178,13 +180,13 @@ class Controller:
 
         What was decided when the rounds are over is acted upon and written all the same.
         """
-        while self._act() or self._decide_next() or self._revoke() or self._write():
+        while self._actor.act() or self._decide_next() or self._actor.revoke() or self._actor.write():
             self._check_progress()
             if rounds is not None:
                 rounds -= 1
                 if rounds <= 0:
-                    self._act()
-                    self._write()
+                    self._actor.act()
+                    self._actor.write()
                     return False
         return True
 
@@ -206,62 +208,8 @@ class Controller:
                 self._like.note(claims[0], topics, never)
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
-                self._tell(claim, decision)
+                self._actor.tell(claim, decision)
         return True
-
-    def _tell(self, claim: Claim, decision: Decision) -> None:
-        if decision.outcome == HOLDING:
-            waits = ", ".join(self.name(uid) for uid in claim.waits_for)
-            where = f" on {claim.place}" if claim.place else ""
-            self._event(claim, outside.NORMAL, outside.HELD, f"held{where} until {waits} left")
-        elif decision.admitted:
-            self._event(claim, outside.NORMAL, outside.ADMITTED, decision.sentence())
-        else:
-            self._event(claim, outside.WARNING, decision.reason, decision.sentence())
-
-    def _act(self) -> bool:
-        """Let those leave who must, and those start who may."""
-        watch = self._watch
-        if not watch.leaving and not watch.reserved:
-            return False
-        leaving, reserved = list(watch.leaving.values()), list(watch.reserved.values())
-        watch.leaving.clear()
-        watch.reserved.clear()
-        for claim in leaving:
-            if isinstance(claim.decision, Decision):
-                self._evict(claim, claim.decision)
-        for claim in reserved:
-            self._ports.start(claim)
-        return True
-
-    def _evict(self, claim: Claim, decision: Decision) -> None:
-        self._event(claim, outside.WARNING, outside.EVICTED, decision.sentence())
-        self._ports.evict(claim, decision)
-
-    def _revoke(self) -> bool:
-        """Take back what policies say is over-used now."""
-        decisions = self.engine.tick(self._ports.now())
-        for decision in decisions:
-            self._evict(self.engine.claim(decision.uid), decision)
-        return bool(decisions)
-
-    def _write(self) -> bool:
-        """Write what the policies want written; that may be read back as an object, so it is another round."""
-        outputs = self.engine.outputs(self._ports.now())
-        for output in outputs:
-            self._write_one(output)
-        return bool(outputs)
-
-    def _write_one(self, output: Output) -> None:
-        if output.part == "event":
-            value = output.value or {}
-            parts = (str(value.get(name, "")) for name in ("type", "reason", "message"))
-            self._ports.event(output.kind, output.key, *parts)
-        else:
-            self._ports.write(output)
-
-    def _event(self, claim: Claim, type_: str, reason: str, message: str) -> None:
-        self._ports.event("Pod", claim.key, type_, reason, message)
 
     def _check_progress(self) -> None:
         """Everything that goes on for ever moves claims or writes for ever, while time stands still."""
