@@ -1,11 +1,13 @@
-"""A control plane with Bursar's definitions, roles and admission policies, on which controllers are measured in turn.
+"""Control planes on which the stock scheduler and controllers are measured in turn.
 
-Everyone who gates does so by the same policies: pods of a namespace labelled as enforced get the gate at creation, and
-a patch that takes it away is judged by the guards and the fence. The stock scheduler's pods are in a namespace that
-nobody governs. Writes are counted by the API server itself, in its audit log of the controller's account.
+A bare one has nothing of Bursar's; pods that are to be gated bring the gate with them. A governed one has Bursar's
+definitions, roles and admission policies: pods get the gate at creation, and a patch that takes it away is judged by
+the guards and the fence, whoever sends it. Writes are counted by the API server itself, in its audit log of the
+controller's account.
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,14 +16,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from benchmarks.work.passing import READY
+from benchmarks.work.passing import GATE, READY
 from benchmarks.work.scheduling import processor_seconds, resident, time_pods
 from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.auditing import WRITES, calls, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import LEASE, install
+from tests.cluster.installing import LEASE, NAMESPACE, install
 
 _GOVERNED = {"bursar.dev/quota": "enforced"}
 _QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
@@ -48,27 +51,36 @@ class Figures(NamedTuple):
     """One run. Processor time is in milliseconds per pod; the controller's own figures are zero where there is none."""
 
     rate: float
+    etcd_cpu: float
     apiserver_cpu: float
     scheduler_cpu: float
+    load_cpu: float
     controller_cpu: float = 0.0
     memory: float = 0.0  # megabytes
     pod_writes: float = 0.0  # per pod
     other_writes: float = 0.0  # per pod: events, statuses, the lease
 
+    @property
+    def cpu(self) -> float:
+        """Of all processes together: what bounds the rate where all of them share a few cores."""
+        return self.etcd_cpu + self.apiserver_cpu + self.scheduler_cpu + self.load_cpu + self.controller_cpu
+
 
 class Arena:
-    def __init__(self, plane: ControlPlane, size: Size, log: Path) -> None:
+    def __init__(self, plane: ControlPlane, size: Size, log: Path, governed: bool) -> None:
         self._plane = plane
         self._size = size
         self._log = log
+        self._governed = governed
 
     def run(self, start: Starter | None) -> Figures:
         """One run: by the stock scheduler alone, or with a controller."""
-        namespace = self._plane.create_namespace(unique("bench"), _GOVERNED if start else {})
+        namespace = self._plane.create_namespace(unique("bench"), _GOVERNED if self._governed else {})
         try:
             if start is None:
-                return self._timed(namespace)
-            _limit(self._plane, namespace, "1000000")
+                return self._timed(namespace, gated=False)
+            if self._governed:
+                _limit(self._plane, namespace, "1000000")
             controller = start(self._plane, namespace)
             try:
                 self._settle()
@@ -78,17 +90,19 @@ class Arena:
         finally:
             self._clear(namespace)
 
-    def _timed(self, namespace: str) -> Figures:
-        pids = [self._plane.component(name).pid for name in ("kube-apiserver", "kube-scheduler")]
+    def _timed(self, namespace: str, gated: bool) -> Figures:
+        pids = [self._plane.component(name).pid for name in ("etcd", "kube-apiserver", "kube-scheduler")]
+        pids.append(os.getpid())
+        bodies = (_small_pod(f"pod-{number}", gated) for number in range(self._size.pods))
         before = [processor_seconds(pid) for pid in pids]
-        rate = asyncio.run(time_pods(self._plane, namespace, self._size.pods))
+        rate = asyncio.run(time_pods(self._plane, namespace, bodies, self._size.pods))
         spent = [processor_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
         return Figures(rate, *(seconds * 1000 / self._size.pods for seconds in spent))
 
     def _with_controller(self, namespace: str, controller: Component) -> Figures:
         before = processor_seconds(controller.pid)
         on_pods, others = self._writes()
-        found = self._timed(namespace)
+        found = self._timed(namespace, gated=not self._governed)
         if not controller.running:
             raise RuntimeError(f"{controller.name} ended; the end of its log:\n{controller.tail()}")
         pods = self._size.pods
@@ -128,27 +142,45 @@ class Arena:
 
 
 @contextmanager
-def arena(size: Size) -> Iterator[Arena]:
+def arena(size: Size, governed: bool) -> Iterator[Arena]:
     """A fresh control plane of that size: etcd, API server, scheduler as they come, nobody else."""
     with TemporaryDirectory(prefix="bursar-bench-") as folder:
         log = Path(folder) / "writes.log"
         audit = flags(Path(folder) / "audit.json", log, BURSAR, WRITES)
         with ControlPlane.start(controller_manager=False, kwok=False, apiserver_flags=audit) as plane:
-            install(plane)
+            if governed:
+                install(plane)
+            else:
+                _let_write(plane)
             plane.add_nodes(size.nodes, prefix="node")
-            _fill_queue(plane, size.waiting)
-            yield Arena(plane, size, log)
+            _fill_queue(plane, size.waiting, governed)
+            yield Arena(plane, size, log, governed)
 
 
-def _fill_queue(plane: ControlPlane, count: int) -> None:
-    """Governed pods for which there is no quota."""
+def _let_write(plane: ControlPlane) -> None:
+    binding = {
+        "metadata": {"name": "bench"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": BURSAR}],
+    }
+    plane.api().create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    plane.create_namespace(NAMESPACE)
+
+
+def _fill_queue(plane: ControlPlane, count: int, governed: bool) -> None:
+    """Gated pods that nobody lets go: on a governed plane, because there is no quota for them."""
     if not count:
         return
-    namespace = plane.create_namespace("waiting", _GOVERNED)
-    _limit(plane, namespace, "0")
+    namespace = plane.create_namespace("waiting", _GOVERNED if governed else {})
+    if governed:
+        _limit(plane, namespace, "0")
     path = f"/api/v1/namespaces/{namespace}/pods"
-    bodies = (pod(f"waiting-{number}", {"cpu": "100m", "memory": "64Mi"}) for number in range(count))
+    bodies = (_small_pod(f"waiting-{number}", gated=not governed) for number in range(count))
     plane.api().in_parallel(lambda body: plane.api().create(path, body), bodies)
+
+
+def _small_pod(name: str, gated: bool) -> Object:
+    return pod(name, {"cpu": "100m", "memory": "64Mi"}, gates=[GATE] if gated else [])
 
 
 def _limit(plane: ControlPlane, namespace: str, cpu: str) -> None:

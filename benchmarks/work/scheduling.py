@@ -16,7 +16,7 @@ import aiohttp
 
 from benchmarks.work.kubeapi import PARTIAL, follow, session
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.controlplane.objects import pod
+from tests.cluster.controlplane.api import Object
 
 _CREATES = 32  # in flight
 _SECONDS = 600  # a run that takes longer has failed
@@ -24,25 +24,24 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-async def time_pods(plane: ControlPlane, namespace: str, count: int) -> float:
+async def time_pods(plane: ControlPlane, namespace: str, bodies: Iterator[Object], count: int) -> float:
     """Pods a second of wall-clock time, from the first request until the last pod is bound."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     async with session(plane.url, plane.ca_path, plane.token()) as http, asyncio.timeout(_SECONDS):
         watching = asyncio.Event()
         bound = asyncio.create_task(_count_bound(http, path, count, watching))
         await watching.wait()
-        numbers = iter(range(count))
         started = time.perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_CREATES):
-                tasks.create_task(_create(http, path, numbers))
+                tasks.create_task(_create(http, path, bodies))
         await bound
         return count / (time.perf_counter() - started)
 
 
-async def _create(http: aiohttp.ClientSession, path: str, numbers: Iterator[int]) -> None:
-    for number in numbers:
-        async with http.post(path, json=pod(f"pod-{number}", {"cpu": "100m", "memory": "64Mi"})) as answer:
+async def _create(http: aiohttp.ClientSession, path: str, bodies: Iterator[Object]) -> None:
+    for body in bodies:
+        async with http.post(path, json=body) as answer:
             if answer.status >= 400:
                 raise RuntimeError(f"creating a pod: {answer.status} {await answer.text()}")
             await answer.read()
