@@ -17,9 +17,11 @@ from tests.cluster.stories.story import Story
 
 
 @pytest.fixture(scope="package")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane.start() as plane:
-        yield plane
+def plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """Its folder, with the logs, stays after a session with failures."""
+    plane = ControlPlane.start()
+    yield plane
+    plane.stop(keep=request.session.testsfailed > 0)
 
 
 @pytest.fixture(scope="package")
@@ -30,6 +32,8 @@ def bursar(plane: ControlPlane) -> Iterator[Running]:
         install(plane, running.webhook_port)
         running.start()
         yield running
+        running.stop()
+        assert running.audit(), "there are journals, and they are right"
     finally:
         running.close()
         ports.close()

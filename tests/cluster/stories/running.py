@@ -1,6 +1,7 @@
 """The controller as a process of its own, as it runs in a cluster: `bursar controller` with a kubeconfig."""
 
 import re
+import subprocess
 import sys
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -11,7 +12,8 @@ from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
 from tests.cluster.controlplane.processes import Component
 
-QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5", "--pin-patience", "2")
+QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+OFTEN = ("--pin-patience", "2", "--compare-every", "2")
 _SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? ([0-9.e+]+)")
 
 
@@ -23,13 +25,15 @@ class Running:
         self.health_port = ports.take()
         self.webhook_port = ports.take()
         self.log: Path = plane.folder / "logs" / f"{name}.log"
+        self.journals: Path = plane.folder / f"{name}-journals"
         self._guard = Guard(plane.folder)
         self._component: Component | None = None
         self._name = name
 
     def start(self, *options: str) -> None:
         """Start it and wait until it leads and its webhook answers."""
-        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *QUICKLY]
+        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *QUICKLY, *OFTEN]
+        command += ["--journal", str(self.journals)]
         command += ["--kubeconfig", str(self._plane.kubeconfig_of(BURSAR))]
         command += ["--health-port", str(self.health_port), "--webhook-port", str(self.webhook_port), *options]
         self._component = Component(self._name, command, self.log, self._guard)
@@ -50,6 +54,15 @@ class Running:
     def close(self) -> None:
         self.stop()
         self._guard.close()
+
+    def audit(self) -> int:
+        """Prove the journals of all terms; how many there are."""
+        files = sorted(self.journals.glob("*.db"))
+        for file in files:
+            command = [sys.executable, "-m", "bursar", "audit", str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{file.name}: {done.stdout}{done.stderr}"
+        return len(files)
 
     def metrics(self) -> dict[str, float]:
         """By name and labels as they are printed."""
