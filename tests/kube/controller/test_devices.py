@@ -1,0 +1,96 @@
+"""Devices that drivers publish, and what policies are told of them."""
+
+import json
+
+import pytest
+
+from bursar.kube.controller.devices import Devices, Published, read_slice
+from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.objects.corekinds import NODE
+from bursar.policies.crossquota.names import DEVICES
+from bursar.policies.crossquota.plugin import devices_of
+from bursar.policies.crossquota.policy import CrossQuotaPolicy
+from bursar.policies.plugin import default_registry
+
+GPUS = "gpu.nvidia.com"
+
+
+def published(node: str = "n", count: int = 2, pool: str = "p", generation: int = 1, driver: str = GPUS) -> Published:
+    return Published(node, driver, pool, generation, count)
+
+
+def test_a_slice_is_read() -> None:
+    pool = {"name": "p", "generation": 3, "resourceSliceCount": 1}
+    spec = {"driver": GPUS, "nodeName": "n", "pool": pool, "devices": [{"name": "a"}, {"name": "b"}]}
+    assert read_slice(json.dumps({"spec": spec}).encode()) == published(generation=3)
+
+
+def test_devices_of_all_slices_and_pools_add_up() -> None:
+    devices = Devices()
+    devices.seen("a", published())
+    devices.seen("b", published(count=1))
+    devices.seen("c", published(pool="q", generation=7, count=4))
+    devices.seen("d", published(driver="nic.example.com", count=1))
+    devices.seen("e", published(node="other", count=9))
+    assert devices.counts("n") == {GPUS: 7, "nic.example.com": 1}
+
+
+def test_only_the_newest_generation_of_a_pool_counts() -> None:
+    devices = Devices()
+    devices.seen("old", published(count=8))
+    devices.seen("new", published(generation=2, count=1))
+    assert devices.counts("n") == {GPUS: 1}
+
+
+def test_slices_move_and_go() -> None:
+    devices = Devices()
+    assert devices.seen("a", published()) == {"n"}
+    assert devices.seen("a", published(node="m")) == {"n", "m"}
+    assert devices.counts("n") == {}
+    assert devices.gone("a") == {"m"}
+    assert devices.gone("a") == set()
+    assert devices.seen("net", published(node="")) == set(), "devices of no single node"
+
+
+def test_what_somebody_else_says_of_devices_is_not_believed() -> None:
+    devices = Devices()
+    forged = {"name": "n", "annotations": {DEVICES: f"{GPUS}=64", "other": "x"}}
+    assert devices.marked(forged) == {"name": "n", "annotations": {"other": "x"}}
+    devices.seen("a", published())
+    assert devices.marked(forged)["annotations"] == {DEVICES: f"{GPUS}=2", "other": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("gpu.nvidia.com=8", {"gpu.nvidia.com": 8}),
+        ("gpu.a.com=1,nic.b.com=2", {"gpu.a.com": 1, "nic.b.com": 2}),
+        ("gpu.a.com,=3,gpu.b.com=many,gpu.c.com=-1,gpu.d.com=99999999999", {}),
+    ],
+)
+def test_the_annotation_is_read(text: str, expected: dict[str, int]) -> None:
+    assert devices_of(text) == expected
+
+
+@pytest.mark.parametrize(("driver", "is_gpu_node"), [(GPUS, True), ("nic.example.com", False)])
+def test_a_node_becomes_a_gpu_node_and_back(driver: str, is_gpu_node: bool) -> None:
+    mirror = Mirror(default_registry(), MirrorOptions())
+    kinds = {kind.name: kind for kind in mirror.kinds}
+    configuration = kinds["Configuration.bursar.dev"]
+    arguments = {"crossquota": {"gpu-resource-names": "nvidia.com/gpu", "quota.cpu": "2"}}
+    section = {"metadata": {"name": "default", "uid": "c"}, "spec": arguments}
+    node = {"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "8", "pods": "10"}}}
+    objects = [(configuration, json.dumps(section).encode()), (NODE, json.dumps(node).encode())]
+    mirror.build(objects, [], [("a", published(driver=driver))])
+    policy = next(one for one in mirror.engine.policies if isinstance(one, CrossQuotaPolicy))
+
+    def found() -> bool:
+        facts = policy.index.node("n")
+        return facts is not None and facts.is_gpu_node()
+
+    assert found() == is_gpu_node
+    mirror.slice_seen("a", None)
+    assert not found()
+    mirror.slice_seen("a", published(driver=driver))
+    assert found() == is_gpu_node
