@@ -1,6 +1,6 @@
 """A control plane of its own with the admission policies in force, and who acts on it.
 
-Policies act on the whole cluster, so they are kept off the plane that other tests share.
+Policies act on the whole cluster, so they are kept off the plane that other tests share. It ends with this folder.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from tests.cluster.waiting import eventually
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane() -> Iterator[ControlPlane]:
     with ControlPlane.start(kwok=False, users=[User(NODE, ("system:nodes",))]) as plane:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded(plane: ControlPlane) -> ControlPlane:
     """The plane once the policies are in force. Alice may also do what ``edit`` alone does not allow."""
     plane.create_namespace("bursar-system")

@@ -25,6 +25,20 @@ def test_gates_that_are_there_stay(enforced: Acting) -> None:
     assert set(enforced.gates(enforced.create_pod("one", gates=("example.com/other",)))) == {"example.com/other", GATE}
 
 
+def test_lists_with_duplicates_are_no_obstacle(enforced: Acting) -> None:
+    """The API server takes variables and ports of the same name, and merges them by name elsewhere."""
+    container = {
+        "name": "main",
+        "image": "none",
+        "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+        "ports": [{"containerPort": 80}, {"containerPort": 80, "name": "b"}],
+    }
+    made = enforced.create_pod("one", containers=[container], imagePullSecrets=[{"name": "a"}, {"name": "a"}])
+    assert enforced.gates(made) == [GATE]
+    assert [one["value"] for one in made["spec"]["containers"][0]["env"]] == ["1", "2"]
+    assert len(made["spec"]["containers"][0]["ports"]) == 2
+
+
 def test_a_pod_that_brings_the_gate_has_it_once(enforced: Acting) -> None:
     assert enforced.gates(enforced.create_pod("one", gates=(GATE,))) == [GATE]
 
