@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bursar.kube.admission.fetching import fetch_from
 from bursar.kube.admission.hooks import quota_kinds
 from bursar.kube.admission.keeping import CertificateKeeper, service_names
 from bursar.kube.admission.serving import TlsContext, WebhookServer
@@ -48,7 +49,7 @@ class Process:
         self._keeper = CertificateKeeper(
             api, admission.namespace, service_names(admission), self.tls, lambda: self.replica.elector.leading
         )
-        self._webhook = Webhook(admission, registry, self.view)
+        self._webhook = Webhook(admission, registry, self.view, fetch_from(api))
         metrics = Metrics(self.replica)
         self.health = HealthServer(HealthApp(self.unready, metrics.render), options.host, options.health_port)
         self.webhook: WebhookServer | None = None
