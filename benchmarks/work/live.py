@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 
 from bursar.server.serving import Options, running, server
 
@@ -23,6 +23,12 @@ class Caller:
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 whatever the server answers
         text = None if body is None else json.dumps(body)

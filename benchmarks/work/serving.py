@@ -108,8 +108,7 @@ def fill(path: str, pods: int, teams: int, here: int | None = None) -> dict[str,
 
 def asking(path: str, teams: int, pods: int, times: int) -> dict[str, float]:
     """Milliseconds (p99) of answers over HTTP about an organisation that is there; one caller."""
-    with serving(Path(path)) as port:
-        caller = Caller(port)
+    with serving(Path(path)) as port, Caller(port) as caller:
         standing = [f"{_team(n % teams)}/job-{n:06}" for n in range(0, pods, pods // times)]
         waiting = [f"{one['namespace']}/{one['name']}" for one in caller.ask("GET", "/queue?limit=500")["items"]]
         assert waiting
@@ -137,9 +136,9 @@ def over_http(callers: int, each: int) -> dict[str, float]:
         with serving(path) as port:
 
             def work(number: int) -> list[float]:
-                caller = Caller(port)
                 bodies = [pod(here + callers * turn + number, callers) for turn in range(each)]
-                return [caller.timed("POST", "/apply", body) for body in bodies]
+                with Caller(port) as caller:
+                    return [caller.timed("POST", "/apply", body) for body in bodies]
 
             times, seconds = together(callers, work)
     return {"rate": len(times) / seconds, "p50": times[len(times) // 2], "p99": p99(times)}
