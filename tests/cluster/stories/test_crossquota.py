@@ -4,6 +4,7 @@ All namespaces are governed here, so the controller and its admission policies a
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,33 @@ spec:
     quota-resources: "cpu,memory"
     quota.cpu: "32"
     quota-percentage.memory: "50"
+"""
+
+VOLCANO = """
+apiVersion: bursar.dev/v1alpha1
+kind: Configuration
+metadata: {name: default}
+spec:
+  crossquota:
+    volcano-scheduler.conf: |
+      actions: "enqueue, allocate, backfill"
+      tiers:
+      - plugins:
+        - name: priority
+        - name: gang
+      - plugins:
+        - name: crossquota
+          arguments:
+            gpu-resource-names: "nvidia.com/gpu,amd.com/gpu"
+            quota-resources: "cpu,memory"
+            quota.cpu: "32"
+            quota-percentage.memory: "50"
+            crossQuotaWeight: 10
+            weight.cpu: 10
+            weight.memory: 1
+            label-selector:
+              matchLabels:
+                app: batch
 """
 
 
@@ -77,6 +105,33 @@ def test_a_cpu_pod_is_kept_off_a_gpu_node_that_is_full_for_it(story: Story, gpu_
         assert pod["spec"]["nodeName"] == plain
         assert all(KEPT_OFF in term["matchExpressions"] for term in required_terms(pod))
         assert pinned_to(pod) == ""
+
+
+@pytest.mark.parametrize(("strategy", "used"), [("most-allocated", 1), ("least-allocated", 3)])
+def test_jobs_are_packed_and_services_spread_over_gpu_nodes(
+    story: Story, gpu_node: str, strategy: str, used: int
+) -> None:
+    nodes = {gpu_node, *story.nodes(2, {"cpu": "64", "memory": "128Gi", GPU: "8"})}
+    for node in nodes:
+        story.wait(partial(_label, story, node), "the node is marked")
+    team = story.namespace()
+    marks = {"volcano.sh/crossquota-scoring-strategy": strategy}
+    names = [f"p{number}" for number in range(3)]
+    for name in names:
+        story.submit(team, cpu_pod(story, name, "4", annotations=marks))
+        story.running(team, name)
+    found = {story.node_of(team, name) for name in names}
+    assert len(found) == used
+    assert found <= nodes
+
+
+def test_a_node_has_a_quota_of_its_own_by_annotation(story: Story, gpu_node: str) -> None:
+    team = story.namespace()
+    story.plane.kubectl("annotate", "node", gpu_node, "volcano.sh/crossquota-cpu=4")
+    story.submit(team, cpu_pod(story, "p", "8"))
+    story.waits(team, "p", "crossquota.quota.cpu")
+    story.plane.kubectl("annotate", "node", gpu_node, "--overwrite", "volcano.sh/crossquota-cpu=8")
+    story.running(team, "p")
 
 
 def test_the_scheduler_cannot_put_a_cpu_pod_where_it_has_no_share(story: Story, gpu_node: str) -> None:
@@ -144,6 +199,54 @@ def test_devices_that_are_no_gpus_make_no_gpu_node(story: Story, gpu_node: str) 
     story.running(team, "p")
     assert not _label(story, node)
     assert node != gpu_node
+
+
+def test_a_pod_that_claims_devices_is_none_of_those_that_are_limited(story: Story) -> None:
+    """The scheduler chooses device and node for it, on the GPU node that CPU pods have filled."""
+    (node,) = story.nodes(1, {"cpu": "64", "memory": "128Gi"})
+    story.apply(ARGUMENTS, resource_slice(story, node, "gpu.nvidia.com"))
+    story.wait(lambda: _label(story, node) == "true", "the node is marked")
+    team = story.namespace()
+    story.submit(team, cpu_pod(story, "filler", "32"))
+    story.running(team, "filler")
+    selector = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
+    story.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": story.name},
+            "spec": {"selectors": [selector]},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "gpu", "namespace": team},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": story.name}}]}},
+        },
+    )
+    pod = cpu_pod(story, "train", "8", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    story.submit(team, pod)
+    (train,) = story.running(team, "train")
+    assert train["spec"]["nodeName"] == node
+    assert not required_terms(train)
+    story.submit(team, cpu_pod(story, "more", "1"))
+    story.waits(team, "more", "crossquota.quota.cpu")
+
+
+def test_the_text_of_volcanos_configuration_is_taken_as_it_is(story: Story) -> None:
+    (node,) = story.nodes(1, {"cpu": "64", "memory": "128Gi", GPU: "8"})
+    story.apply(VOLCANO)
+    story.wait(lambda: _label(story, node) == "true", "the node is marked")
+    team = story.namespace()
+    batch = {"app": "batch"}
+    story.submit(team, cpu_pod(story, "first", "30", labels=batch, schedulerName="volcano"))
+    (first,) = story.running(team, "first")
+    assert pinned_to(first) == node
+    assert first["spec"]["schedulerName"] == "default-scheduler"
+    story.submit(team, cpu_pod(story, "second", "4", labels=batch), cpu_pod(story, "other", "4"))
+    story.waits(team, "second", "crossquota.quota.cpu")
+    story.running(team, "other")
 
 
 def resource_slice(story: Story, node: str, driver: str) -> Manifest:

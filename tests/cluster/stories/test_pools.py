@@ -1,13 +1,17 @@
 """Quota trees over node pools: the root quota is made, the tree's affinity merged, over-use taken back."""
 
 import json
+from pathlib import Path
 
+from tests.cluster.stories.installed import documents
 from tests.cluster.stories.story import Manifest, Story, required_terms
 
 GPU = "nvidia.com/gpu"
 PREFIX = "quota.scheduling.koordinator.sh/"
 KIND = "elasticquotas.scheduling.sigs.k8s.io"
 SYSTEM = "kube-system"
+ORIGINALS = Path(__file__).parent.parent / "originals.yaml"
+KOORDINATOR = ("quota.koordinator.sh", "scheduling.sigs.k8s.io")
 
 
 def profile(story: Story, zone: str, ratio: str = "1") -> str:
@@ -65,6 +69,30 @@ def team_quota(namespace: str, parent: str, least: int, most: int) -> Manifest:
 def root_of(story: Story, name: str) -> Manifest:
     story.wait(lambda: name in story.plane.kubectl("get", KIND, "-n", SYSTEM, "-o", "name"), f"{name} is made")
     return story.get(KIND, name, SYSTEM)
+
+
+def test_the_originals_example_gives_the_same_root_quota(story: Story) -> None:
+    """Its profile, unchanged, over nodes that have what its root quota says, divided by 0.9."""
+    zone = {
+        "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/region": "cn-hangzhou",
+        "topology.kubernetes.io/zone": "cn-hangzhou-k",
+    }
+    room = {"cpu": "153600m", "memory": "1052516907008", "ephemeral-storage": "2921032023324", "pods": "200"}
+    story.nodes(2, room, zone)
+    given, expected = (one for one in documents(ORIGINALS) if one["apiVersion"].partition("/")[0] in KOORDINATOR)
+    story.apply(given, namespace=SYSTEM)
+    name = expected["metadata"]["name"]
+    total = PREFIX + "total-resource"
+    want = json.loads(expected["metadata"]["annotations"][total])
+    story.wait(lambda: _total(story, name) == want, "the total is that of the example")
+    root = root_of(story, name)
+    assert root["spec"] == expected["spec"]
+    differs = {PREFIX + "tree-id", PREFIX + "profile"}  # the example's are those of another profile
+    labels = root["metadata"]["labels"]
+    assert {key: labels[key] for key in labels.keys() - differs} == {
+        key: value for key, value in expected["metadata"]["labels"].items() if key not in differs
+    }
 
 
 def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
