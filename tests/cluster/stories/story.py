@@ -192,6 +192,11 @@ class Story:
         found = [pod for pod in pods if HOLD in pod["metadata"].get("annotations", {})]
         return found[0] if found else {}
 
+    def leaving(self, namespace: str) -> list[str]:
+        """The uids of pods that were told to leave and have not gone."""
+        pods = self.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return [pod["metadata"]["uid"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
+
     def told(self, namespace: str, name: str, reason: str) -> list[str]:
         """Wait for such events; see ``events``."""
         return self.wait(lambda: self.events(namespace, name, reason), f"{name} is told {reason}")

@@ -40,6 +40,30 @@ def test_running_pods_are_taken_over_as_they_are(story: Story, bursar: Running) 
         assert now["spec"]["nodeName"] == pod["spec"]["nodeName"]
 
 
+def test_a_hold_is_taken_over(story: Story, bursar: Running) -> None:
+    """Bursar comes back while a victim is leaving: its place is still the claimant's, and nobody else must go."""
+    a, b = story.namespace("a"), story.namespace("b")
+    story.nodes(1, {GPU: "4"})
+    story.apply(quota(a, {GPU: 2}), quota(b, {GPU: 2}))
+    story.governed(a, b)
+    slowly = {"sim.bursar.dev/leaves-after": "12s"}
+    names = ("b0", "b1", "b2", "b3")
+    story.submit(b, *(story.pod(name, {GPU: "1"}, annotations=slowly) for name in names))
+    story.running(b, *names)
+    story.submit(a, story.pod("own", {GPU: "1"}))
+    story.wait(lambda: story.leaving(b), "a victim is told to leave")
+    victims = story.leaving(b)
+    bursar.component.kill()
+    story.submit(a, story.pod("late", {GPU: "1"}))
+    bursar.start()
+    story.wait(lambda: len(story.leaving(b)) == 2, "the second is told to leave for the second claimant")
+    assert set(victims) < set(story.leaving(b))
+    assert story.is_gated(a, "own"), "not before its victim is gone"
+    story.running(a, "own", "late")
+    assert len([name for name in names if story.seen(b, name)]) == 2
+    assert story.record(a, "own")["displaced"][0][0] == victims[0]
+
+
 def test_gpus_and_trees_are_rebuilt_from_records(story: Story, bursar: Running) -> None:
     team = story.namespace()
     (node,) = story.nodes(1)

@@ -33,7 +33,8 @@ def test_a_team_borrows_and_the_owner_takes_its_quota_back(story: Story) -> None
     (node,) = story.nodes(1, {GPU: "4"})
     story.apply(quota(a, {GPU: 2}), quota(b, {GPU: 2}, {GPU: 3}))
     story.governed(a, b)
-    story.submit(b, *(story.pod(f"b{number}", {GPU: "1"}, annotations=SLOWLY) for number in range(3)))
+    lent: Manifest = {"annotations": SLOWLY, "schedulerName": "n8s-scheduler"}
+    story.submit(b, *(story.pod(f"b{number}", {GPU: "1"}, **lent) for number in range(3)))
     story.running(b, "b0", "b1", "b2")
     story.status(KIND, "quota", b, {"used": {GPU: "3"}, "borrowed": {GPU: "1"}})
     over = story.plane.kubectl("get", "pods", "-n", b, "-l", f"{CAPACITY}=over-quota", "-o", "name").split()

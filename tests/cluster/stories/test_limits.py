@@ -44,16 +44,22 @@ def test_a_quota_refuses_with_the_originals_codes_and_chooses_gpus(story: Story)
     names = story.gpus(node, 4)
     story.apply(QUOTA, namespace=team)
     story.governed(team)
-    story.submit(team, *(worker(story, f"infer-{number}", HALF) for number in range(6)))
+    story.submit(
+        team, *(worker(story, f"infer-{number}", HALF, schedulerName="tensor-fusion-scheduler") for number in range(6))
+    )
     pods = story.running(team, *(f"infer-{number}" for number in range(6)))
     for pod in pods:
         ids = pod["metadata"]["annotations"][GPU_IDS].split(",")
         assert len(ids) == 2
         assert set(ids) <= set(names)
         assert pinned_to(pod) == node
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
         assert "tensor-fusion.ai/gpu-ids" in story.describe(team, pod["metadata"]["name"])
     used = {"requests": {"tflops": "600", "vram": "96Gi"}, "limits": {"tflops": "1200", "vram": "192Gi"}, "workers": 6}
     story.status("gpuresourcequotas", "team-quota", team, {"used": used})
+
+    left = [story.get("gpu", name)["status"]["available"] for name in names]
+    assert all(one == {"tflops": "162", "vram": "56Gi"} for one in left), "three workers share each GPU"
 
     story.submit(team, worker(story, "for-the-team", HALF))
     story.waits(team, "for-the-team", "total.max.vram.request")
