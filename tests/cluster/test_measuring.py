@@ -1,0 +1,26 @@
+"""What `make bench PART=cluster` measures with, in the smallest size."""
+
+import pytest
+
+from benchmarks.work.arena import Size, Starter, arena, bursar, passing
+from benchmarks.work.passing import PIN
+
+SMALL = Size(nodes=3, pods=20, waiting=5)
+
+
+def test_pods_are_timed_without_anything_of_bursars() -> None:
+    with arena(SMALL, governed=False) as place:
+        stock = place.run(None)
+        passed = place.run(passing(PIN))
+    assert stock.rate > 0
+    assert stock.cpu == pytest.approx(stock.etcd_cpu + stock.apiserver_cpu + stock.scheduler_cpu + stock.load_cpu)
+    assert (stock.pod_writes, stock.memory) == (0, 0)
+    assert passed.pod_writes == 1
+    assert passed.memory > 1
+
+
+def test_every_controller_writes_once_on_each_pod_under_the_same_policies() -> None:
+    controllers: dict[str, Starter] = {"passing": passing(), "bursar": bursar(), "pinning": bursar("--pin-all")}
+    with arena(SMALL, governed=True) as place:
+        found = {name: place.run(start) for name, start in controllers.items()}
+    assert {name: figures.pod_writes for name, figures in found.items()} == dict.fromkeys(controllers, 1)
