@@ -1,4 +1,4 @@
-"""Merge patches, JSON patches and a small server-side apply, on plain data. Nothing given is changed.
+"""Merge patches, strategic ones, JSON patches and a small server-side apply, on plain data. Nothing given is changed.
 
 Apply treats lists as one value; ownership is kept per manager as the set of paths that it applied last.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from tests.kube.fakeapi.refusals import Refusal
 
 Path = tuple[str, ...]
+_MERGED_BY = {"schedulingGates": "name", "containers": "name", "conditions": "type"}  # lists with a key, of pods
 
 
 def merge(target: Any, patch: Any) -> Any:  # noqa: ANN401 any JSON
@@ -25,6 +26,31 @@ def merge(target: Any, patch: Any) -> Any:  # noqa: ANN401 any JSON
         else:
             result[key] = merge(result.get(key), value)
     return result
+
+
+def strategic(target: Any, patch: Any) -> Any:  # noqa: ANN401 any JSON
+    """As ``merge``, but some lists are merged by a key of their entries; ``$patch: delete`` takes an entry away."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = copy.deepcopy(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif name in _MERGED_BY and isinstance(value, list):
+            result[name] = _by_key(result.get(name) or [], value, _MERGED_BY[name])
+        else:
+            result[name] = strategic(result.get(name), value)
+    return result
+
+
+def _by_key(entries: list[Any], changes: list[Any], key: str) -> list[Any]:
+    found = {entry[key]: entry for entry in entries}
+    for change in changes:
+        if change.get("$patch") == "delete":
+            found.pop(change[key], None)
+        else:
+            found[change[key]] = strategic(found.get(change[key]), change)
+    return list(found.values())
 
 
 def json_patch(target: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:

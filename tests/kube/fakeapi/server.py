@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import json
 import ssl
 from dataclasses import dataclass
@@ -184,9 +185,8 @@ class FakeApi:
             return web.json_response(self._patch(request, place, content))
         if request.method == "DELETE":
             conditions = content.get("preconditions", {})
-            gone = self.state.delete(
-                *place[:3], uid=conditions.get("uid", ""), version=conditions.get("resourceVersion", "")
-            )
+            uid, version = conditions.get("uid", ""), conditions.get("resourceVersion", "")
+            gone = self.state.delete(*place[:3], uid=uid, version=version, keep=_kept(request, content))
             return web.json_response(gone)
         raise Refusal(405, request.method)
 
@@ -281,9 +281,9 @@ class FakeApi:
 
     def _post(self, request: web.Request, place: Place, content: Object) -> web.Response:
         if place.subresource == "eviction":
-            self._evict(place, content)
+            self._evict(place, content, keep=_kept(request, content.get("deleteOptions", {})))
             return web.json_response({"kind": "Status", "status": "Success", "code": 201}, status=201)
-        if request.query.get("dryRun"):
+        if not _kept(request):
             return web.json_response(content, status=201)
         return web.json_response(self.state.create(place.resource, place.namespace, content), status=201)
 
@@ -294,29 +294,33 @@ class FakeApi:
         found = self.state.get(*place[:3])
         if request.content_type == "application/merge-patch+json":
             wanted = patches.merge(found, content)
+        elif request.content_type == "application/strategic-merge-patch+json":
+            wanted = patches.strategic(found, content)
         elif request.content_type == "application/json-patch+json":
             wanted = patches.json_patch(found, content)
         else:
             raise Refusal(415, f"the fake has no {request.content_type}")
-        if request.query.get("dryRun"):
-            return dict(wanted)
-        return self.state.replace(*place[:3], wanted, status=status)
+        return self.state.replace(*place[:3], wanted, status=status, keep=_kept(request))
 
     def _apply(self, request: web.Request, place: Place, content: Object, *, status: bool) -> Object:
         manager = request.query.get("fieldManager", "")
         if not manager:
             raise Refusal(422, "fieldManager: Required value: is required for apply patch")
         key = (place.resource, place.namespace, place.name)
+        keep = _kept(request)
         owners = self.state.owners.setdefault(key, {})
+        if not keep:
+            owners = copy.deepcopy(owners)
         found = self.state.objects.get(key)
         force = request.query.get("force") == "true"
         if found is None:
             body = {"metadata": {"name": place.name}}
             wanted = patches.apply(body, content, owners, manager, force=force)
-            return self.state.create(place.resource, place.namespace, wanted)
-        return self.state.replace(*key, patches.apply(found, content, owners, manager, force=force), status=status)
+            return self.state.create(place.resource, place.namespace, wanted) if keep else wanted
+        wanted = patches.apply(found, content, owners, manager, force=force)
+        return self.state.replace(*key, wanted, status=status, keep=keep)
 
-    def _evict(self, place: Place, content: Object) -> None:
+    def _evict(self, place: Place, content: Object, *, keep: bool) -> None:
         pod = self.state.get(PODS, place.namespace, place.name)
         labels = pod["metadata"].get("labels", {})
         budgets = [
@@ -331,4 +335,9 @@ class FakeApi:
             wait = 0 if budgets[0].get("status") else 10  # as for one that has not been counted yet
             raise Refusal(429, "Cannot evict pod as it would violate its budget.", causes=[cause], retry_after=wait)
         uid = content.get("deleteOptions", {}).get("preconditions", {}).get("uid", "")
-        self.state.delete(PODS, place.namespace, place.name, uid=uid)
+        self.state.delete(PODS, place.namespace, place.name, uid=uid, keep=keep)
+
+
+def _kept(request: web.Request, options: Object | None = None) -> bool:
+    """Whether a write is to be kept, or only tried."""
+    return not request.query.get("dryRun") and not (options or {}).get("dryRun")

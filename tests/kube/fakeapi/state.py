@@ -77,13 +77,16 @@ class State:
         self._store("ADDED", key, None, made)
         return made
 
-    def replace(self, resource: Resource, namespace: str, name: str, wanted: Object, *, status: bool) -> Object:
-        """Store a changed form of an object: only its status, or everything else."""
+    def replace(
+        self, resource: Resource, namespace: str, name: str, wanted: Object, *, status: bool, keep: bool = True
+    ) -> Object:
+        """Store a changed form of an object (unless it is only tried): only its status, or everything else."""
         before = self.get(resource, namespace, name)
         meta = wanted.get("metadata", {})
         if meta.get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
-            message = f"{resource.kind} {name!r} is invalid: metadata.uid: {meta['uid']!r}: field is immutable"
-            raise Refusal(422, message)
+            problem = f"Invalid value: {meta['uid']!r}: field is immutable"
+            causes = [{"reason": "FieldValueInvalid", "message": problem, "field": "metadata.uid"}]
+            raise Refusal(422, f'{resource.kind} "{name}" is invalid: metadata.uid: {problem}', causes=causes)
         self._check_preconditions(before, "", meta.get("resourceVersion", ""), resource, name)
         after = copy.deepcopy(wanted)
         kept, other = (before, wanted) if status else (wanted, before)
@@ -92,8 +95,8 @@ class State:
             if "status" in other:
                 after["status"] = copy.deepcopy(other["status"])
         self._fix_identity(before, after)
-        if after == before:
-            return before
+        if after == before or not keep:
+            return after
         if after.get("spec") != before.get("spec"):
             after["metadata"]["generation"] += 1
         key = (resource, namespace, name)
@@ -118,9 +121,13 @@ class State:
             message = f'Operation cannot be fulfilled on {resource.plural} "{name}": the object has been modified'
             raise Refusal(409, message)
 
-    def delete(self, resource: Resource, namespace: str, name: str, uid: str = "", version: str = "") -> Object:
+    def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str = "", version: str = "", *, keep: bool = True
+    ) -> Object:
         found = self.get(resource, namespace, name)
         self._check_preconditions(found, uid, version, resource, name)
+        if not keep:
+            return found
         key = (resource, namespace, name)
         if found["metadata"].get("finalizers"):
             marked = copy.deepcopy(found)

@@ -10,6 +10,7 @@ from bursar.kube.controller.desk import Again
 
 T = TypeVar("T")
 STALE_TERM = "bursar.dev/term"  # stands in the message of the policy that refuses patches of a former leader
+_UID = "metadata.uid"  # as the server names it when a patch is about another object of that name
 _REFUSED_PAUSE = 5.0  # seconds before something that the server refused is sent once more
 
 Refused = Callable[[str], None]
@@ -36,6 +37,8 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
         refused(error.message)
         raise Again(error.message, _REFUSED_PAUSE) from None
     except Invalid as error:
+        if any(cause.field == _UID for cause in error.causes):
+            return None  # another object has the name now: the one that was meant is gone
         refused(error.message)
         raise Again(error.message, _REFUSED_PAUSE) from None
     except Conflict as error:

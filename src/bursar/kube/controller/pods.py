@@ -1,7 +1,8 @@
 """Pods: which of them are wishes and which are facts, and what became of them since.
 
 A pod with our gate is a *wish*: it is queued and decided. A pod on a node is a *fact*, and so is one that was let go
-and is not bound yet (its record says where it counts). Everything else is none of our business until it is bound.
+and is not bound yet (its record says where it counts). Everything else is none of our business until it is bound: also
+a pod whose gate somebody else removed. One that is deleted before it is bound never is, so it is gone at once.
 Facts count whoever made them; those that nobody asked Bursar to govern are never taken away for others.
 
 What a wish asks for is read as long as it is gated. After that only what can still grow or shrink is read again: its
@@ -131,10 +132,11 @@ class PodIntake:
         marks = pod.metadata.annotations
         record = admission_of(marks)
         node = pod.spec.node_name
+        if not node and pod.leaving:
+            return
         if not node and (pod.gated or self._overshadowed(pod)):
-            if not pod.leaving:
-                self._keep(Sight(pod, None, governed=True, hold=hold_of(marks)))
-                self._wish(self.by_key[pod.key], raw)
+            self._keep(Sight(pod, None, governed=True, hold=hold_of(marks)))
+            self._wish(self.by_key[pod.key], raw)
         elif node or record is not None:
             governed = record is not None or self._governs(pod)
             sight = Sight(pod, None, governed, record, let_go=now)
@@ -227,22 +229,31 @@ class PodIntake:
     def _again(self, sight: Sight, pod: SeenPod, raw: bytes, now: int) -> None:
         before = sight.seen
         sight.seen = pod
-        if pod.leaving and sight.body is not None and not pod.spec.node_name:
-            self.gone(pod.key)  # a wish that is being deleted is none any more
+        node = pod.spec.node_name
+        if pod.leaving and not node:
+            self.gone(pod.key)
             return
-        if (pod.gated or self._overshadowed(pod)) and not pod.spec.node_name:
+        if not node and (pod.gated or self._overshadowed(pod)):
             if _asks(pod) != _asks(before):
                 self._wish(sight, raw)
             return
         if sight.body is not None:
-            if self._shadow is not None:
-                self._shadow.bound(sight.uid, now)
-            sight.body = sight.admitted = None
             sight.record = admission_of(pod.metadata.annotations)
-            sight.let_go = now
+            if not node and sight.record is None:
+                self.gone(pod.key)
+                return
+            self._let_go(sight, now)
         if _grows(pod) != _grows(before):
             self._adjust(sight, pod)
         self._progress(sight, pod)
+
+    def _let_go(self, sight: Sight, now: int) -> None:
+        """It is a wish no longer."""
+        if self._shadow is not None:
+            self._shadow.bound(sight.uid, now)
+        sight.body = sight.admitted = None
+        sight.let_go = now
+        self._troubled.pop(sight.uid, None)
 
     def _adjust(self, sight: Sight, pod: SeenPod) -> None:
         """Requests, labels and annotations may change while a pod runs; where it is and may be stays as it was."""

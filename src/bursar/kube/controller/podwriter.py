@@ -3,13 +3,14 @@
 A pod is written to by one task at a time, and each write is made of what the ledger says at that moment: a claim that
 lost its place in the meantime is not started. What admission and policies want on the pod travels in the same patch.
 
-Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim waits again.
+Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim starts or waits again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from bursar.engine.decisions import Decision
@@ -76,8 +77,9 @@ class PodWriter:
         self._wanted: dict[str, Wanted] = {}
         self._labels = LabelKeeper()
         self._plans: dict[str, Plan] = {}  # by uid of the claimant
-        self._holding: set[str] = set()  # uids of pods on which a hold stands
-        self._locks: dict[str, asyncio.Lock] = {}  # by uid: who writes or takes away a hold
+        self._holding: set[str] = set()  # uids of pods on which a hold may stand
+        self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
+        self._earlier = 0  # the last decision of this term by a ledger before this one
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.started = 0
         self.on_start: Callable[[Claim], None] | None = None
@@ -115,10 +117,14 @@ class PodWriter:
         self._plan(claimant).victims[victim.uid] = victim.spec.owner
 
     def resume(self, sight: Sight) -> None:
-        """A hold was found on a pod: whom it is about stands written, if it was taken up."""
+        """What was found on a pod: an admission of this term, or a hold, with whom it is about if it was taken up."""
+        if sight.record is not None and sight.record.term == self._term:
+            self._earlier = max(self._earlier, sight.record.seq)
+        if sight.hold is None:
+            return
         self._holding.add(sight.uid)
         claim = self._engine.state.claims.get(sight.uid)
-        if sight.hold is not None and claim is not None and claim.state == HELD:
+        if claim is not None and claim.state == HELD:
             self._plan(sight.uid).victims.update(sight.hold.victims)
 
     def forget(self, uid: str) -> None:
@@ -144,40 +150,40 @@ class PodWriter:
         sight = self._pods.by_uid.get(claimant.uid)
         if sight is None:
             return
-        async with self._lock(sight.uid):
-            if claimant.state != HELD:
+        async with self._locks.setdefault(sight.uid, asyncio.Lock()):
+            if claimant.state != HELD or sight.uid not in self._pods.by_uid:
                 return
             record = HoldRecord(claimant.place, self._displaced(claimant))
             if sight.hold == record:
                 return
+            self._holding.add(sight.uid)  # whatever the answer will be
             patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
             if await self._send(sight, patch) is not None:
-                sight.hold = record
-                self._holding.add(sight.uid)
                 await self._nominate(sight, record.place)
+                sight.hold = record
 
     def tidy(self) -> None:
         """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them."""
         for uid in list(self._holding):
             sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
-            if sight is None or sight.hold is None or sight.body is None:
+            if sight is None or sight.body is None:
                 self._holding.discard(uid)
             elif claim is None or claim.state == PENDING:
                 self._wanted.setdefault(uid, Wanted()).unhold = True
                 self.desk.want(uid)
 
     async def _drop_hold(self, sight: Sight) -> None:
-        async with self._lock(sight.uid):
-            claim = self._engine.state.claims.get(sight.uid)
-            if sight.hold is None or (claim is not None and claim.state != PENDING):
-                return
-            await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
-            await self._nominate(sight, None)
-            sight.hold = None
-            self._holding.discard(sight.uid)
+        claim = self._engine.state.claims.get(sight.uid)
+        if claim is not None and claim.state != PENDING:
+            return
+        await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
+        await self._nominate(sight, None)
+        sight.hold = None
+        self._holding.discard(sight.uid)
 
-    def _lock(self, uid: str) -> asyncio.Lock:
-        return self._locks.setdefault(uid, asyncio.Lock())
+    def _alone(self, uid: str) -> AbstractAsyncContextManager[object]:
+        """Not while a hold is being written."""
+        return self._locks.get(uid) or nullcontext()
 
     def _displaced(self, claim: Claim) -> tuple[tuple[str, str], ...]:
         plan = self._plans.get(claim.uid)
@@ -190,28 +196,33 @@ class PodWriter:
     # Carrying out
 
     async def _perform(self, uid: str) -> None:
-        sight = self._pods.by_uid.get(uid)
-        wanted = self._wanted.pop(uid, None)
-        if sight is None or not wanted:
+        async with self._alone(uid):
+            sight = self._pods.by_uid.get(uid)
+            wanted = self._wanted.pop(uid, None)
+            if sight is None or not wanted:
+                return
+            try:
+                await self._carry_out(sight, wanted)
+            except BaseException:
+                self._put_back(uid, wanted)
+                raise
+
+    async def _carry_out(self, sight: Sight, wanted: Wanted) -> None:
+        uid, claim = sight.uid, self._engine.state.claims.get(sight.uid)
+        if sight.body is None:
+            wanted.start = False  # it was let go
+        elif wanted.start and claim is not None and _may_start(claim):
+            await self._start(sight, claim, wanted)
             return
-        claim = self._engine.state.claims.get(uid)
-        starts = wanted.start and claim is not None and _may_start(claim) and sight.body is not None
-        try:
-            if starts and claim is not None:
-                await self._start(sight, claim, wanted)
-                return
-            if wanted.unhold:
-                await self._drop_hold(sight)
-                wanted.unhold = False
-            if not wanted:
-                return
-            if sight.body is not None and not wanted.labels:
-                self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
-            else:
-                await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
-        except BaseException:
-            self._put_back(uid, wanted)
-            raise
+        if wanted.unhold:
+            await self._drop_hold(sight)
+            wanted.unhold = False
+        if not wanted:
+            return
+        if sight.body is not None and not wanted.labels:
+            self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
+        else:
+            await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
 
     async def _start(self, sight: Sight, claim: Claim, wanted: Wanted) -> None:
         pod, admitted = sight.body, sight.admitted
@@ -219,9 +230,10 @@ class PodWriter:
             return
         expressible = can_express(node_terms(pod), node_terms(admitted))
         orders = self._placement.orders(claim, unjudged(sight.seen.spec), expressible=expressible)
-        record = admission_record(claim, _seq(claim), self._term, orders, self._displaced(claim))
+        seq = self._earlier + _seq(claim)
+        record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
-        if sight.hold is not None:
+        if sight.uid in self._holding:
             marks[HOLD] = None
         patch = start_patch(pod, admitted, marks, pin=claim.place if orders.pin else "", keep_off=orders.keep_off)
         if wanted.labels:

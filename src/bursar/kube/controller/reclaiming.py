@@ -47,7 +47,7 @@ class Reclaimer:
         self._report = report
         self._now = now
         self._how = Writing(dry_run=dry_run)
-        self._lost: set[str] = set()  # pods without a place
+        self._lost: set[str] = set()  # pods that found no node, unless they did after all
         self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
@@ -58,10 +58,19 @@ class Reclaimer:
             self._writer.displaces(holder, claim)
         self.desk.want(claim.uid)
 
-    def take_back(self, uid: str) -> None:
-        """A pod that has no place after all is evicted; its owner may create it anew."""
+    def take_back(self, uid: str) -> bool:
+        """A pod that has no place after all is evicted; its owner may create it anew. Whether that is news."""
+        if uid in self._lost:
+            return False
         self._lost.add(uid)
         self.desk.want(uid)
+        return True
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._lost.discard(uid)
+        self._shielded.pop(uid, None)
+        self.desk.forget(uid)
 
     def unshield(self) -> None:
         """Let those be victims again whose time is up."""
@@ -90,7 +99,8 @@ class Reclaimer:
         self._plan_anew(claim, AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR)
 
     def _must_leave(self, claim: Claim) -> bool:
-        return claim.uid in self._lost or claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
+        lost = claim.uid in self._lost and claim.uid in self._pods.unbound
+        return lost or claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
 
     def _plan_anew(self, claim: Claim, pause: int) -> None:
         claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]
@@ -104,6 +114,8 @@ class Reclaimer:
         self._spare(claim.uid, spared=True)
         if self.changed is not None:
             self.changed()
+        if self._must_leave(claim):  # not for others only
+            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
 
     def _spare(self, uid: str, *, spared: bool) -> None:
         if uid in self._engine.state.claims:

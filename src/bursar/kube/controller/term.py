@@ -136,8 +136,7 @@ class Term:
         watches = self._watches
         self.mirror.build(watches.objects(), watches.pods(), watches.slices())
         for sight in self.mirror.pods.by_uid.values():
-            if sight.hold is not None:
-                self.writer.resume(sight)
+            self.writer.resume(sight)
         for kind in self.mirror.kinds:
             for given in self.mirror.world.objects(kind.name):
                 self._note_namespaces(kind, given.key)
@@ -188,6 +187,7 @@ class Term:
     def pod_gone(self, key: str, uid: str) -> None:
         def take() -> None:
             self.writer.forget(uid)
+            self.reclaimer.forget(uid)
             self.mirror.pod_gone(key)
 
         self._take(take)
@@ -248,8 +248,8 @@ class Term:
             self.reclaimer.unshield()
             self.writer.tidy()
             for sight, why in self._pins.lost():
-                self.mirror.report(POD.name, sight.key, pinning.UNPLACED, why)
-                self.reclaimer.take_back(sight.uid)
+                if self.reclaimer.take_back(sight.uid):
+                    self.mirror.report(POD.name, sight.key, pinning.UNPLACED, why)
             if time.monotonic() - compared >= self._options.compared_every and not self._inbox:
                 compared = time.monotonic()
                 self._compare()

@@ -1,0 +1,213 @@
+"""Traffic and faults, drawn at random from a seed: what the API server holds is right at every change, and at the end
+everybody who fits is admitted and the ledger is what one built from the cluster would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from bursar.kube.client.resources import PODS
+from bursar.kube.controller import comparing, desk
+from bursar.kube.controller.mirror import Mirror
+from tests.kube.controller.stage import Body, Stage, gpus_of, has_ended, is_admitted, is_gated, stage
+from tests.kube.fakeapi.state import Change
+
+NODES, GPUS = 2, 6
+MOST, LEAST = 8, 5  # of each namespace; together they lend and take back
+NAMESPACES = ("a", "b")
+STEPS = 60
+ANY_POD = r"/api/v1/namespaces/\w+/pods/[\w-]+"
+FAULTS = (
+    {"code": 409},
+    {"code": 429, "retry_after": 1},
+    {"code": 500},
+    {"code": 500, "carried_out": True},
+    {"code": 503},
+    {"cut": True},
+    {"cut": True, "carried_out": True},
+    {"hang": 0.3},
+    {"hang": 0.3, "carried_out": True},
+    {"hang": 1.0, "carried_out": True},  # longer than the client waits
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Storm:
+    """One run."""
+
+    def __init__(self, cluster: Stage, seed: int) -> None:
+        self.cluster = cluster
+        self.random = random.Random(seed)
+        self.made = 0
+        self.seen = 0  # changes of the server that were checked
+        self.starts: dict[str, int] = {}  # by uid
+        self.faults: list[str] = []
+
+    def prepare(self) -> None:
+        for number in range(NODES):
+            self.cluster.node(f"n{number}", GPUS)
+        for name in NAMESPACES:
+            self.cluster.namespace(name)
+            self.cluster.quota(name, MOST, LEAST)
+
+    async def run(self) -> None:
+        await self.cluster.lead()
+        for _ in range(STEPS):
+            self.step()
+            await asyncio.sleep(self.random.choice([0, 0, 0.01, 0.05]))
+            self.check_changes()
+            if self.random.random() < 0.04:
+                await self.cluster.depose()
+                await self.cluster.lead()
+        self.cluster.fake.faults.clear()
+        await self.rest()
+
+    def step(self) -> None:
+        draw = self.random.random()
+        pods = self.cluster.pods()
+        if draw < 0.40 and len(pods) < 40:
+            self.create()
+        elif draw < 0.65:
+            self.cluster.schedule()
+        elif draw < 0.75 and pods:
+            self.end(self.random.choice(pods))
+        elif draw < 0.80 and pods:
+            self.anew(self.random.choice(pods))
+        elif draw < 0.92:
+            how = self.random.choice(FAULTS)
+            self.cluster.fake.fail(f"(PATCH|POST) {ANY_POD}", times=self.random.randint(1, 3), **how)
+        elif draw < 0.96:
+            self.cluster.fake.cut_watches()
+        else:
+            self.cluster.fake.compact()
+            self.cluster.fake.cut_watches()
+
+    def create(self, name: str = "", namespace: str = "") -> None:
+        self.made += 1
+        finalizers = ["example.org/stays"] if self.random.random() < 0.1 else []
+        self.cluster.pod(
+            namespace or self.random.choice(NAMESPACES),
+            name or f"p{self.made}",
+            self.random.choice([1, 1, 2, 3]),
+            finalizers=finalizers,
+        )
+
+    def end(self, pod: Body) -> None:
+        """By its owner, or because its work is done."""
+        if self.random.random() < 0.5 or is_gated(pod):
+            self.cluster.delete(pod)
+        else:
+            self.cluster.change(pod, lambda body: body.update(status={"phase": "Succeeded"}))
+
+    def anew(self, pod: Body) -> None:
+        if not pod["metadata"].get("finalizers"):
+            self.cluster.delete(pod)
+            self.create(pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+    # What must hold
+
+    def check_changes(self) -> None:
+        """Every change since the last look, one after the other, as any watcher would see them."""
+        history = self.cluster.fake.state.history
+        for position in range(self.seen, len(history)):
+            change = history[position]
+            if change.resource == PODS and change.type == "MODIFIED":
+                self.check(change, position)
+        self.seen = len(history)
+        assert not self.faults, self.faults
+
+    def check(self, change: Change, position: int) -> None:
+        before, after = change.before, change.after
+        if before is None or not is_gated(before) or is_gated(after):
+            return
+        uid = after["metadata"]["uid"]
+        self.starts[uid] = self.starts.get(uid, 0) + 1
+        if self.starts[uid] > 1:
+            self.faults.append(f"{uid} was let go twice")
+        counting = [pod for pod in self.as_of(position) if _counts(pod)]
+        for namespace in NAMESPACES:
+            used = sum(gpus_of(pod) for pod in counting if pod["metadata"]["namespace"] == namespace)
+            if used > MOST:
+                self.faults.append(f"{namespace} uses {used} of {MOST}")
+        total = sum(map(gpus_of, counting))
+        if total > NODES * GPUS:
+            self.faults.append(f"{total} GPUs are promised, and there are {NODES * GPUS}")
+
+    def as_of(self, position: int) -> list[Body]:
+        """The pods that were there right after a change."""
+        found: dict[str, Body] = {}
+        for change in self.cluster.fake.state.history[: position + 1]:
+            if change.resource == PODS:
+                uid = change.after["metadata"]["uid"]
+                if change.type == "DELETED":
+                    found.pop(uid, None)
+                else:
+                    found[uid] = change.after
+        return list(found.values())
+
+    async def rest(self) -> None:
+        """Faults are over, and finalizers too: whoever fits is admitted, and nothing else is left to do."""
+        for pod in self.cluster.pods():
+            if pod["metadata"].get("deletionTimestamp"):
+                self.cluster.fake.state._drop((PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
+        async with asyncio.timeout(30):
+            while True:
+                self.cluster.schedule()
+                await asyncio.sleep(0.1)
+                self.check_changes()
+                self.cluster.check_running()
+                if self.calm() and not self.left_to_do():
+                    break
+        term = self.cluster.term
+        assert term is not None
+        assert term.differences == 0
+        assert _charges(term.mirror) == _charges(self.cluster.rebuilt())
+
+    def calm(self) -> bool:
+        term = self.cluster.term
+        assert term is not None
+        bound = all(is_gated(pod) or pod["spec"].get("nodeName") or has_ended(pod) for pod in self.cluster.pods())
+        known = not comparing.differences(term.mirror.controller, term.mirror.pods)
+        there = {pod["metadata"]["uid"] for pod in self.cluster.pods() if not has_ended(pod)}
+        return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._desks()))
+
+    def left_to_do(self) -> list[str]:
+        """What a new leader would do at once: it must be nothing."""
+        mirror = self.cluster.rebuilt()
+        mirror.controller.settle()
+        wanted = [*mirror.notes.starts.values(), *(claim for claim, _ in mirror.notes.evictions.values())]
+        return [claim.key for claim in wanted]
+
+
+def _counts(pod: Body) -> bool:
+    if pod["spec"].get("nodeName"):
+        return not has_ended(pod)
+    return is_admitted(pod) and not pod["metadata"].get("deletionTimestamp")  # that is never bound
+
+
+def _charges(mirror: Mirror) -> dict[tuple[str, str], dict[str, int]]:
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for claim in mirror.engine.state.claims.values():
+        for binding in claim.bindings if claim.counts() else ():
+            if binding is not None and binding.costs:
+                found[claim.key, binding.policy] = dict(binding.costs[0].pairs())
+    return found
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_happens_the_cluster_is_right(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(desk, "_LONGEST_PAUSE", 0.5)
+    async with stage(patience=0.6) as cluster:
+        storm = Storm(cluster, seed)
+        storm.prepare()
+        await storm.run()
+        assert storm.starts

@@ -1,0 +1,183 @@
+"""A whole term on a server in memory: what the API server says and shows, in whatever order, ends well."""
+
+import asyncio
+
+import pytest
+
+from bursar.kube.client.resources import PODS
+from bursar.kube.controller import desk
+from bursar.kube.controller.names import ADMISSION, HOLD
+from tests.kube.controller.stage import is_gated, stage
+
+PODS_PATH = r"/api/v1/namespaces/\w+/pods"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_fits_is_started_and_who_does_not_waits() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        first, second = cluster.pod("a", "first", 2), cluster.pod("a", "second", 1)
+        await cluster.lead()
+        await cluster.until(lambda: cluster.started(first))
+        await asyncio.sleep(0.2)
+        assert cluster.gated(second)
+        cluster.schedule()
+        cluster.delete(first)
+        await cluster.until(lambda: cluster.started(second))
+
+
+async def test_a_pod_that_was_created_anew_under_its_name_is_not_taken_for_the_old_one() -> None:
+    """The real server answers 422 to a patch with the uid of another pod."""
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        await cluster.lead()
+        cluster.fake.fail(f"PATCH {PODS_PATH}/p", hang=0.3)
+        old = cluster.pod("a", "p", 2)
+        await cluster.until(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
+        cluster.fake.mute_watches()
+        cluster.delete(old)
+        new = cluster.pod("a", "p", 1)
+        await asyncio.sleep(0.5)
+        assert cluster.gated(new)
+        told = [told for told in cluster.told if told.reason == "control.invalid"]
+        cluster.fake.cut_watches()
+        await cluster.until(lambda: cluster.started(new))
+        assert not told, "nothing is wrong with the new pod"
+
+
+async def test_a_start_whose_answer_is_lost_is_not_made_twice() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        await cluster.lead()
+        cluster.fake.fail(f"PATCH {PODS_PATH}/p", code=500, carried_out=True)
+        pod = cluster.pod("a", "p", 2)
+        await cluster.until(lambda: cluster.started(pod))
+        await asyncio.sleep(1.0)
+        written = [change for change in cluster.fake.state.history if change.resource == PODS]
+        assert [change.type for change in written] == ["ADDED", "MODIFIED"]
+        patches = [seen for seen in cluster.fake.seen if seen.method == "PATCH" and seen.path.endswith("/pods/p")]
+        assert len(patches) == 1, "the watch said that it was done"
+
+
+async def test_a_gate_that_somebody_else_removed_ends_no_term() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        runs, waits = cluster.pod("a", "runs", 2), cluster.pod("a", "waits", 1)
+        term = await cluster.lead()
+        await cluster.until(lambda: cluster.started(runs))
+        cluster.change(waits, lambda pod: pod["spec"].pop("schedulingGates"))
+        await asyncio.sleep(1.2)
+        cluster.check_running()
+        assert term.differences == 0
+        cluster.bind(waits, "n")
+        await cluster.until(lambda: waits["metadata"]["uid"] in term.mirror.engine.state.claims)
+        assert term.mirror.engine.claim(waits["metadata"]["uid"]).place == "n"
+
+
+async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term() -> None:
+    """Its claim is gone by then; the pod is never bound."""
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        term = await cluster.lead()
+        cluster.fake.fail(f"PATCH {PODS_PATH}/p", hang=0.5)
+        pod = cluster.pod("a", "p", 2, finalizers=["example.org/stays"])
+        await cluster.until(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
+        engine = term.mirror.engine
+        engine._begin().put("engine", "revoked", pod["metadata"]["uid"], "its quota's sake")
+        engine._commit(0, ("tick",), None)
+        cluster.delete(pod)
+        await cluster.until(lambda: cluster.started(pod))
+        await asyncio.sleep(0.3)
+        cluster.check_running()
+        assert pod["metadata"]["uid"] not in term.mirror.engine.state.claims
+
+
+async def test_nobody_is_written_to_for_nothing_when_a_term_begins() -> None:
+    """Pods that were let go, and are not bound yet, were written by the predecessor."""
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        pod = cluster.pod("a", "p", 2)
+        await cluster.lead()
+        await cluster.until(lambda: cluster.started(pod))
+        await asyncio.sleep(0.5)
+        await cluster.depose()
+        before = len(cluster.fake.seen)
+        await cluster.lead()
+        await asyncio.sleep(0.5)
+        patches = [seen for seen in cluster.fake.seen[before:] if seen.method == "PATCH" and "/pods/" in seen.path]
+        assert not patches
+
+
+async def test_a_hold_that_was_being_written_does_not_outlive_the_start() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        for name in ("a", "b"):
+            cluster.namespace(name)
+            cluster.quota(name, 4, 2)
+        lent = [cluster.pod("a", f"p{i}") for i in range(4)]
+        term = await cluster.lead()
+        await cluster.until(lambda: all(cluster.started(pod) for pod in lent))
+        cluster.schedule()
+        await cluster.until(lambda: all(claim.state >= 4 for claim in term.mirror.engine.state.claims.values()))
+        cluster.fake.fail(f"PATCH {PODS_PATH}/owner", hang=0.5)
+        owner = cluster.pod("b", "owner", 1)
+        await cluster.until(lambda: any(seen.path.endswith("/pods/owner") for seen in cluster.fake.seen))
+        for pod in lent:  # they leave on their own, while the hold is on its way
+            cluster.delete(pod)
+        await cluster.until(lambda: cluster.started(owner))
+        await asyncio.sleep(0.7)
+        found = cluster.find("b", "owner")
+        assert found is not None
+        assert HOLD not in found["metadata"]["annotations"]
+        assert ADMISSION in found["metadata"]["annotations"]
+
+
+async def test_what_was_seen_of_a_pod_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table of the term grows with the pods that were there once."""
+    monkeypatch.setattr(desk, "_FIRST_PAUSE", 0.01)
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        for name in ("a", "b"):
+            cluster.namespace(name)
+            cluster.quota(name, 4, 2)
+        term = await cluster.lead()
+        for _ in range(3):
+            for number in range(4):
+                cluster.pod("a", f"p{number}")
+            await cluster.until(lambda: not any(map(is_gated, cluster.pods())))
+            cluster.schedule()
+            owner = cluster.pod("b", "owner", 1)
+            await cluster.until(lambda: not any(map(is_gated, cluster.pods())))
+            term.reclaimer.take_back(owner["metadata"]["uid"])
+            for pod in cluster.pods():
+                cluster.delete(pod)
+            await cluster.until(lambda: not term.mirror.pods.by_uid)
+        await asyncio.sleep(0.3)
+        assert _kept_by_uid(term.writer) == {}
+        assert _kept_by_uid(term.reclaimer) == {}
+        assert _kept_by_uid(term.mirror.pods) == {}
+
+
+def _kept_by_uid(owner: object) -> dict[str, object]:
+    """Tables that are not empty."""
+    tables = {name: value for name, value in vars(owner).items() if isinstance(value, dict | set)}
+    return {name: value for name, value in tables.items() if value}
