@@ -289,6 +289,7 @@ class TestGroups:
         decisions = engine.decide_group([ask("g1", 4), ask("g2", 4)])
         assert [d.place for d in decisions] == ["h1", "h2"]
         assert engine.version == version + 1
+        assert [d.seq for d in decisions] == [engine.version] * 2
 
     def test_never_each_others_victims(self) -> None:
         engine = engine_with(pot("a", cpu=100), host("h1", cpu=2))

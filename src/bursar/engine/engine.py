@@ -156,7 +156,9 @@ class Engine:
             for i in range(len(claims)):
                 worth = worth or not decisions[i].same_as(claims[i].decision)
             if worth:
-                self._commit(at, ("group", *[claim.uid for claim in claims]), DecisionList(decisions))
+                seq = self._commit(at, ("group", *[claim.uid for claim in claims]), DecisionList(decisions))
+                for decision in decisions:
+                    decision.seq = seq
             for i in range(len(claims)):
                 self._recall.note(claims[i], decisions[i])
             return decisions
