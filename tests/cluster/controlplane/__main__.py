@@ -9,15 +9,21 @@ import time
 from contextlib import suppress
 
 from tests.cluster.controlplane import BinariesError, ComponentError, ControlPlane, binaries
+from tests.cluster.controlplane.identities import BURSAR
 
 HELP = """
-export KUBECONFIG={kubeconfig}
-kubectl: {kubectl}
-
+In another terminal:
+  export KUBECONFIG={kubeconfig}
+  alias kubectl={kubectl}
 Things to try:
   kubectl get nodes
-  kubectl run one --image=none && kubectl get pods -w        (kwok plays the kubelet: it runs at once)
+  kubectl run one --image=none && kubectl get pods -o wide   (kwok plays the kubelet: it runs at once)
   kubectl auth can-i create pods --as=alice                  (alice has the role edit everywhere)
+Bursar on it:
+  kubectl create namespace bursar-system
+  kubectl apply --server-side -f deploy/crds -f deploy/rbac.yaml \\
+    -f deploy/admission/gate.yaml -f deploy/admission/guards.yaml -f deploy/admission/fence.yaml
+  .venv/bin/bursar controller --kubeconfig {bursar} --no-webhook
 Ctrl-C stops everything and removes {folder}
 """
 
@@ -35,8 +41,14 @@ def serve(nodes: int) -> None:
         for binary in plane.binaries.values():
             sys.stdout.write(binary.line() + "\n")
         sys.stdout.write(f"ready after {time.monotonic() - started:.1f} s with {nodes} nodes\n")
-        text = HELP.format(kubeconfig=plane.kubeconfig, kubectl=plane.binaries["kubectl"].path, folder=plane.folder)
-        sys.stdout.write(text)
+        sys.stdout.write(
+            HELP.format(
+                kubeconfig=plane.kubeconfig,
+                kubectl=plane.binaries["kubectl"].path,
+                bursar=plane.kubeconfig_of(BURSAR),
+                folder=plane.folder,
+            )
+        )
         sys.stdout.flush()
         with suppress(KeyboardInterrupt):
             signal.pause()
