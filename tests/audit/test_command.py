@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from bursar.cli import exit_codes
 from bursar.cli.main import cli
 from bursar.store.batches import Batch
-from bursar.store.snapshots import take
+from bursar.store.snapshots import packed, take, unpacked
 from bursar.store.store import Store
 from bursar.store.upkeep import prune
 from tests.audit.forging import resealed
@@ -102,11 +102,12 @@ def test_a_pruned_store_is_checked_from_its_snapshot(path: Path) -> None:
     assert f"records 51 to {len(lines)} are true" in result.output
     assert result.exit_code == exit_codes.OK
     with Store.open(path) as store:
-        (text,) = store.rows("SELECT state FROM snapshots")[0]
-        store.transact(lambda db: db.execute("UPDATE snapshots SET state = ?", (text.replace(b'"cpu":6', b'"cpu":7'),)))
+        (state,) = store.rows("SELECT state FROM snapshots")[0]
+        altered = packed(unpacked(state).replace(b'"cpu":6', b'"cpu":7'))
+        store.transact(lambda db: db.execute("UPDATE snapshots SET state = ?", (altered,)))
     result = run(path)
     assert (result.exit_code, "the snapshot says" in result.output) == (exit_codes.FAILED, True)
-    for rubbish in (b"rubbish", text[:2000]):
+    for rubbish in (b"rubbish", packed(unpacked(state)[:2000])):
         with Store.open(path) as store:
             store.transact(lambda db, rubbish=rubbish: db.execute("UPDATE snapshots SET state = ?", (rubbish,)))  # type: ignore[misc]
         result = run(path)

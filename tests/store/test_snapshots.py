@@ -6,7 +6,7 @@ from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.store.batches import Batch, ObjectWrite
 from bursar.store.errors import DamagedStoreError, StoreError
-from bursar.store.snapshots import newest, restore, take
+from bursar.store.snapshots import newest, packed, restore, take
 from bursar.store.store import Store
 from bursar.store.upkeep import prune
 from tests.engine.machine import Machine, new_engine
@@ -116,7 +116,8 @@ class TestDamage:
         with filled(path, lines_of(7)) as store:
             text = take(store).text()
             assert old in text
-            store.transact(lambda db: db.execute("UPDATE snapshots SET state = ?", (text.replace(old, new, 1),)))
+            altered = packed(text.replace(old, new, 1))
+            store.transact(lambda db: db.execute("UPDATE snapshots SET state = ?", (altered,)))
             with pytest.raises(DamagedStoreError, match="snapshot"):
                 restore(store, new_engine())
 

@@ -13,6 +13,7 @@ from typing import IO, cast
 import msgspec
 
 from bursar.store.processes import ApartError, end, start
+from bursar.store.snapshots import Packed
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -55,12 +56,12 @@ class SumProcess:
     def __init__(self, path: Path) -> None:
         self._process = start("bursar.server.snapshotchild", path)
 
-    def text(self) -> bytes:
-        """Wait for the snapshot."""
-        text, _ = self._process.communicate()
+    def snapshot(self) -> Packed:
+        """Wait for it."""
+        found, _ = self._process.communicate()
         if self._process.returncode:
             raise ApartError(f"the process that sums the journal up ended with code {self._process.returncode}")
-        return text
+        return msgspec.msgpack.decode(found, type=Packed)
 
     def cancel(self) -> None:
         """Nobody wants it any more."""

@@ -14,6 +14,7 @@ import msgspec
 
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.server.apart import Verdict
+from bursar.store.snapshots import unpacked
 from bursar.store.store import Store
 
 _AT_ONCE = 5_000  # records between two answers
@@ -26,7 +27,7 @@ def begun(store: Store) -> Auditor:
     auditor = Auditor(_UIDS_KEPT)
     if store.pruned_to:
         query = "SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1"
-        auditor.begin(bytes(store.rows(query, store.pruned_to)[0][0]))
+        auditor.begin(unpacked(store.rows(query, store.pruned_to)[0][0]))
     return auditor
 
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
-from bursar.ledger.snapshot import read_snapshot
 from bursar.server.apart import AuditProcess, SumProcess
 from bursar.server.hub import News
 from bursar.server.service import Service
@@ -141,7 +140,7 @@ class SnapshotKeeper:
 
     def _take(self) -> None:
         self._process = SumProcess(self._store.path)
-        snapshot = read_snapshot(self._process.text())
+        snapshot = self._process.snapshot()
         snapshots.keep(self._store, snapshot)
         self._last = snapshot.seq
         self.taken += 1

@@ -1,4 +1,4 @@
-"""The process that sums a journal up: writes the text of a snapshot to its output, and ends."""
+"""The process that sums a journal up: writes a snapshot, packed, to its output, and ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-from bursar.store.snapshots import summed
+import msgspec
+
+from bursar.store.snapshots import pack, summed
 from bursar.store.store import Store
 
 _NICER = 5  # deciding goes before summing up
@@ -17,8 +19,8 @@ def main(path: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, in its own time
     os.nice(_NICER)
     with Store.open(path, read_only=True) as store:
-        text = summed(store).text()
-    sys.stdout.buffer.write(text)
+        found = pack(summed(store))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
     sys.stdout.buffer.flush()
 
 
