@@ -83,7 +83,7 @@ class Api:
         while (kept := self._take_idle()) is not None:
             try:
                 return self._send_on(kept, method, path, payload, headers)
-            except (HTTPException, ConnectionError):
+            except (HTTPException, ConnectionError, ssl.SSLError):
                 continue  # it ended while it lay idle, as all do when the server restarts; what a fresh one says stands
         fresh = HTTPSConnection(*self._address, context=self._tls, timeout=60)
         return self._send_on(fresh, method, path, payload, headers)
