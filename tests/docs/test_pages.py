@@ -69,6 +69,7 @@ def test_the_metrics_to_ask_for_are_told(tmp_path: Path) -> None:
         (["a", "...", "c"], ["a", "b", "b", "c"], True),
         (["...", "c"], ["c"], True),
         (["a", "..."], ["b"], False),
+        ([f"a {'1' * 32}"], [f"a {'2' * 32}"], True),
     ],
 )
 def test_dots_stand_for_any_lines(expected: list[str], found: list[str], fits: bool) -> None:
