@@ -40,6 +40,22 @@ def test_a_fact_on_an_unknown_node_counts_elsewhere() -> None:
     assert not engine.state.claims
 
 
+def test_who_is_found_where_somebody_has_not_left_yet_waits_for_nobody() -> None:
+    engine = engine_with_node(1)
+    engine.submit(Claim("old", asking(1)))
+    engine.place("old", "n1", forced=True)
+    engine.observe("old", RUNNING)
+    urgent = Claim("urgent", ClaimSpec(from_amounts({"nvidia.com/gpu": 1}), priority=1))
+    assert engine.decide(urgent).victims == ("old",)
+    engine.configure([Setting(KIND, "n2", NodeBody(Limits({"nvidia.com/gpu": 1}, True), {}, (), False))])
+    assert engine.decide(Claim("moved", asking(1))).place == "n2"
+    assert engine.place("moved", "n1", forced=True).outcome == ADMITTED
+    assert (engine.claim("moved").state, engine.claim("moved").waits_for) == (RESERVED, ())
+    assert engine.place("urgent", "n2", forced=True).outcome == ADMITTED
+    assert (engine.claim("urgent").state, engine.claim("urgent").waits_for) == (RESERVED, ())
+    assert not engine.claim("old").leaving
+
+
 def test_placing_what_waits_without_force_is_refused() -> None:
     engine = engine_with_node(1)
     engine.submit(Claim("a", asking(1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bursar.engine.core import Core
 from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
-from bursar.engine.leaving import hold, release
+from bursar.engine.leaving import hold, release, spare_victims
 from bursar.engine.placing import no_node, try_nodes
 from bursar.engine.preempting import apply_plan, best_plan
 from bursar.engine.rebinding import rebind
@@ -41,7 +41,9 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
         return _fact(core, claim, node, at)
     if node:
         refusals = rebind(core, claim, node, forced)
-        return _admitted(core, claim, at) if not refusals else refused(claim, at, refusals)
+        if refusals:
+            return refused(claim, at, refusals)
+        return _found(core, claim, at) if forced else _admitted(core, claim, at)
     state = claim.state
     mark = core.tx.savepoint()
     release(core, claim)
@@ -59,6 +61,14 @@ def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
     core.attempt(claim, node, True)
     core.tx.set_state(claim, RESERVED)
     return Decision(claim.uid, ADMITTED, at, node)
+
+
+def _found(core: Core, claim: Claim, at: int) -> Decision:
+    """It turned out to be there: it waits for nobody, whoever else has not left yet."""
+    if claim.state == HELD:
+        spare_victims(core, claim)
+        core.tx.set_state(claim, RESERVED)
+    return Decision(claim.uid, ADMITTED, at, claim.place)
 
 
 def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:

@@ -154,11 +154,9 @@ class Storm:
 
     async def rest(self) -> None:
         """Faults are over, and finalizers too: whoever fits is admitted, and nothing else is left to do."""
-        for pod in self.cluster.pods():
-            if pod["metadata"].get("deletionTimestamp"):
-                self.cluster.fake.state._drop((PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
         async with asyncio.timeout(30):
             while True:
+                self.finalize()
                 self.cluster.schedule()
                 await asyncio.sleep(0.1)
                 self.check_changes()
@@ -169,6 +167,12 @@ class Storm:
         assert term is not None
         assert term.differences == 0
         assert _charges(term.mirror) == _charges(self.cluster.rebuilt())
+
+    def finalize(self) -> None:
+        for pod in self.cluster.pods():
+            metadata = pod["metadata"]
+            if metadata.get("deletionTimestamp"):
+                self.cluster.fake.state._drop((PODS, metadata["namespace"], metadata["name"]), pod)
 
     def calm(self) -> bool:
         term = self.cluster.term
