@@ -28,6 +28,12 @@ spec:
     quota-percentage.memory: "50"
 """
 
+GOVERN_ONLY = """
+apiVersion: bursar.dev/v1alpha1
+kind: Configuration
+metadata: {name: default}
+spec: {}
+"""
 VOLCANO = """
 apiVersion: bursar.dev/v1alpha1
 kind: Configuration
@@ -167,6 +173,29 @@ def test_constraints_that_only_the_scheduler_judges_keep_a_cpu_pod_off(story: St
     found = {pod["spec"]["nodeName"] for pod in story.running(team, "web-0", "web-1")}
     assert found == set(plain)
     assert gpu_node not in found
+
+
+def test_a_new_gpu_node_is_closed_to_those_who_must_stay_off_before_it_is_marked(story: Story) -> None:
+    """They wait for any node. Also those who came before GPU nodes were limited at all."""
+    team = story.namespace()
+    story.apply(GOVERN_ONLY)
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    story.submit(team, cpu_pod(story, "early", "1", volumes=[claim]))
+    story.waits(team, "early", "nodes.")
+    story.apply(ARGUMENTS)
+    story.submit(team, cpu_pod(story, "late", "1", volumes=[claim]))
+    story.waits(team, "late", "nodes.")
+    nodes = story.nodes(3, {GPU: "8"})
+    story.submit(team, cpu_pod(story, "judged", "1"), story.pod("train", {GPU: "1"}))
+    for pod in story.running(team, "judged", "train"):
+        assert pod["spec"]["nodeName"] in nodes
+    assert story.is_gated(team, "early")
+    assert story.is_gated(team, "late")
+    (plain,) = story.nodes(1)
+    story.wait(lambda: not story.is_gated(team, "early") and not story.is_gated(team, "late"), "they are let go")
+    for name in ("early", "late"):
+        assert story.record(team, name)["place"] == plain
+        assert all(KEPT_OFF in term["matchExpressions"] for term in required_terms(story.seen(team, name)))
 
 
 def test_the_mark_of_a_gpu_node_is_kept(story: Story, gpu_node: str) -> None:

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from bursar.kube.client.models import Meta
 from bursar.kube.controller.devices import Devices, Published, read_slice
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.objects.core import Node
 from bursar.objects.corekinds import NODE
-from bursar.policies.crossquota.names import DEVICES
+from bursar.policies.crossquota.names import DEVICES, GPU_NODE_LABEL
 from bursar.policies.crossquota.plugin import devices_of
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.plugin import default_registry
@@ -94,3 +96,35 @@ def test_a_node_becomes_a_gpu_node_and_back(driver: str, is_gpu_node: bool) -> N
     assert not found()
     mirror.slice_seen("a", published(driver=driver))
     assert found() == is_gpu_node
+
+
+def test_a_gpu_node_is_cordoned_until_it_is_marked() -> None:
+    mirror = Mirror(default_registry(), MirrorOptions())
+    kinds = {kind.name: kind for kind in mirror.kinds}
+    configuration = kinds["Configuration.bursar.dev"]
+    arguments = {"crossquota": {"gpu-resource-names": "nvidia.com/gpu"}}
+    section = json.dumps({"metadata": {"name": "default", "uid": "c"}, "spec": arguments}).encode()
+    meta: dict[str, object] = {"name": "n", "uid": "n"}
+    status = {"allocatable": {"nvidia.com/gpu": "1", "pods": "10"}}
+
+    def node() -> bytes:
+        return json.dumps({"metadata": meta, "status": status}).encode()
+
+    def cordoned() -> bool:
+        known = mirror.world.find(NODE.name, "n")
+        assert known is not None
+        assert isinstance(known.given.typed, Node)
+        return known.given.typed.spec.unschedulable
+
+    mirror.build([(NODE, node())], [])
+    assert not cordoned(), "nothing is limited"
+    mirror.object_seen(configuration, section)
+    assert cordoned()
+    meta["labels"] = {GPU_NODE_LABEL: "true"}
+    mirror.object_seen(NODE, node())
+    assert not cordoned()
+    meta["labels"] = {}
+    mirror.object_seen(NODE, node())
+    assert cordoned(), "somebody took the mark away"
+    mirror.object_gone(configuration, Meta("default", "", "c"))
+    assert not cordoned()

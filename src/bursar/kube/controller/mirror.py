@@ -33,6 +33,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
+CONFIGURATION_KIND = "Configuration.bursar.dev"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Mirror:
         self.world = World(kinds)
         self.placement = Placement(self.engine.policies, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
+        if not options.shadow:  # which marks no nodes
+            self.world.unmarked = self.placement.unmarked
         self.news: Callable[[], None] | None = None  # there is something to tell people
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
@@ -85,6 +88,8 @@ class Mirror:
         for name, published in slices:
             self.world.devices.seen(name, published)
         self.objects.start(list(objects))
+        if self.world.objects(CONFIGURATION_KIND):
+            self._configured()
         now = self.notes.now()
         for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
             self.pods.seen(item.pod, item.raw, now)
@@ -97,19 +102,33 @@ class Mirror:
 
     def object_seen(self, kind: Kind, raw: bytes) -> None:
         if self.objects.seen(kind, raw):
-            self.pods.retry()
+            self._changed(kind)
 
     def object_gone(self, kind: Kind, meta: Meta) -> None:
         if self.objects.gone(kind, meta.namespace, meta.name):
-            self.pods.retry()
+            self._changed(kind)
+
+    def _changed(self, kind: Kind) -> None:
+        if kind.name == CONFIGURATION_KIND:
+            self._configured()
+            self.pods.rejudge()
+        self.pods.retry()
+
+    def _configured(self) -> None:
+        """What makes a GPU node may have changed."""
+        for node in self.world.objects(NODE.name):
+            self._reread(node.key)
+
+    def _reread(self, node: str) -> None:
+        manifest = self.world.manifest(NODE.name, node)
+        if manifest is not None:
+            self.objects.seen(NODE, manifest)
 
     def slice_seen(self, name: str, published: Published | None) -> None:
         """A driver published devices of a node, or (None) does so no longer."""
         devices = self.world.devices
         for node in devices.gone(name) if published is None else devices.seen(name, published):
-            manifest = self.world.manifest(NODE.name, node)
-            if manifest is not None:
-                self.object_seen(NODE, manifest)
+            self._reread(node)
 
     def pod_seen(self, item: SeenItem) -> None:
         self.pods.seen(item.pod, item.raw, self.notes.now())

@@ -11,8 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bursar.ledger.claims import Claim
+from bursar.objects.core import Node
 from bursar.policies.base import Policy
+from bursar.policies.crossquota.plugin import node_settings
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
+from bursar.policies.crossquota.quotas import NodeBody, count_gpus
 
 _FRACTIONS = "gpus"
 
@@ -43,6 +46,16 @@ class Placement:
         """Whether GPU nodes are closed to the claim except where it was given a share of one."""
         cross = self._cross
         return cross is not None and bool(cross.index.patterns) and cross.index.scope.limited(claim)
+
+    def unmarked(self, node: Node) -> bool:
+        """Whether this is a GPU node without the label that keeps pods off."""
+        cross = self._cross
+        if cross is None or not cross.index.patterns:
+            return False
+        body = node_settings("", node)[0].body
+        if not isinstance(body, NodeBody) or body.labelled:
+            return False
+        return count_gpus(body.allocatable, cross.index.patterns) > 0
 
     def shares_gpu_node(self, claim: Claim) -> bool:
         """Whether its place is a GPU node on which it counts among the CPU pods."""

@@ -224,6 +224,12 @@ class PodIntake:
             if sight.body is not None:
                 self._wish(sight, msgspec.json.encode(sight.body))
 
+    def rejudge(self) -> None:
+        """The rules about GPU nodes changed: wishes whose nodes only the scheduler judges are read once more."""
+        for sight in list(self.by_key.values()):
+            if sight.body is not None and unjudged(sight.seen.spec):
+                self._wish(sight, msgspec.json.encode(sight.body))
+
     # Again
 
     def _again(self, sight: Sight, pod: SeenPod, raw: bytes, now: int) -> None:

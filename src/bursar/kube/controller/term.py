@@ -77,6 +77,8 @@ class Term:
         self.differences = 0  # found since the term began: must stay 0
         self.mirror = mirror = Mirror(registry, options.mirror)
         dry, report = options.dry_run, mirror.report
+        if dry:
+            mirror.world.unmarked = None  # no mark would ever be seen
         self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, dry_run=dry)
         self.reclaimer = Reclaimer(api, mirror.engine, mirror.pods, self.writer, report, mirror.notes.now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)

@@ -2,18 +2,22 @@
 
 What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
 of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
-a change, and might lead to the next write. Marks of nodes stay: pods are placed by them.
+a change, and might lead to the next write. Marks of nodes stay: pods are placed by them. A GPU node that does not
+carry its mark yet is taken as cordoned: pods that must stay off GPU nodes are kept off by that mark.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 import msgspec
+from msgspec import structs
 
 from bursar.kube.controller.devices import Devices
+from bursar.objects.core import Node
 from bursar.objects.corekinds import NODE
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import KindSet, TypedObject
@@ -42,6 +46,7 @@ class World:
     def __init__(self, kinds: KindSet) -> None:
         self.kinds = kinds
         self.devices = Devices()
+        self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
@@ -76,10 +81,18 @@ class World:
         if status_is_ours(kind):
             body.pop("status", None)
         if kind.name == NODE.name:
-            metadata = self.devices.marked(metadata)
+            given = self.kinds.read(Document("", 0, {**body, "metadata": self.devices.marked(metadata)}))
+            return self._closed(given), metadata
         given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
         stripped = self._without_written(given)
         return given if stripped is None else self.kinds.read(Document("", 0, stripped)), metadata
+
+    def _closed(self, given: TypedObject) -> TypedObject:
+        node = given.typed
+        if self.unmarked is None or not isinstance(node, Node) or not self.unmarked(node):
+            return given
+        closed = structs.replace(node, spec=structs.replace(node.spec, unschedulable=True))
+        return dataclasses.replace(given, typed=closed)
 
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
