@@ -23,7 +23,7 @@ from bursar.control.watching import Watch
 from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
-from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import BOUND, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.policies.checks import Check
@@ -139,20 +139,20 @@ class Controller:
             self.queue.add(claim)
             self.queue.admitted(claim)
 
-    def bound(self, uid: str, node: str, *, anew: bool = False) -> None:
-        """The pod was seen on a node: a fact, whether it is the one that was decided or another.
-
-        ``anew``: it was seen there before, when the node was not known yet.
-        """
+    def bound(self, uid: str, node: str) -> None:
+        """The pod was seen on a node: a fact, whether it is the one that was decided or another."""
         claim = self.engine.state.claims.get(uid)
         if claim is None:
             return
-        now = self._ports.now()
-        if claim.state == HELD:
-            self.engine.give_up(uid, now)
-        if anew or claim.place != node or claim.state == PENDING:
-            self.engine.place(uid, node, now, forced=True)
+        if claim.place != node or claim.state < RESERVED:
+            self.engine.place(uid, node, self._ports.now(), forced=True)
         self._seen(uid, BOUND)
+
+    def counts_on(self, uid: str, node: str) -> None:
+        """The node is known now: a pod whose place it is already counts there."""
+        claim = self.engine.state.claims.get(uid)
+        if claim is not None and claim.place == node and claim.state >= RESERVED:
+            self.engine.place(uid, node, self._ports.now(), forced=True)
 
     def running(self, uid: str) -> None:
         """The pod runs."""

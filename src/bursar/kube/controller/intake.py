@@ -2,8 +2,8 @@
 
 Objects other than pods become settings, after the same admission that the embedded cluster gives them. One that is not
 acceptable is reported, and what was last good stays in force; it is tried again whenever another object changes, since
-the fault may lie between objects. Marks that admission fills in, and that the webhook did not (it keeps out of
-kube-system), are written on the object.
+the fault may lie between objects. So is a deletion that others stand in the way of. Marks that admission fills in, and
+that the webhook did not (it keeps out of kube-system), are written on the object.
 
 The order in which kinds arrive does not matter for long: a pod on a node that is not known yet counts in its quotas at
 once, and on the node as soon as the node is seen.
@@ -19,7 +19,6 @@ from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.world import Report, World
-from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
@@ -39,14 +38,20 @@ class ObjectIntake:
         report: Report,
         condition: Callable[[str, str, str], None],
         write: Callable[[Output], None],
+        changed: Callable[[Kind, str, bool], None],
     ) -> None:
-        """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again."""
+        """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again.
+
+        ``changed``: is told (kind, key, whether it is new) of objects that came into force, or went out of it.
+        """
         self._controller = controller
         self._world = world
         self._admission = admission
         self._report = report
         self._condition = condition
         self._write = write
+        self._changed = changed
+        self._deleted: dict[tuple[str, str], Kind] = {}  # by kind and key: still in force, because others need it
         self.invalid: dict[tuple[str, str], tuple[Given, str]] = {}  # by kind and key: as given, and what is wrong
 
     def start(self, objects: Sequence[tuple[Kind, bytes]]) -> None:
@@ -65,9 +70,10 @@ class ObjectIntake:
         given = self._read(kind, raw)
         if given is None or not self._is_new(given[0]):
             return False
+        self._deleted.pop((kind.name, given[0].key), None)
         taken = self._take(given)
         if taken:
-            self._retry_invalid()
+            self._retry()
         return taken
 
     def gone(self, kind: Kind, namespace: str, name: str) -> bool:
@@ -76,14 +82,23 @@ class ObjectIntake:
         if key is None:
             return False
         self.invalid.pop((kind.name, key), None)
+        problem = self._drop(kind, key)
+        if problem:  # others still need it: people are told, and it stays in force until they do not
+            self._report(kind.name, key, INVALID, f"deleted, but {problem}")
+            self._deleted[kind.name, key] = kind
+            return False
+        self._retry()
+        return True
+
+    def _drop(self, kind: Kind, key: str) -> str:
+        """Take an object out of force; what stands in the way."""
         try:
             self._controller.apply([ObjectChange(kind, key, None)])
-        except ManifestError as error:  # others still need it: they are told, and it stays in force until they do not
-            self._report(kind.name, key, INVALID, f"deleted, but {error}")
-            return False
+        except ManifestError as error:
+            return str(error)
         self._world.drop(kind.name, key)
-        self._retry_invalid()
-        return True
+        self._changed(kind, key, False)
+        return ""
 
     def _read(self, kind: Kind, raw: bytes) -> Given | None:
         try:
@@ -95,7 +110,8 @@ class ObjectIntake:
 
     def _is_new(self, given: TypedObject) -> bool:
         known = self._world.find(given.kind.name, given.key)
-        return known is None or known.given.typed != given.typed or (given.kind.name, given.key) in self.invalid
+        name = (given.kind.name, given.key)
+        return known is None or known.given.typed != given.typed or name in self.invalid or name in self._deleted
 
     def _take(self, given: Given, *, quiet: bool = False) -> bool:
         one, metadata = given
@@ -112,8 +128,7 @@ class ObjectIntake:
             self._condition(one.kind.name, one.key, "")
         self._world.keep(one, metadata)
         self._fill_in(one, admitted)
-        if one.kind.name == NODE.name and known is None:
-            self._count_on(one.key)
+        self._changed(one.kind, one.key, known is None)
         return True
 
     def _fill_in(self, given: TypedObject, admitted: TypedObject) -> None:
@@ -132,12 +147,10 @@ class ObjectIntake:
             self._report(one.kind.name, one.key, INVALID, problem)
             self._condition(one.kind.name, one.key, problem)
 
-    def _retry_invalid(self) -> None:
+    def _retry(self) -> None:
+        """Something changed: what was not acceptable may be now."""
+        for name, kind in list(self._deleted.items()):
+            if not self._drop(kind, name[1]):
+                del self._deleted[name]
         for given, _ in list(self.invalid.values()):
             self._take(given)
-
-    def _count_on(self, node: str) -> None:
-        """Pods that were seen on the node before the node itself was."""
-        for uid, claim in list(self._controller.engine.state.claims.items()):
-            if claim.place == node and all(binding is None or binding.policy != "nodes" for binding in claim.bindings):
-                self._controller.bound(uid, node, anew=True)

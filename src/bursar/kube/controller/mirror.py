@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bursar.control.admission import Admission
@@ -21,6 +21,8 @@ from bursar.kube.admission.terms import PodFacts
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.devices import Published
 from bursar.kube.controller.intake import ObjectIntake
+from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL
+from bursar.kube.controller.namespaces import Naming
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
@@ -33,6 +35,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
+SLICE = 500  # pods that are taken in before others get their turn
 CONFIGURATION_KIND = "Configuration.bursar.dev"
 
 
@@ -71,9 +74,11 @@ class Mirror:
             self.report,
             self.shadow,
         )
+        self.naming = Naming(registry)
+        self.named: Callable[[Iterable[str]], None] | None = None  # quotas name these now, or do so no longer
         self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
         self.objects = ObjectIntake(
-            self.controller, self.world, admission, self.report, self._tell_condition, self.notes.write
+            self.controller, self.world, admission, self.report, self._tell_condition, self.notes.write, self._in_force
         )
 
     # At the start
@@ -85,13 +90,25 @@ class Mirror:
         slices: Iterable[tuple[str, Published]] = (),
     ) -> None:
         """Everything that lists showed."""
+        for _ in self.building(objects, pods, slices):
+            pass
+
+    def building(
+        self,
+        objects: Iterable[tuple[Kind, bytes]],
+        pods: Iterable[SeenItem],
+        slices: Iterable[tuple[str, Published]] = (),
+    ) -> Iterator[None]:
+        """The same in steps, for whoever has something else to do meanwhile."""
         for name, published in slices:
             self.world.devices.seen(name, published)
         self.objects.start(list(objects))
         if self.world.objects(CONFIGURATION_KIND):
             self._configured()
         now = self.notes.now()
-        for item in sorted(pods, key=lambda item: self.pods.order(item.pod)):
+        for number, item in enumerate(sorted(pods, key=lambda item: self.pods.order(item.pod))):
+            if number % SLICE == 0:
+                yield
             self.pods.seen(item.pod, item.raw, now)
         for sight in list(self.pods.by_uid.values()):
             hold = sight.hold
@@ -113,6 +130,21 @@ class Mirror:
             self._configured()
             self.pods.rejudge()
         self.pods.retry()
+
+    def _in_force(self, kind: Kind, key: str, new: bool) -> None:
+        """An object came into force, or went out of it."""
+        if kind.name == NODE.name:
+            if new:
+                self.pods.node_came(key)
+        elif kind.name == NAMESPACE.name:
+            self.pods.govern((key,))
+        else:
+            known = self.world.find(kind.name, key)
+            named = self.naming.take(kind.name, key, None if known is None else known.given)
+            if named and self.shadow is not None:
+                self.pods.govern(named)
+            if named and self.named is not None:
+                self.named(named)
 
     def _configured(self) -> None:
         """What makes a GPU node may have changed."""
@@ -157,9 +189,11 @@ class Mirror:
         return "" if known is None else known.uid
 
     def _governs(self, governed: Governed, pod: SeenPod) -> bool:
-        namespace = self.world.get(NAMESPACE.name, pod.metadata.namespace) or {}
-        labels = (namespace.get("metadata") or {}).get("labels") or {}
         meta = pod.metadata
+        namespace = self.world.get(NAMESPACE.name, meta.namespace) or {}
+        labels = (namespace.get("metadata") or {}).get("labels") or {}
+        if self.shadow is not None and meta.namespace in self.naming:
+            labels = {**labels, GOVERNED_LABEL: ENFORCED}  # as the controller would have labelled it
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
         owners = tuple((owner.api_version, owner.kind) for owner in meta.owner_references if owner.controller)
         return governed.holds(meta.namespace, labels, PodFacts(meta.labels, meta.annotations, gates, owners))

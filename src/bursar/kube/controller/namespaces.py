@@ -1,4 +1,4 @@
-"""The label by which the gate knows the namespaces that quotas govern.
+"""Namespaces that quotas name, and the label by which the gate knows them.
 
 A namespace that some quota names is labelled; when the last of its quotas goes, the label goes too. It is applied under
 a field manager of its own, so that a label that an administrator set stays his.
@@ -6,7 +6,10 @@ a field manager of its own, so that a label that an administrator set stays his.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bursar.kube.client.api import Api, Writing
+from bursar.kube.client.models import Body
 from bursar.kube.client.resources import NAMESPACES
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL, INVALID
@@ -20,63 +23,96 @@ from bursar.policies.plugin import Registry
 MANAGER = "bursar-namespaces"
 
 
-class NamespaceKeeper:
-    """Keeps the labels in step with the quotas."""
+class Naming:
+    """Which namespaces the quotas name, as they are in force."""
 
-    def __init__(self, api: Api, registry: Registry, report: Report, never: tuple[str, ...], *, dry_run: bool) -> None:
-        self._api = api
-        self._naming = {kind: names for plugin in registry for kind, names in plugin.namespaces.items()}
-        self._report = report
-        self._never = never
-        self._how = Writing(field_manager=MANAGER, dry_run=dry_run)
-        self._named: dict[ObjectKey, frozenset[str]] = {}  # by quota
+    def __init__(self, registry: Registry) -> None:
+        self._names = {kind: names for plugin in registry for kind, names in plugin.namespaces.items()}
+        self._by_quota: dict[ObjectKey, frozenset[str]] = {}
         self._count: dict[str, int] = {}  # how many quotas name a namespace
-        self.labelled: set[str] = set()  # namespaces that were seen with the label
-        self.desk: Desk[str] = Desk(self._perform, 2)
 
-    def quota_seen(self, given: TypedObject) -> None:
-        names = self._naming.get(given.kind.name)
-        if names is None:
-            return
-        try:
-            self._set((given.kind.name, given.key), frozenset(names(given.key, given.typed)))
-        except ManifestError:
-            return  # whoever takes the object in reports it
+    def __contains__(self, namespace: str) -> bool:
+        return namespace in self._count
 
-    def quota_gone(self, kind: str, key: str) -> None:
-        self._set((kind, key), frozenset())
-
-    def namespace_seen(self, name: str, labels: dict[str, str]) -> None:
-        """A namespace came or changed: it may lack its label."""
-        if labels.get(GOVERNED_LABEL) == ENFORCED:
-            self.labelled.add(name)
-        else:
-            self.labelled.discard(name)
-            if self._count.get(name):
-                self.desk.want(name)
-
-    def namespace_gone(self, name: str) -> None:
-        self.labelled.discard(name)
-        self.desk.forget(name)
-
-    def _set(self, quota: ObjectKey, names: frozenset[str]) -> None:
-        before = self._named.pop(quota, frozenset())
+    def take(self, kind: str, key: str, given: TypedObject | None) -> frozenset[str]:
+        """An object came, changed or (None) is gone; the namespaces that are named, or not named, since then."""
+        quota = (kind, key)
+        before, names = self._by_quota.pop(quota, frozenset()), self._read(given)
         if names:
-            self._named[quota] = names
+            self._by_quota[quota] = names
+        touched = names ^ before
+        known = {name for name in touched if name in self._count}
         for name in names - before:
             self._count[name] = self._count.get(name, 0) + 1
         for name in before - names:
             self._count[name] -= 1
-        for name in names ^ before:
-            if name not in self._never and bool(self._count.get(name)) != (name in self.labelled):
+            if not self._count[name]:
+                del self._count[name]
+        return frozenset(name for name in touched if (name in known) != (name in self._count))
+
+    def _read(self, given: TypedObject | None) -> frozenset[str]:
+        names = None if given is None else self._names.get(given.kind.name)
+        if given is None or names is None:
+            return frozenset()
+        try:
+            return frozenset(names(given.key, given.typed))
+        except ManifestError:
+            return frozenset()  # whoever takes the object in reports it
+
+
+class NamespaceKeeper:
+    """Keeps the labels in step with the quotas."""
+
+    def __init__(self, api: Api, naming: Naming, report: Report, never: tuple[str, ...], *, dry_run: bool) -> None:
+        self._api = api
+        self._naming = naming
+        self._report = report
+        self._never = never
+        self._how = Writing(field_manager=MANAGER, dry_run=dry_run)
+        self._labelled: set[str] = set()  # namespaces that were seen with the label
+        self._sent: set[str] = set()  # and those that were given it, seen or not
+        self.desk: Desk[str] = Desk(self._perform, 2)
+
+    def named(self, namespaces: Iterable[str]) -> None:
+        """Quotas name these now, or do so no longer."""
+        for name in namespaces:
+            if name not in self._never:
                 self.desk.want(name)
 
+    def namespace_seen(self, name: str, labels: dict[str, str]) -> None:
+        """A namespace came or changed: it may lack its label."""
+        if labels.get(GOVERNED_LABEL) == ENFORCED:
+            self._labelled.add(name)
+        else:
+            self._labelled.discard(name)
+            if name in self._naming:
+                self.named((name,))
+
+    def namespace_gone(self, name: str) -> None:
+        self._labelled.discard(name)
+        self._sent.discard(name)
+        self.desk.forget(name)
+
+    def tidy(self) -> None:
+        """Take labels away that a predecessor left, because it was gone before the last quota was."""
+        self.named(name for name in sorted(self._labelled) if name not in self._naming)
+
     async def _perform(self, name: str) -> None:
-        labels = {GOVERNED_LABEL: ENFORCED} if self._count.get(name) else {}
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        if not labels and name not in self.labelled:
+        wanted = name in self._naming
+        if wanted == (name in self._labelled) and (wanted or name not in self._sent):
             return
         found = await self._api.find(NAMESPACES, name)
-        if found is not None:  # applying would create it
-            write = self._api.apply(NAMESPACES, name, "", body, force=True, how=self._how)
-            await sent(write, refused=lambda why: self._report("Namespace", name, INVALID, why))
+        if found is None or not (wanted or _is_ours(found)):  # applying would create it, or own what is another's
+            return
+        self._sent.add(name)
+        labels = {GOVERNED_LABEL: ENFORCED} if wanted else {}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        write = self._api.apply(NAMESPACES, name, "", body, force=True, how=self._how)
+        await sent(write, refused=lambda why: self._report("Namespace", name, INVALID, why))
+        if not wanted:
+            self._sent.discard(name)
+
+
+def _is_ours(namespace: Body) -> bool:
+    fields = namespace.plain()["metadata"].get("managedFields") or ()
+    return any(entry.get("manager") == MANAGER for entry in fields)

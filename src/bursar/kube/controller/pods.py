@@ -11,7 +11,7 @@ node constraints now contain what was decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,7 @@ class PodIntake:
         self.by_key: dict[str, Sight] = {}
         self.by_uid: dict[str, Sight] = {}
         self.unbound: dict[str, Sight] = {}  # by uid: let go, and on no node yet
+        self._on_node: dict[str, dict[str, None]] = {}  # by node: uids of the pods on it
         self._troubled: dict[str, Sight] = {}  # by uid: wishes that cannot be read as things are
 
     # What is seen
@@ -115,6 +116,7 @@ class PodIntake:
             del self.by_uid[known.uid]
             self.unbound.pop(known.uid, None)
             self._troubled.pop(known.uid, None)
+            self._leave_node(known)
             self._controller.gone(known.uid)
 
     @staticmethod
@@ -281,6 +283,7 @@ class PodIntake:
         uid = sight.uid
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
+            self._on_node.setdefault(pod.spec.node_name, {})[uid] = None
             self._controller.bound(uid, pod.spec.node_name)
         else:
             self.unbound[uid] = sight
@@ -288,6 +291,30 @@ class PodIntake:
             self._controller.running(uid)
         if pod.leaving:
             self._controller.terminating(uid)
+
+    def _leave_node(self, sight: Sight) -> None:
+        node = sight.seen.spec.node_name
+        there = self._on_node.get(node)
+        if there is not None:
+            there.pop(sight.uid, None)
+            if not there:
+                del self._on_node[node]
+
+    # What changes around them
+
+    def node_came(self, node: str) -> None:
+        """A node is known now: pods that were seen on it before, or were to be put there, count on it."""
+        for uid in [*self._on_node.get(node, ()), *self.unbound]:
+            self._controller.counts_on(uid, node)
+
+    def govern(self, namespaces: Container[str]) -> None:
+        """Who governs these namespaces changed: pods that were there before, and not admitted, are theirs or not."""
+        for sight in list(self.by_uid.values()):
+            if sight.record is not None or sight.counted is None or sight.body is not None:
+                continue
+            if sight.seen.metadata.namespace in namespaces and self._governs(sight.seen) != sight.governed:
+                sight.governed = not sight.governed
+                self._adjust(sight, sight.seen)
 
     # Telling
 

@@ -47,6 +47,8 @@ class Shadow:
         claim = self._controller.engine.state.claims.get(uid)
         if claim is None:
             return
+        if claim.state < RESERVED:
+            self._controller.settle()  # what was seen before it was bound counts, however soon that came after
         if claim.state >= RESERVED:
             self._found(now, claim.key, AGREED, "")
         else:

@@ -82,17 +82,21 @@ class Term:
         self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, dry_run=dry)
         self.reclaimer = Reclaimer(api, mirror.engine, mirror.pods, self.writer, report, mirror.notes.now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)
-        self.namespaces = NamespaceKeeper(api, registry, report, options.mirror.admission.never, dry_run=dry)
+        self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pinning.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, all_manifests=options.shadow)
         self._options = options
         self._tell = tell
+        self._acts = not options.shadow
+        self._listed = False  # whatever comes now is news
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mirror.news = self.reclaimer.changed = self._wake.set
-        mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
+        if self._acts:
+            mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
+            mirror.named = self.namespaces.named
         for desk in self._desks():
             desk.broken = self._failed
 
@@ -106,7 +110,7 @@ class Term:
         tasks = [asyncio.create_task(one) for one in self._watches.work()]
         try:
             await self._first_of(self._watches.synced(), tasks)
-            self._build()
+            await self._first_of(self._build(), tasks)
             tasks += [asyncio.create_task(self._pump()), asyncio.create_task(self._watch_the_clock())]
             await self._first_of(self._broken, tasks)
         finally:
@@ -133,31 +137,38 @@ class Term:
         if not self._broken.done():
             self._broken.set_exception(error)
 
-    def _build(self) -> None:
-        """No event comes in between: this does not wait for anything."""
+    async def _build(self) -> None:
+        """From the lists, in steps: the lease is renewed meanwhile. What happens after the lists waits its turn."""
+        self._listed = True
         watches = self._watches
-        self.mirror.build(watches.objects(), watches.pods(), watches.slices())
-        for sight in self.mirror.pods.by_uid.values():
-            self.writer.resume(sight)
-        for kind in self.mirror.kinds:
-            for given in self.mirror.world.objects(kind.name):
-                self._note_namespaces(kind, given.key)
+        objects, pods, slices = watches.objects(), watches.pods(), watches.slices()
+        for _ in self.mirror.building(objects, pods, slices):
+            await asyncio.sleep(0)
+        if self._acts:
+            self._take_over()
         self.ready = True
         self._wake.set()
+
+    def _take_over(self) -> None:
+        """What the predecessor left written."""
+        for sight in self.mirror.pods.by_uid.values():
+            self.writer.resume(sight)
+        for given in self.mirror.world.objects(NAMESPACE.name):
+            self._namespace_seen(given.key)
+        self.namespaces.tidy()
 
     # What is seen: taken in when it is its turn
 
     def _take(self, event: Callable[[], None]) -> None:
-        if self.ready:
+        if self._listed:
             self._inbox.append(event)
             self._wake.set()
 
     def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None:
         def take() -> None:
             self.mirror.object_seen(kind, raw)
-            key = self.mirror.world.key_at(kind.name, meta.namespace, meta.name)
-            if key is not None:
-                self._note_namespaces(kind, key)
+            if kind.name == NAMESPACE.name:
+                self._namespace_seen(meta.name)
 
         self._take(take)
 
@@ -168,7 +179,6 @@ class Term:
             if kind.name == NAMESPACE.name:
                 self.namespaces.namespace_gone(meta.name)
             elif key is not None:
-                self.namespaces.quota_gone(kind.name, key)
                 self.statuses.forget((kind.name, key))
 
         self._take(take)
@@ -194,15 +204,11 @@ class Term:
 
         self._take(take)
 
-    def _note_namespaces(self, kind: Kind, key: str) -> None:
-        known = self.mirror.world.find(kind.name, key)
-        if known is None or self._options.shadow:
-            return
-        if kind.name == NAMESPACE.name:
+    def _namespace_seen(self, name: str) -> None:
+        known = self.mirror.world.find(NAMESPACE.name, name)
+        if known is not None and self._acts:
             labels = (known.given.body.get("metadata") or {}).get("labels") or {}
-            self.namespaces.namespace_seen(known.name, labels)
-        else:
-            self.namespaces.quota_seen(known.given)
+            self.namespaces.namespace_seen(name, labels)
 
     # The loop
 
@@ -247,15 +253,19 @@ class Term:
         compared = time.monotonic()
         while True:
             await asyncio.sleep(TICK)
-            self.reclaimer.unshield()
-            self.writer.tidy()
-            for sight, why in self._pins.lost():
-                if self.reclaimer.take_back(sight.uid):
-                    self.mirror.report(POD.name, sight.key, pinning.UNPLACED, why)
+            if self._acts:
+                self._tidy_up()
             if time.monotonic() - compared >= self._options.compared_every and not self._inbox:
                 compared = time.monotonic()
                 self._compare()
             self._wake.set()
+
+    def _tidy_up(self) -> None:
+        self.reclaimer.unshield()
+        self.writer.tidy()
+        for sight, why in self._pins.lost():
+            if self.reclaimer.take_back(sight.uid):
+                self.mirror.report(POD.name, sight.key, pinning.UNPLACED, why)
 
     def _compare(self) -> None:
         mirror = self.mirror
