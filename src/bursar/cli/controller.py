@@ -30,7 +30,11 @@ from bursar.cli import exit_codes
               help="Seconds between two comparisons of ledger and cluster.")  # fmt: skip
 @click.option("--journal", type=click.Path(file_okay=False, path_type=Path),
               help="A folder for the journal of each term, for `bursar audit`.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Send every write for the server to check, and not to keep.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Send every write for the server to check, and not to keep; take no part in the election.",
+)
 @click.option("--shadow", is_flag=True, help="Decide and report beside what decides now; write nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def controller(  # noqa: PLR0913, PLR0917 an option each
@@ -73,9 +77,9 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     from bursar.kube.controller.running import RunOptions, run
     from bursar.kube.controller.term import TermOptions
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    tries = shadow or dry_run  # what it would do is all that it does, so it is told
+    level = logging.INFO if verbose or tries else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         timing = Timing(lease_duration, renew_deadline, retry_period)
         config = load(str(kubeconfig or ""), context)
@@ -95,7 +99,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
         journal=None if journal is None else functools.partial(journals_in, journal),
     )
     process = ProcessOptions(term, timing, namespace, identity=identity or own_identity())
-    options = RunOptions(process, host, health_port, None if no_webhook or shadow else webhook_port)
+    options = RunOptions(process, host, health_port, None if no_webhook or tries else webhook_port)
     try:
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
     except OSError as error:

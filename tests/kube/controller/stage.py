@@ -21,10 +21,12 @@ from bursar.kube.client.resources import NAMESPACES, NODES, PODS, Resource
 from bursar.kube.client.retries import Retry
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.ports import Told
+from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.records import admission_of
 from bursar.kube.controller.sight import read_pod
 from bursar.kube.controller.term import Term, TermOptions
 from bursar.kube.controller.watches import SeenItem
+from bursar.ledger.claims import Claim
 from bursar.policies.plugin import default_registry
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
@@ -43,6 +45,7 @@ class Stage:
         self.api = Api(http)
         self.terms = 0
         self.told: list[Told] = []
+        self.leavers: set[str] = set()  # uids of pods that were told to leave for others
         self.term: Term | None = None
         self.options = TermOptions(compared_every=0.5)
         self._running: asyncio.Task[None] | None = None
@@ -54,10 +57,20 @@ class Stage:
         term = Term(self.api, default_registry(), self.terms, self._tell, options or self.options)
         self.terms += 1
         self.term = term
+        self._note_leavers(term.reclaimer)
         self._running = asyncio.create_task(term.run())
         await eventually(lambda: term.ready or self._ended(), within=20)
         self.check_running()
         return term
+
+    def _note_leavers(self, reclaimer: Reclaimer) -> None:
+        evict = reclaimer.evict
+
+        def noted(claim: Claim) -> None:
+            self.leavers.add(claim.uid)
+            evict(claim)
+
+        reclaimer.evict = noted  # type: ignore[method-assign]
 
     def _tell(self, told: Told, _uid: str) -> None:
         self.told.append(told)

@@ -2,6 +2,9 @@
 
 Whoever leads builds a new ledger each time (``Term``). A term that ends because ledger and cluster differ, or by a
 fault, is followed by another one of the same leader; one that ends because the lease is lost is not.
+
+Who only watches (shadow mode) or only tries (dry run) takes no part in the election: the lease stays with whoever
+decides, and nothing is written, not even events.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.errors import KubeError
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.resources import Resource
+from bursar.kube.client.models import Lease
+from bursar.kube.client.resources import LEASES, Resource
 from bursar.kube.controller.outcomes import Dethroned
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.term import RebuildNeeded, Term, TermOptions
@@ -69,14 +73,17 @@ class Replica:
         )
         self._registry = registry
         self._leading: asyncio.Task[None] | None = None
-        api.http.gate = self.elector.remaining
+        if not options.term.dry_run:
+            api.http.gate = self.elector.remaining  # in shadow mode, too: no write gets through
 
     async def run(self) -> None:
         """Take part until cancelled."""
         recording = asyncio.create_task(self.recorder.run())
         try:
             if self.options.term.shadow:
-                await self._lead(SHADOW)  # beside whoever leads
+                await self._lead(SHADOW)
+            elif self.options.term.dry_run:
+                await self._lead(None)
             else:
                 await self.elector.run()
         finally:
@@ -86,44 +93,55 @@ class Replica:
             await asyncio.gather(recording, return_exceptions=True)
 
     def _elected(self, number: int) -> None:
-        self._leading = asyncio.get_running_loop().create_task(self._lead(number))
+        self._leading = asyncio.get_running_loop().create_task(self._lead(number, after=self._leading))
 
     def _deposed(self) -> None:
         if self._leading is not None:
             self._leading.cancel()
 
-    async def _lead(self, number: int) -> None:
+    async def _lead(self, number: int | None, after: asyncio.Task[None] | None = None) -> None:
+        """Terms of that number, or (None) of whoever leads; once the task before is over."""
+        if after is not None:
+            await asyncio.gather(after, return_exceptions=True)
         await asyncio.sleep(self.options.settle)
         try:
             while True:
-                self.term = Term(self.api, self._registry, number, self._tell, self.options.term)
-                why = await self._one_term(self.term)
+                self.ended[await self._one_term(number)] += 1
                 self.term = None
-                self.ended[why] += 1
                 await asyncio.sleep(_PAUSE)
         finally:
             self.term = None
 
-    async def _one_term(self, term: Term) -> str:
+    async def _one_term(self, number: int | None) -> str:
         try:
-            await term.run()
+            term = await self._present_term() if number is None else number
+            self.term = Term(self.api, self._registry, term, self._tell, self.options.term)
+            await self.term.run()
         except Dethroned as error:
-            log.warning("term %d: %s", term.number, error)
+            log.warning("the term ends: %s", error)
             return "fenced"
         except RebuildNeeded as error:
-            log.warning("term %d: the ledger is built anew: %s", term.number, error)
+            log.warning("the ledger is built anew: %s", error)
             return "rebuilt"
         except KubeError as error:
-            log.warning("term %d: %s", term.number, error)
+            log.warning("the term ends: %s", error)
             return "failed"
         except Exception:
-            log.exception("term %d failed", term.number)
+            log.exception("the term failed")
             return "failed"
         return "ended"
+
+    async def _present_term(self) -> int:
+        """The one that the fence knows, so that it lets through what whoever leads might write."""
+        found = await self.api.find(LEASES, self.options.lease, self.options.namespace)
+        return 0 if found is None else found.into(Lease).spec.lease_transitions
 
     def _tell(self, told: Told, uid: str) -> None:
         term = self.term
         if term is None:
+            return
+        if self.options.term.dry_run:
+            log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
             return
         kind = term.mirror.world.kinds.find(told.kind)
         namespace, _, name = told.key.rpartition("/")
