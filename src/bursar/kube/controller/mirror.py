@@ -35,7 +35,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-SLICE = 500  # pods that are taken in before others get their turn
+SLICE = 25  # pods that are taken in before others get their turn
 CONFIGURATION_KIND = "Configuration.bursar.dev"
 
 

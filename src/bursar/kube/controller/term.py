@@ -32,8 +32,8 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-SLICE = 200  # events told to the loop before it settles
-ROUNDS = 500  # rounds of settling before others get their turn
+TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
+ROUNDS = 10  # rounds of settling between two looks at the clock
 TICK = 1.0  # seconds between looks at the clock
 COMPARED_EVERY = 30.0
 
@@ -216,9 +216,12 @@ class Term:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for _ in range(min(SLICE, len(self._inbox))):
+            over = time.monotonic() + TURN
+            while self._inbox and time.monotonic() < over:
                 self._inbox.popleft()()
             at_rest = self.mirror.controller.settle(ROUNDS)
+            while not at_rest and time.monotonic() < over:
+                at_rest = self.mirror.controller.settle(ROUNDS)
             self._flush()
             if self._inbox or not at_rest:
                 self._wake.set()
