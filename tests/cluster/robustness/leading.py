@@ -30,6 +30,7 @@ from tests.cluster.robustness.observing import GPU, Limits, Observer
 
 NODES, GPUS = 3, 8
 TREE = "quota.bursar.dev/departments"
+WAITING = 60  # pods, at most: all of them get their turn at the end
 FROZEN = 4.5  # seconds: longer than the lease
 
 
@@ -109,8 +110,9 @@ class Storm:
     async def _load(self, api: Api) -> None:
         """Pods come all the time, a little more than there is room for; some are deleted by their owner."""
         while True:
-            with contextlib.suppress(KubeError):
-                await self._create(api)
+            if sum(not pod.record for pod in self.observer.pods.values()) < WAITING:
+                with contextlib.suppress(KubeError):
+                    await self._create(api)
             if self._random.random() < 0.15:
                 await self._delete_one(api)
             await asyncio.sleep(self._random.uniform(0.05, 0.25))
