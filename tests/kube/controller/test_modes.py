@@ -48,11 +48,11 @@ def prepare(cluster: Stage) -> None:
     for name in ("a", "b"):
         cluster.namespace(name)
         cluster.quota(name, 4, 2)
-    cluster.namespace("bad")
-    spec = {"min": {GPU: 4}, "max": {GPU: 2}}
-    cluster.fake.state.create(ELASTIC, "bad", {"metadata": {"name": "quota"}, "spec": spec})
-    held = cluster.pod("a", "held")
-    _annotate(cluster, held, {HOLD: written(HoldRecord("n", (("gone", ""),)))})
+    second = {"metadata": {"name": "second"}, "spec": {"max": {GPU: 2}}}  # where one is allowed
+    cluster.fake.state.create(ELASTIC, "a", second)
+    hold = {HOLD: written(HoldRecord("n", (("gone", ""),)))}
+    _annotate(cluster, cluster.pod("a", "held"), hold)
+    _annotate(cluster, cluster.pod("b", "never", 6), hold)
     lost = cluster.pod("b", "lost", gated=False)
     record = AdmissionRecord(1, 0, "n", pinned=True)
     _annotate(cluster, lost, {"bursar.dev/admission": written(record)})
