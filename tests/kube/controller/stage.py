@@ -20,6 +20,7 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.resources import NAMESPACES, NODES, PODS, Resource
 from bursar.kube.client.retries import Retry
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.names import TERM
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.records import admission_of
@@ -29,6 +30,7 @@ from bursar.kube.controller.watches import SeenItem
 from bursar.ledger.claims import Claim
 from bursar.policies.plugin import default_registry
 from tests.kube.fakeapi import FakeApi
+from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.waiting import eventually
 
 GPU = "nvidia.com/gpu"
@@ -44,17 +46,20 @@ class Stage:
         self.fake = fake
         self.api = Api(http)
         self.terms = 0
+        self.present = 0  # the term that the fence knows
         self.told: list[Told] = []
         self.leavers: set[str] = set()  # uids of pods that were told to leave for others
         self.term: Term | None = None
         self.options = TermOptions(compared_every=0.5)
         self._running: asyncio.Task[None] | None = None
+        fake.state.judge = self._fence
 
     # The controller
 
     async def lead(self, options: TermOptions | None = None) -> Term:
         """A term begins; returns when it is ready."""
         term = Term(self.api, default_registry(), self.terms, self._tell, options or self.options)
+        self.present = term.number
         self.terms += 1
         self.term = term
         self._note_leavers(term.reclaimer)
@@ -62,6 +67,13 @@ class Stage:
         await eventually(lambda: term.ready or self._ended(), within=20)
         self.check_running()
         return term
+
+    def _fence(self, resource: Resource, before: Body, after: Body) -> None:
+        """As the policy that knows the Lease: only who leads lets pods go."""
+        if resource != PODS or not is_gated(before) or is_gated(after):
+            return
+        if after["metadata"]["annotations"].get(TERM) != str(self.present):
+            raise Refusal(403, f"the annotation {TERM} must be {self.present}, the term of the Lease")
 
     def _note_leavers(self, reclaimer: Reclaimer) -> None:
         evict = reclaimer.evict

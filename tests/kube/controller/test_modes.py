@@ -137,6 +137,7 @@ async def test_a_dry_run_changes_nothing_and_takes_nobodys_lease() -> None:
         prepare(cluster)
         lease = {"metadata": {"name": "bursar-controller"}, "spec": {"holderIdentity": "who", "leaseTransitions": 7}}
         cluster.fake.state.create(LEASES, "bursar-system", lease)
+        cluster.present = 7
         before = cluster.fake.state.version
         async with replica(cluster, DRY) as trying:
             term = trying.term

@@ -185,11 +185,13 @@ class Storm:
         return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._desks()))
 
     def left_to_do(self) -> list[str]:
-        """What a new leader would do at once: it must be nothing."""
+        """Whom a new leader would start at once: it must be nobody.
+
+        It may take a place from somebody, where the last one remembers that those two are even.
+        """
         mirror = self.cluster.rebuilt()
         mirror.controller.settle()
-        wanted = [*mirror.notes.starts.values(), *(claim for claim, _ in mirror.notes.evictions.values())]
-        return [claim.key for claim in wanted]
+        return [claim.key for claim in mirror.notes.starts.values()]
 
 
 def _takes_room(pod: Body) -> bool:

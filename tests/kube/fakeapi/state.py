@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -36,6 +36,7 @@ class State:
     history: list[Change] = field(default_factory=list)
     version: int = 100
     compacted: int = 50  # watches from before this version are too old
+    judge: Callable[[Resource, Object, Object], None] | None = None  # of changes: raises to refuse one
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -95,6 +96,8 @@ class State:
             if "status" in other:
                 after["status"] = copy.deepcopy(other["status"])
         self._fix_identity(before, after)
+        if self.judge is not None:
+            self.judge(resource, before, after)
         if after == before or not keep:
             return after
         if after.get("spec") != before.get("spec"):
