@@ -10,7 +10,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.guard import Guard
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
-from tests.cluster.controlplane.processes import Component
+from tests.cluster.controlplane.processes import Component, ComponentError
 
 QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 OFTEN = ("--pin-patience", "2", "--compare-every", "2")
@@ -38,7 +38,11 @@ class Running:
         command += ["--health-port", str(self.health_port), "--webhook-port", str(self.webhook_port), *options]
         self._component = Component(self._name, command, self.log, self._guard)
         self._component.start()
-        self._component.wait_until(self._leads)
+        try:
+            self._component.wait_until(self._leads)
+        except ComponentError as error:
+            state = f"{self._get('/readyz')}{self._get('/metrics')}" if self._component.running else ""
+            raise ComponentError(f"{error}\n{state}") from None
 
     @property
     def component(self) -> Component:

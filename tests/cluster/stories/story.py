@@ -58,6 +58,25 @@ class Story:
         where = ("-n", namespace) if namespace else ()
         return self.plane.kubectl("apply", *where, "-f", "-", input=yaml.safe_dump_all(bodies), user=user)
 
+    def priority(self, value: int) -> str:
+        """A priority class that pods can name at once; its name."""
+        name = f"{self.name}-{value}"
+        metadata = {"name": name}
+        self.apply(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
+        )
+        self.wait(lambda: self._takes(self.pod("probe", priorityClassName=name)), "the server knows the priority class")
+        return name
+
+    def _takes(self, pod: Manifest) -> bool:
+        try:
+            self.plane.api().create("/api/v1/namespaces/default/pods?dryRun=All", pod)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return False
+        return True
+
     def refused(self, *manifests: str | Manifest, user: str = ADMIN, namespace: str = "") -> str:
         """Apply objects that the server must refuse; what it says."""
         try:

@@ -87,14 +87,13 @@ def test_gpus_and_trees_are_rebuilt_from_records(story: Story, bursar: Running) 
 def test_pods_that_nobody_governs_count_on_their_nodes(story: Story) -> None:
     """They are never taken away for others, whatever the priority of those."""
     team, free = story.namespace("team"), story.namespace("free")
+    important = story.priority(1000)
     story.nodes(1, {GPU: "4"})
     story.apply(quota(team, {GPU: 4}))
     story.governed(team)
     story.submit(free, story.pod("guest", {GPU: "3"}))
     story.running(free, "guest")
-    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-    story.apply({**important, "metadata": {"name": story.name}})
-    story.submit(team, story.pod("two", {GPU: "2"}, priorityClassName=story.name))
+    story.submit(team, story.pod("two", {GPU: "2"}, priorityClassName=important))
     story.waits(team, "two", "nodes.full")
     story.submit(team, story.pod("one", {GPU: "1"}))
     story.running(team, "one")
