@@ -169,6 +169,10 @@ class Stage:
         found = self.find(metadata["namespace"], metadata["name"])
         return found is not None and found["metadata"]["uid"] == metadata["uid"] and not is_gated(found)
 
+    def patched(self, name: str) -> int:
+        """How many patches of a pod of that name came in."""
+        return sum(seen.method == "PATCH" and seen.path.endswith(f"/pods/{name}") for seen in self.fake.seen)
+
     def schedule(self) -> None:
         """Bind every pod that may be bound: on its node if it is pinned, else on the first with room."""
         for pod in self.pods():

@@ -44,7 +44,7 @@ async def test_a_pod_that_was_created_anew_under_its_name_is_not_taken_for_the_o
         await cluster.lead()
         cluster.fake.fail(f"PATCH {PODS_PATH}/p", hang=0.3)
         old = cluster.pod("a", "p", 2)
-        await cluster.until(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
+        await cluster.until(lambda: cluster.patched("p"))
         cluster.fake.mute_watches()
         cluster.delete(old)
         new = cluster.pod("a", "p", 1)
@@ -68,8 +68,7 @@ async def test_a_start_whose_answer_is_lost_is_not_made_twice() -> None:
         await asyncio.sleep(1.0)
         written = [change for change in cluster.fake.state.history if change.resource == PODS]
         assert [change.type for change in written] == ["ADDED", "MODIFIED"]
-        patches = [seen for seen in cluster.fake.seen if seen.method == "PATCH" and seen.path.endswith("/pods/p")]
-        assert len(patches) == 1, "the watch said that it was done"
+        assert cluster.patched("p") == 1, "the watch said that it was done"
 
 
 async def test_a_gate_that_somebody_else_removed_ends_no_term() -> None:
@@ -98,7 +97,7 @@ async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term(
         term = await cluster.lead()
         cluster.fake.fail(f"PATCH {PODS_PATH}/p", hang=0.5)
         pod = cluster.pod("a", "p", 2, finalizers=["example.org/stays"])
-        await cluster.until(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
+        await cluster.until(lambda: cluster.patched("p"))
         engine = term.mirror.engine
         engine._begin().put("engine", "revoked", pod["metadata"]["uid"], "its quota's sake")
         engine._commit(0, ("tick",), None)
@@ -120,11 +119,10 @@ async def test_nobody_is_written_to_for_nothing_when_a_term_begins() -> None:
         await cluster.until(lambda: cluster.started(pod))
         await asyncio.sleep(0.5)
         await cluster.depose()
-        before = len(cluster.fake.seen)
+        before = cluster.patched("p")
         await cluster.lead()
         await asyncio.sleep(0.5)
-        patches = [seen for seen in cluster.fake.seen[before:] if seen.method == "PATCH" and "/pods/" in seen.path]
-        assert not patches
+        assert cluster.patched("p") == before
 
 
 async def test_a_hold_that_was_being_written_does_not_outlive_the_start() -> None:
@@ -140,7 +138,7 @@ async def test_a_hold_that_was_being_written_does_not_outlive_the_start() -> Non
         await cluster.until(lambda: all(claim.state >= 4 for claim in term.mirror.engine.state.claims.values()))
         cluster.fake.fail(f"PATCH {PODS_PATH}/owner", hang=0.5)
         owner = cluster.pod("b", "owner", 1)
-        await cluster.until(lambda: any(seen.path.endswith("/pods/owner") for seen in cluster.fake.seen))
+        await cluster.until(lambda: cluster.patched("owner"))
         for pod in lent:  # they leave on their own, while the hold is on its way
             cluster.delete(pod)
         await cluster.until(lambda: cluster.started(owner))
