@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from bursar.kube.client.resources import PODS
+from bursar.kube.client.resources import NAMESPACES, PODS
 from bursar.kube.controller import desk
 from bursar.kube.controller.names import ADMISSION, HOLD
-from tests.kube.controller.stage import is_gated, stage
+from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 
 PODS_PATH = r"/api/v1/namespaces/\w+/pods"
 
@@ -179,3 +179,33 @@ def _kept_by_uid(owner: object) -> dict[str, object]:
     """Tables that are not empty."""
     tables = {name: value for name, value in vars(owner).items() if isinstance(value, dict | set)}
     return {name: value for name, value in tables.items() if value}
+
+
+async def test_trouble_with_a_namespace_ends_no_term() -> None:
+    async with stage() as cluster:
+        cluster.namespace("a")
+        cluster.fake.fail("GET /api/v1/namespaces/a", code=500, times=5)
+        cluster.quota("a", 2)
+        await cluster.lead()
+        await cluster.until(lambda: _label(cluster) == "enforced")
+
+
+async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay() -> None:
+    async with stage() as cluster:
+        cluster.namespace("a")
+        await cluster.lead()
+        cluster.fake.fail("PATCH /api/v1/namespaces/a", hang=0.4)
+        cluster.quota("a", 2)
+        await cluster.until(lambda: _applied(cluster) == 1)
+        cluster.fake.state.delete(ELASTIC, "a", "quota")
+        await cluster.until(lambda: _applied(cluster) == 2)
+        await cluster.until(lambda: _label(cluster) is None)
+
+
+def _applied(cluster: Stage) -> int:
+    return sum(seen.method == "PATCH" and seen.path.endswith("/namespaces/a") for seen in cluster.fake.seen)
+
+
+def _label(cluster: Stage) -> str | None:
+    labels: dict[str, str] = cluster.fake.state.get(NAMESPACES, "", "a")["metadata"].get("labels", {})
+    return labels.get("bursar.dev/quota")

@@ -318,6 +318,7 @@ class FakeApi:
             wanted = patches.apply(body, content, owners, manager, force=force)
             return self.state.create(place.resource, place.namespace, wanted) if keep else wanted
         wanted = patches.apply(found, content, owners, manager, force=force)
+        wanted["metadata"]["managedFields"] = [{"manager": name} for name, paths in owners.items() if paths]
         return self.state.replace(*key, wanted, status=status, keep=keep)
 
     def _evict(self, place: Place, content: Object, *, keep: bool) -> None:

@@ -13,7 +13,7 @@ from bursar.kube.client.models import Body
 from bursar.kube.client.resources import NAMESPACES
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL, INVALID
-from bursar.kube.controller.outcomes import sent
+from bursar.kube.controller.outcomes import Refused, sent
 from bursar.kube.controller.ports import ObjectKey
 from bursar.kube.controller.world import Report
 from bursar.objects.errors import ManifestError
@@ -101,16 +101,19 @@ class NamespaceKeeper:
         wanted = name in self._naming
         if wanted == (name in self._labelled) and (wanted or name not in self._sent):
             return
-        found = await self._api.find(NAMESPACES, name)
+        found = await sent(self._api.find(NAMESPACES, name), refused=self._refused(name))
         if found is None or not (wanted or _is_ours(found)):  # applying would create it, or own what is another's
             return
         self._sent.add(name)
         labels = {GOVERNED_LABEL: ENFORCED} if wanted else {}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         write = self._api.apply(NAMESPACES, name, "", body, force=True, how=self._how)
-        await sent(write, refused=lambda why: self._report("Namespace", name, INVALID, why))
+        await sent(write, refused=self._refused(name))
         if not wanted:
             self._sent.discard(name)
+
+    def _refused(self, name: str) -> Refused:
+        return lambda why: self._report("Namespace", name, INVALID, why)
 
 
 def _is_ours(namespace: Body) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, NotFound, Unanswered
+from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, KubeError, NotFound
 from bursar.kube.controller.desk import Again
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Dethroned(Exception):  # noqa: N818 no error of ours: another replica lead
 
 
 async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
-    """The answer to a write; None when its object is gone. Raises ``Again`` or ``Dethroned``.
+    """The answer to a call; None when its object is gone. Raises ``Again`` or ``Dethroned``.
 
     ``refused`` is told what the server said when it refused the write itself.
     """
@@ -45,5 +45,5 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
         raise Again(error.message) from None
     except ApiError as error:
         raise Again(str(error), error.retry_after) from None
-    except Unanswered as error:
+    except KubeError as error:  # no answer, or none that makes sense
         raise Again(str(error)) from None
