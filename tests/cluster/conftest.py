@@ -19,7 +19,10 @@ def plane(request: pytest.FixtureRequest, worker_id: str) -> Iterator[ControlPla
     """The shared control plane. Its folder, with the logs, stays after a session with failures."""
     plane = ControlPlane.start(folder=FOLDER / f"{worker_id}-{os.getpid()}")
     yield plane
-    plane.stop(keep=request.session.testsfailed > 0)
+    failed = request.session.testsfailed > 0
+    plane.stop(keep=failed)
+    if failed:
+        request.config.get_terminal_writer().line(f"\nlogs of the control plane: {plane.folder / 'logs'}")
 
 
 @pytest.fixture
