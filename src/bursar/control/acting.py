@@ -6,6 +6,7 @@ Everything goes out through the ports. Each function says whether it did anythin
 from __future__ import annotations
 
 from bursar.control import ports as outside
+from bursar.control.crowding import in_the_way
 from bursar.control.ports import Ports
 from bursar.control.watching import Watch
 from bursar.engine.decisions import HOLDING, Decision
@@ -23,7 +24,7 @@ class Actor:
         self._ports = ports
 
     def act(self) -> bool:
-        """Let those leave who must, and those start who may."""
+        """Let those leave who must, and those start who may; who is not to start yet is looked at again."""
         watch = self._watch
         if not watch.leaving and not watch.reserved:
             return False
@@ -34,8 +35,11 @@ class Actor:
             if isinstance(claim.decision, Decision):
                 self._evict(claim, claim.decision)
         for claim in reserved:
-            self._ports.start(claim)
-        return True
+            if in_the_way(self._engine.state, claim):
+                watch.reserved[claim.uid] = claim
+            else:
+                self._ports.start(claim)
+        return bool(leaving) or len(watch.reserved) < len(reserved)
 
     def revoke(self) -> bool:
         """Take back what policies say is over-used now."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from bursar.control import ports as outside
 from bursar.control.acting import Actor
+from bursar.control.crowding import in_the_way
 from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
@@ -31,6 +32,7 @@ from bursar.policies.plugin import Registry
 from bursar.policies.settings import SettingError
 
 GROUP_INCOMPLETE = "control.group-incomplete"
+LEAVING = "control.leaving"
 MAX_MOVES = 100_000
 _NAMED = 5
 
@@ -265,6 +267,8 @@ class Controller:
                 self.queue.add(claim)
             if claim.state != PENDING:
                 self.queue.admitted(claim)
+            if claim.state == RESERVED and not claim.leaving:
+                self._watch.reserved[uid] = claim  # not started yet: somebody was in the way
 
     # Answers
 
@@ -284,6 +288,9 @@ class Controller:
     def reason(self, uid: str) -> tuple[str, str]:
         """(stable code, sentence) of why the claim waits; empty when it does not."""
         claim = self.engine.state.claims.get(uid)
+        if claim is not None and uid in self._watch.reserved:
+            names = ", ".join(self.name(other) for other in in_the_way(self.engine.state, claim))
+            return LEAVING, f"starts when {names} left"
         if claim is None or claim.state >= RESERVED:
             return "", ""
         missing = self.queue.missing(uid)

@@ -16,6 +16,11 @@ CONTROL: Final = (
         "Submit the others, or correct `bursar.dev/group-size`.",
     ),
     Reason(
+        "control.leaving",
+        "The pod is admitted, and starts when others that were told to leave are gone from its quota.",
+        "Wait: they leave within their grace period.",
+    ),
+    Reason(
         "control.invalid",
         "Kubernetes only: an object cannot be read, or what Bursar wants to write on it is refused.",
         "Correct what the note names; a pod must be created anew.",

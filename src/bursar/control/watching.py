@@ -19,7 +19,6 @@ from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetField, SetS
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.ledger.journal import Record
 
-
 _VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
 
 

@@ -49,8 +49,8 @@ def _charges(mirror: Mirror) -> Charges:
     """What each claim that counts is charged, by policy."""
     found: Charges = {}
     for claim in mirror.engine.state.claims.values():
-        if not claim.counts():
-            continue
+        if not claim.counts() or claim.uid in mirror.controller._watch.reserved:
+            continue  # one that was admitted and not let go yet is decided anew by the next leader
         for binding in claim.bindings:
             if binding is None or (binding.policy == "nodes" and mirror.world.find("Node", claim.place) is None):
                 continue  # a node that is gone is nobody's to share out
