@@ -69,6 +69,9 @@ if os.environ.get("BURSAR_COMPILE") == "1" and compiled_sources():
     from mypyc.build import mypycify
 
     extensions = mypycify(["--strict", *compiled_sources()], opt_level="3", strip_asserts=False, multi_file=True)
+    for extension in extensions:
+        # Only the modules' entry points are for others. What cannot be replaced from outside can be called directly.
+        extension.extra_compile_args += ["-fvisibility=hidden"] if os.name == "posix" else []
 else:
     extensions = []
 
