@@ -14,7 +14,7 @@ from bursar.server.apart import AuditProcess, SumProcess, Verdict
 from bursar.server.background import AuditWatch, SnapshotKeeper
 from bursar.server.service import Service
 from bursar.store.processes import ApartError
-from bursar.store.snapshots import newest, pack, summed
+from bursar.store.snapshots import newest, summed
 from tests.server.live import node, pod
 from tests.store.world import filled, lines_of
 
@@ -62,14 +62,18 @@ def test_an_auditor_that_was_ended_is_an_error(path: Path) -> None:
 
 def test_a_process_sums_up_like_this_one(path: Path) -> None:
     with filled(path, lines_of(3)) as store:
-        assert SumProcess(path).snapshot() == pack(summed(store))
+        wanted = summed(store)
+        assert SumProcess(path).keep(store) == wanted.seq
+        found = newest(store, wanted.seq)
+        assert found is not None
+        assert found.text() == wanted.text()
 
 
 def test_what_cannot_be_summed_up_is_an_error(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    filled(path, lines_of(3)).close()
+    store = filled(path, lines_of(3))
     alter(path, 4)
-    with pytest.raises(ApartError, match="ended with code 1"):
-        SumProcess(path).snapshot()
+    with store, pytest.raises(ApartError, match="ended with code 1"):
+        SumProcess(path).keep(store)
     assert "journal line 4" in capfd.readouterr().err
 
 

@@ -12,8 +12,12 @@ from typing import IO, cast
 
 import msgspec
 
+from bursar.store import snapshots
 from bursar.store.processes import ApartError, end, start
-from bursar.store.snapshots import Packed
+from bursar.store.snapshots import Label
+from bursar.store.store import Store
+
+_PART = 65_536  # bytes of a snapshot at a time
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -56,12 +60,19 @@ class SumProcess:
     def __init__(self, path: Path) -> None:
         self._process = start("bursar.server.snapshotchild", path)
 
-    def snapshot(self) -> Packed:
-        """Wait for it."""
-        found, _ = self._process.communicate()
-        if self._process.returncode:
+    def keep(self, store: Store) -> int:
+        """Wait for the snapshot and write it; the number of its record. It is never whole in this process."""
+        output = cast("IO[bytes]", self._process.stdout)
+        try:
+            first = output.readline()
+            label = msgspec.json.decode(first, type=Label) if first else None
+            if label is not None:
+                snapshots.keep(store, label, iter(lambda: output.read(_PART), b""))
+        finally:
+            end(self._process)
+        if label is None or self._process.returncode:
             raise ApartError(f"the process that sums the journal up ended with code {self._process.returncode}")
-        return msgspec.msgpack.decode(found, type=Packed)
+        return label.seq
 
     def cancel(self) -> None:
         """Nobody wants it any more."""

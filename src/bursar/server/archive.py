@@ -14,6 +14,7 @@ import msgspec
 
 from bursar.policies.plugin import Registry
 from bursar.server.moments import Moment, entry_of
+from bursar.server.trimming import give_back
 from bursar.sim.cluster import Cluster
 from bursar.store import snapshots
 from bursar.store.store import Store
@@ -45,8 +46,9 @@ def present(store: Store, registry: Registry) -> Cluster:
     cluster = Cluster(registry, manifests=store.manifest)
     snapshots.restore(store, cluster.engine)
     known = counters(store)
-    rows = ((found.kind, found.key, found.version, bytes(found.body)) for found in store.load_objects())
+    rows = store.stream("SELECT kind, key, version, body FROM objects ORDER BY kind, key")
     cluster.resume(known.now, known.uids, known.version, rows)
+    give_back()
     return cluster
 
 
@@ -54,12 +56,13 @@ def past(store: Store, registry: Registry, moment: Moment) -> Cluster:
     """The cluster as it was at a moment."""
     cluster = Cluster(registry, manifests=store.manifest)
     snapshots.restore(store, cluster.engine, moment.seq)
-    rows = store.rows(
+    rows = store.stream(
         "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
         " (SELECT max(id) FROM object_history WHERE id <= ? GROUP BY kind, key) ORDER BY kind, key",
         entry_of(store, moment.version),
     )
-    cluster.resume(moment.at, counters(store).uids, moment.version, [(k, o, v, bytes(body)) for k, o, v, body in rows])
+    cluster.resume(moment.at, counters(store).uids, moment.version, rows)
+    give_back()
     return cluster
 
 

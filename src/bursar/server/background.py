@@ -13,7 +13,8 @@ from threading import Event, Thread
 from bursar.server.apart import AuditProcess, SumProcess
 from bursar.server.hub import News
 from bursar.server.service import Service
-from bursar.store import mentions, snapshots
+from bursar.server.trimming import give_back
+from bursar.store import mentions
 
 LOG = logging.getLogger("bursar.server")
 POLL_MS = 1000
@@ -140,10 +141,9 @@ class SnapshotKeeper:
 
     def _take(self) -> None:
         self._process = SumProcess(self._store.path)
-        snapshot = self._process.snapshot()
-        snapshots.keep(self._store, snapshot)
-        self._last = snapshot.seq
+        self._last = self._process.keep(self._store)
         self.taken += 1
+        give_back()
 
     def stop(self) -> None:
         self._stop_listening()

@@ -1,4 +1,4 @@
-"""The process that sums a journal up: writes a snapshot, packed, to its output, and ends."""
+"""The process that sums a journal up: writes a snapshot, packed and with a label before it, to its output, and ends."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main(path: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, in its own time
     os.nice(_NICER)
     with Store.open(path, read_only=True) as store:
-        found = pack(summed(store))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
+        label, state = pack(summed(store))
+    sys.stdout.buffer.write(msgspec.json.encode(label) + b"\n" + state)
     sys.stdout.buffer.flush()
 
 

@@ -282,7 +282,7 @@ class Cluster:
         """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
         knows where the manifests are.
         """
-        changes = load_objects(self._store, self._pods, self.kinds, records)
+        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)

@@ -27,7 +27,6 @@ class PodLife:
 
     def __init__(self, store: Store, clock: Clock, controller: Controller) -> None:
         self.by_key: dict[str, SimPod] = {}
-        self.by_uid: dict[str, SimPod] = {}
         self.seen: deque[Callable[[], None]] = deque()
         self.happenings: list[Happening] = []
         self._store = store
@@ -41,18 +40,17 @@ class PodLife:
         if known is not None and known.uid == pod.metadata.uid:
             known.leaves_after = leaves_after
             return
-        if known is not None:
-            del self.by_uid[known.uid]
         found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
-        self.add(found)
+        self.by_key[key] = found
         self._write_phase(found)
 
-    def add(self, pod: SimPod) -> None:
-        self.by_key[pod.key] = pod
-        self.by_uid[pod.uid] = pod
+    def _pod_of(self, claim: Claim) -> SimPod | None:
+        """The pod that makes the claim, unless another one has its name by now."""
+        pod = self.by_key.get(claim.key)
+        return pod if pod is not None and pod.uid == claim.uid else None
 
     def start(self, claim: Claim) -> None:
-        pod = self.by_uid.get(claim.uid)
+        pod = self._pod_of(claim)
         if pod is None or pod.phase != PENDING:
             return
         pod.phase = RUNNING
@@ -64,7 +62,7 @@ class PodLife:
             self.set_timer(pod, pod.runs_for)
 
     def evict(self, claim: Claim, decision: Decision) -> None:
-        pod = self.by_uid.get(claim.uid)
+        pod = self._pod_of(claim)
         if pod is None or pod.phase in ENDED or pod.evicted:
             return
         pod.evicted = True
@@ -105,7 +103,6 @@ class PodLife:
         if pod.deleted:
             self._store.remove(POD.name, pod.key)
             del self.by_key[pod.key]
-            del self.by_uid[pod.uid]
 
     def succeed(self, pod: SimPod) -> None:
         pod.phase = SUCCEEDED

@@ -5,12 +5,13 @@ A cluster is stopped at rest, so what its policies want written was written; goi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
+from bursar.ledger.claims import Claim
 from bursar.objects.corekinds import POD
 from bursar.objects.kindset import KindSet
 from bursar.sim.podlife import PodLife
@@ -37,7 +38,11 @@ def changed_rows(store: Store, pods: PodLife) -> list[ObjectRow]:
 
 
 def load_objects(
-    store: Store, pods: PodLife, kinds: KindSet, records: Iterable[tuple[str, str, int, bytes]]
+    store: Store,
+    pods: PodLife,
+    kinds: KindSet,
+    claims: Mapping[str, Claim],
+    records: Iterable[tuple[str, str, int, bytes]],
 ) -> list[ObjectChange]:
     """Objects from records (kind, key, version, text) into a new cluster; returns those that are no pods.
 
@@ -47,8 +52,11 @@ def load_objects(
     for kind, key, number, text in records:
         stored, pod = decode(kinds, store.shelf, kind, key, number, text)
         if pod is not None:
-            store.load(stored)
-            pods.add(pod)
+            claim = claims.get(pod.uid)
+            if claim is not None:  # the same text, once in memory
+                pod.uid = claim.uid
+            store.load(replace(stored, uid=pod.uid))
+            pods.by_key[key] = pod
         else:
             given = stored.applied
             store.load(replace(stored, held=given.body))

@@ -114,7 +114,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 _SHARED: dict[bytes, dict[str, Body]] = {}
-_SHARED_AT_MOST = 4096
+_SHARED_AT_MOST = 65_536
 
 
 def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:

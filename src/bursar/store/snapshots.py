@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -56,7 +56,8 @@ def newest(store: Store, seq: int) -> Snapshot | None:
 def take(store: Store) -> Snapshot:
     """Sum the journal up to its present end and keep that as a snapshot."""
     snapshot = summed(store)
-    keep(store, pack(snapshot))
+    label, state = pack(snapshot)
+    keep(store, label, [state])
     return snapshot
 
 
@@ -75,19 +76,20 @@ def summed(store: Store) -> Snapshot:
         return summary.snapshot(recall.rows())
 
 
-class Packed(msgspec.Struct, frozen=True):
-    """A snapshot as the file has it: where it belongs, and its text, compressed."""
+class Label(msgspec.Struct, frozen=True):
+    """Where a snapshot belongs, and how many bytes its compressed text has."""
 
     seq: int
     at: int
     head: str
     digest: str
-    state: bytes
+    size: int
 
 
-def pack(snapshot: Snapshot) -> Packed:
+def pack(snapshot: Snapshot) -> tuple[Label, bytes]:
+    """A snapshot as the file has it."""
     state = packed(snapshot.text())
-    return Packed(snapshot.seq, snapshot.at, snapshot.head, f"{snapshot.digest:016x}", state)
+    return Label(snapshot.seq, snapshot.at, snapshot.head, f"{snapshot.digest:016x}", len(state)), state
 
 
 def packed(text: bytes) -> bytes:
@@ -102,11 +104,17 @@ def unpacked(state: bytes) -> bytes:
         raise ReplayError(f"not a snapshot: {error}") from error
 
 
-def keep(store: Store, snapshot: Packed) -> None:
-    row = (snapshot.seq, snapshot.at, snapshot.head, snapshot.digest, snapshot.state)
+def keep(store: Store, label: Label, parts: Iterable[bytes]) -> None:
+    """Write a snapshot whose text comes in parts, so that nobody needs to have it whole."""
+    row = (label.seq, label.at, label.head, label.digest, label.size)
 
     def write(db: sqlite3.Connection) -> None:
-        db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
+        db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, zeroblob(?))", row)
+        with db.blobopen("snapshots", "state", label.seq) as state:
+            for part in parts:
+                state.write(part)
+            if state.tell() != label.size:
+                raise ValueError(f"a snapshot of {label.size} bytes has only {state.tell()}")
 
     store.transact(write)
 

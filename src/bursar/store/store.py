@@ -229,6 +229,17 @@ class Store:
             raise StoreError(self.path, f"there is no manifest {number}")
         return bytes(found[0][0])
 
+    def stream(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """The rows of a long query, as of the call that starts it; a few are in memory at a time."""
+        # A connection of its own: a long scan sees one state of the file and keeps nobody from reading.
+        with closing(schema.connect_reader(self.path)) as db:
+            try:
+                found = db.execute(query, values)
+                while rows := found.fetchmany(_ROWS):
+                    yield from rows
+            except sqlite3.DatabaseError as error:
+                raise damaged(self.path, error) from error
+
     def object(self, kind: str, key: str) -> StoredObject | None:
         found = self.rows("SELECT kind, key, version, body FROM objects WHERE kind = ? AND key = ?", kind, key)
         return StoredObject(*found[0]) if found else None
