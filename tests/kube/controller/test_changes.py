@@ -1,0 +1,107 @@
+"""What changes around pods, and what a ledger that follows the cluster makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bursar.kube.controller.mirror import Mirror
+from bursar.objects.errors import ManifestError
+from bursar.objects.manifests import Document
+from tests.kube.controller.plain import PlainKubernetes
+from tests.kube.controller.test_rebuild import _rebuilt
+
+GPU = "nvidia.com/gpu"
+Body = dict[str, Any]
+
+
+def node(name: str, gpus: int) -> Body:
+    status = {"allocatable": {GPU: str(gpus), "pods": "100"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def namespace(name: str, **labels: str) -> Body:
+    marks = {key.replace("_", "/"): value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}
+
+
+def quota(space: str, least: int, most: int) -> Body:
+    metadata = {"name": "quota", "namespace": space}
+    spec = {"min": {GPU: least}, "max": {GPU: most}}
+    return {"apiVersion": "n8s.nebuly.ai/v1alpha1", "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
+
+
+def pod(space: str, name: str, gpus: int = 1, **spec: Any) -> Body:  # noqa: ANN401 fields of a pod
+    container = {"name": "c", "image": "i", "resources": {"requests": {GPU: str(gpus)}}}
+    metadata = {"name": name, "namespace": space}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def cluster_with(*bodies: Body) -> PlainKubernetes:
+    cluster = PlainKubernetes()
+    apply(cluster, *bodies)
+    return cluster
+
+
+def apply(cluster: PlainKubernetes, *bodies: Body) -> None:
+    cluster.apply([Document("", number, body) for number, body in enumerate(bodies)])
+
+
+def delete(cluster: PlainKubernetes, body: Body) -> None:
+    (given,) = cluster.mirror.world.kinds.read_all([Document("", 0, body)])
+    cluster.delete([(given.kind, given.key)])
+
+
+def preemptible(mirror: Mirror, key: str) -> bool:
+    claim = mirror.controller.claim(key)
+    assert claim is not None
+    return claim.spec.preemptible
+
+
+def test_who_ran_before_its_namespace_was_governed_is_governed_with_it_as_after_a_restart() -> None:
+    cluster = cluster_with(node("n", 8), namespace("a"), pod("a", "old", nodeName="n"))
+    assert not preemptible(cluster.mirror, "a/old")
+    apply(cluster, namespace("a", **{"bursar.dev/quota": "enforced"}))
+    assert preemptible(cluster.mirror, "a/old")
+    assert preemptible(_rebuilt(cluster), "a/old")
+    apply(cluster, namespace("a"))
+    assert not preemptible(cluster.mirror, "a/old")
+    assert not preemptible(_rebuilt(cluster), "a/old")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_pods_count_on_a_node_that_comes_after_them_or_comes_back(again: bool) -> None:
+    first = [node("n", 8)] if again else []
+    cluster = cluster_with(namespace("a"), *first, pod("a", "early", 3, nodeName="n"))
+    if again:
+        delete(cluster, node("n", 8))
+    apply(cluster, node("n", 8))
+    assert cluster.mirror.engine.state.account("nodes/n").used.amount(GPU) == 3
+    apply(cluster, pod("a", "late", 6))
+    assert cluster.phases["a/late"] == "Pending"
+
+
+def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_with(node("n", 8), node("needed", 8))
+    controller, world = cluster.mirror.controller, cluster.mirror.world
+    with monkeypatch.context() as patch:
+        patch.setattr(controller, "apply", refuse)
+        delete(cluster, node("needed", 8))
+    assert world.get("Node", "needed") is not None
+    apply(cluster, node("n", 7))
+    assert world.get("Node", "needed") is None
+
+
+def test_an_object_that_others_need_stays_when_it_is_created_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_with(node("n", 8), node("needed", 8))
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.mirror.controller, "apply", refuse)
+        delete(cluster, node("needed", 8))
+    apply(cluster, node("needed", 8))
+    apply(cluster, node("n", 7))
+    assert cluster.mirror.world.get("Node", "needed") is not None
+
+
+def refuse(_changes: object) -> None:
+    raise ManifestError("others need it", "")
