@@ -222,6 +222,14 @@ class Story:
         pods = self.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
         return [pod["metadata"]["uid"] for pod in pods if pod["metadata"].get("deletionTimestamp")]
 
+    def remove_leaving(self, namespace: str) -> None:
+        """Those who take their time to leave are gone now."""
+        api = self.plane.api()
+        for pod in api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+            if pod["metadata"].get("deletionTimestamp"):
+                name = pod["metadata"]["name"]
+                api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+
     def told(self, namespace: str, name: str, reason: str) -> list[str]:
         """Wait for such events; see ``events``."""
         return self.wait(lambda: self.events(namespace, name, reason), f"{name} is told {reason}")

@@ -46,7 +46,7 @@ def test_a_hold_is_taken_over(story: Story, bursar: Running) -> None:
     story.nodes(1, {GPU: "4"})
     story.apply(quota(a, {GPU: 2}), quota(b, {GPU: 2}))
     story.governed(a, b)
-    slowly = {"sim.bursar.dev/leaves-after": "12s"}
+    slowly = {"sim.bursar.dev/leaves-after": "5m"}
     names = ("b0", "b1", "b2", "b3")
     story.submit(b, *(story.pod(name, {GPU: "1"}, annotations=slowly) for name in names))
     story.running(b, *names)
@@ -59,6 +59,7 @@ def test_a_hold_is_taken_over(story: Story, bursar: Running) -> None:
     story.wait(lambda: len(story.leaving(b)) == 2, "the second is told to leave for the second claimant")
     assert set(victims) < set(story.leaving(b))
     assert story.is_gated(a, "own"), "not before its victim is gone"
+    story.remove_leaving(b)
     story.running(a, "own", "late")
     assert len([name for name in names if story.seen(b, name)]) == 2
     assert story.record(a, "own")["displaced"][0][0] == victims[0]

@@ -9,7 +9,7 @@ SLICE = "nvidia.com/mig-1g.10gb"
 CAPACITY = "n8s.nebuly.ai/capacity"
 KIND = "elasticquotas.n8s.nebuly.ai"
 REFUSED = "EvictionRefused"
-SLOWLY = {"sim.bursar.dev/leaves-after": "3s"}
+SLOWLY = {"sim.bursar.dev/leaves-after": "5m"}
 
 
 def quota(namespace: str, least: Manifest, most: Manifest | None = None) -> Manifest:
@@ -54,6 +54,8 @@ def test_a_team_borrows_and_the_owner_takes_its_quota_back(story: Story) -> None
     story.wait(lambda: story.seen(b, borrower)["metadata"].get("deletionTimestamp"), "the victim is told to leave")
     story.wait(lambda: story.seen(a, holder["metadata"]["name"])["status"].get("nominatedNodeName"), "it is nominated")
 
+    assert story.is_gated(a, holder["metadata"]["name"]), "its place is not free yet"
+    story.remove_leaving(b)
     story.running(a, "a0", "a1")
     story.gone(b, borrower)
     started = story.seen(a, holder["metadata"]["name"])
