@@ -1,0 +1,99 @@
+"""Taking places back: budgets that refuse, and pods that find a node after all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bursar.kube.client.resources import DISRUPTION_BUDGETS
+from bursar.kube.controller import reclaiming
+from bursar.kube.controller.names import ADMISSION
+from bursar.kube.controller.records import AdmissionRecord, written
+from bursar.kube.controller.term import TermOptions
+from bursar.ledger.claims import RUNNING
+from tests.kube.controller.stage import Body, Stage, stage
+
+UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+def let_go(cluster: Stage, name: str) -> Body:
+    """A pod that a predecessor let go and pinned, and that found no node."""
+    pod = cluster.pod("a", name, gated=False)
+
+    def edit(body: Body) -> None:
+        body["metadata"]["annotations"] = {ADMISSION: written(AdmissionRecord(1, 0, "n", pinned=True))}
+        body["status"] = {"phase": "Pending", "conditions": [UNPLACED]}
+
+    cluster.change(pod, edit)
+    return pod
+
+
+def evictions(cluster: Stage) -> int:
+    return sum(seen.path.endswith("/eviction") for seen in cluster.fake.seen)
+
+
+async def test_a_pod_without_a_place_is_taken_back_and_that_is_said_once() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        pod = let_go(cluster, "p")
+        cluster.fake.fail("POST .*/eviction", code=503, retry_after=3, times=3)
+        await cluster.lead(TermOptions(pin_patience=1))
+        await asyncio.sleep(3.5)
+        told = [told for told in cluster.told if told.reason == "control.place-lost"]
+        assert len(told) == 1
+        await cluster.until(lambda: cluster.find("a", pod["metadata"]["name"]) is None, within=20)
+
+
+async def test_a_pod_that_finds_a_node_after_all_stays() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        pod = let_go(cluster, "p")
+        cluster.fake.fail("POST .*/eviction", code=503, times=1000)
+        await cluster.lead(TermOptions(pin_patience=1))
+        await cluster.until(lambda: evictions(cluster) > 0)
+        cluster.bind(pod, "n")
+        await asyncio.sleep(1.0)
+        cluster.fake.faults.clear()
+        await asyncio.sleep(1.0)
+        assert cluster.find("a", "p") is not None
+
+
+async def test_who_must_leave_for_its_quotas_sake_too_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its claimants look elsewhere when its budget refuses; it has to go all the same."""
+    monkeypatch.setattr(reclaiming, "_REVOKED_PAUSE", 0.2)
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        for name in ("a", "b"):
+            cluster.namespace(name)
+            cluster.quota(name, 4, 2)
+        for number in range(4):
+            cluster.pod("a", f"p{number}", labels={"app": "x"})
+        term = await cluster.lead()
+        await cluster.until(lambda: all(cluster.started(pod) for pod in cluster.pods()))
+        cluster.schedule()
+        claims = term.mirror.engine.state.claims
+        await cluster.until(lambda: all(claim.state == RUNNING for claim in claims.values()))
+        selector = {"selector": {"matchLabels": {"app": "x"}}}
+        budget = {"metadata": {"name": "b"}, "spec": selector, "status": {"disruptionsAllowed": 0}}
+        cluster.fake.state.create(DISRUPTION_BUDGETS, "a", budget)
+        cluster.fake.fail("PATCH .*/pods/owner", hang=0.5)
+        cluster.pod("b", "owner")
+        await cluster.until(lambda: cluster.patched("owner"))
+        (victim,) = (claim for claim in claims.values() if claim.leaving)
+        engine = term.mirror.engine
+        engine._begin().put("engine", "revoked", victim.uid, "elastic.over")
+        engine._commit(0, ("tick",), None)
+        await cluster.until(lambda: evictions(cluster) > 1)
+        cluster.fake.state.delete(DISRUPTION_BUDGETS, "a", "b")
+        await cluster.until(lambda: cluster.find("a", victim.name) is None)
