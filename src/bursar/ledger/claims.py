@@ -20,14 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.marks import plain_mark
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
-from bursar.vectors import (
-    EMPTY,
-    Vector,
-    fingerprint,
-    fingerprint_bytes,
-    from_amounts,
-    name_mark,
-)
+from bursar.vectors import EMPTY, Vector, fingerprint, fingerprint_bytes, from_amounts, name_mark
 
 if TYPE_CHECKING:
     from bursar.ledger.accounts import Account

@@ -21,8 +21,7 @@ from bursar.policies.trees.desk import MAINTENANCE, NORMAL, Desk
 from bursar.policies.trees.documents import Plain, parse, tree_from
 from bursar.policies.trees.kinds import check_tree_name
 from bursar.policies.trees.refresh import Report, refresh, remove
-from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Token
-from bursar.policies.trees.tree import Tree
+from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Token, states_of
 from bursar.policies.trees.updating import Updater
 
 
@@ -177,7 +176,7 @@ class QuotaManager:
     def get_tree_state(self, tree_name: str) -> dict[str, NodeState]:
         """Every node by name, parents before their children, as it is now."""
         with self._lock:
-            return _states(self._book.tree(tree_name))
+            return states_of(self._book.tree(tree_name))
 
     # Allocation on one tree
 
@@ -293,14 +292,3 @@ class QuotaManager:
             self._book.commit(("forest", name))
         finally:
             self._book.end()
-
-
-def _states(tree: Tree) -> dict[str, NodeState]:
-    found: dict[str, NodeState] = {}
-    for name, node in tree.nodes.items():
-        sitting = sorted([(seat.stamp, seat.claim.uid) for seat in tree.seated(node)])
-        account = node.account
-        parent = "" if node.parent is None else node.parent.name
-        ids = tuple([uid for _, uid in sitting])
-        found[name] = NodeState(name, parent, node.hard, account.limits.show(), account.used.vector().show(), ids)
-    return found

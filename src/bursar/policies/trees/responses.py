@@ -6,6 +6,7 @@ from typing import Final, final
 
 from bursar.ledger.changes import Change
 from bursar.policies.checks import Check, Refusal
+from bursar.policies.trees.tree import Tree
 
 
 class QuotaError(ValueError):
@@ -138,3 +139,15 @@ class NodeState:
 
     def __repr__(self) -> str:
         return f"{self.name} {self.used} of {self.quota} {{{' '.join(self.consumers)}}}"
+
+
+def states_of(tree: Tree) -> dict[str, NodeState]:
+    """Every node by name, parents before their children, as it is now."""
+    found: dict[str, NodeState] = {}
+    for name, node in tree.nodes.items():
+        sitting = sorted([(seat.stamp, seat.claim.uid) for seat in tree.seated(node)])
+        account = node.account
+        parent = "" if node.parent is None else node.parent.name
+        ids = tuple([uid for _, uid in sitting])
+        found[name] = NodeState(name, parent, node.hard, account.limits.show(), account.used.vector().show(), ids)
+    return found
