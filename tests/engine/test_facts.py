@@ -4,7 +4,7 @@ import pytest
 
 from bursar.engine import budgets
 from bursar.engine.budgets import BudgetBody
-from bursar.engine.decisions import ADMITTED
+from bursar.engine.decisions import ADMITTED, EVICTED
 from bursar.engine.engine import Engine, EngineError
 from bursar.ledger.claims import PENDING, RESERVED, RUNNING, Claim, ClaimSpec
 from bursar.policies.nodes.facts import NodeBody
@@ -54,6 +54,17 @@ def test_who_is_found_where_somebody_has_not_left_yet_waits_for_nobody() -> None
     assert engine.place("urgent", "n2", forced=True).outcome == ADMITTED
     assert (engine.claim("urgent").state, engine.claim("urgent").waits_for) == (RESERVED, ())
     assert not engine.claim("old").leaving
+
+
+def test_who_was_told_to_leave_and_is_found_elsewhere_was_still_told_to_leave() -> None:
+    engine = engine_with_node(1)
+    engine.decide(Claim("old", asking(1)), 1)
+    urgent = Claim("urgent", ClaimSpec(from_amounts({"nvidia.com/gpu": 1}), priority=1))
+    assert engine.decide(urgent, 2).victims == ("old",)
+    engine.configure([Setting(KIND, "n2", NodeBody(Limits({"nvidia.com/gpu": 1}, True), {}, (), False))])
+    engine.place("old", "n2", 3, forced=True)
+    decision = engine.release("old", 4)
+    assert (decision.outcome, decision.at) == (EVICTED, 2)
 
 
 def test_placing_what_waits_without_force_is_refused() -> None:

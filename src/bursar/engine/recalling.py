@@ -14,7 +14,7 @@ from typing import Final, cast, final
 import msgspec
 
 from bursar.engine.deciding import displaced
-from bursar.engine.decisions import ADMITTED, Decision, decision_from_record
+from bursar.engine.decisions import ADMITTED, EVICTED, Decision, decision_from_record
 from bursar.ledger.claims import PENDING, Claim
 from bursar.ledger.kinds import Line
 from bursar.ledger.state import State
@@ -36,12 +36,19 @@ class Recall:
         self.unread: Final[dict[str, tuple[int, bytes]]] = {}  # plain decisions that a replay came by: (seq, text)
 
     def note(self, claim: Claim, decision: Decision) -> None:
-        """The decision is the last one about the claim, and about its victims."""
-        claim.decision = decision
+        """The decision is the last one about the claim, and about its victims.
+
+        Who was told to leave, and is found on another node before it does, was still told to leave.
+        """
+        if decision.outcome == EVICTED or not self._must_leave(claim):
+            claim.decision = decision
         for uid in decision.victims:
             victim = self.state.claims.get(uid)
             if victim is not None and (victim.leaving or victim.state == PENDING):
                 victim.decision = displaced(victim, claim, decision)
+
+    def _must_leave(self, claim: Claim) -> bool:
+        return claim.leaving or self.state.cell("revoked", claim.uid) is not None
 
     def remember(self, uid: str, key: str, decision: Decision) -> None:
         """Keep why an evicted claim had to go, for those who ask later."""
