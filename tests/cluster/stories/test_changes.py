@@ -1,7 +1,7 @@
 """Quotas and nodes change under pods that wait, run or were let go."""
 
 from tests.cluster.stories.story import Manifest, Story
-from tests.cluster.stories.test_elastic import KIND, quota
+from tests.cluster.stories.test_elastic import CAPACITY, KIND, quota
 from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
 
 GPU = "nvidia.com/gpu"
@@ -49,6 +49,7 @@ def test_a_quota_is_deleted_and_made_again(story: Story) -> None:
     story.delete(KIND, "quota", team)
     story.running(team, "b")
     story.wait(lambda: not story.governs(team), "the namespace is free")
+    story.wait(lambda: CAPACITY not in story.seen(team, "a")["metadata"].get("labels", {}), "the label is taken away")
     story.submit(team, story.pod("c", {GPU: "1"}))
     story.running(team, "c")
     story.apply(quota(team, {GPU: 1}, {GPU: 1}))

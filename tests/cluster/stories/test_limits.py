@@ -5,6 +5,7 @@ from typing import Any
 from tests.cluster.controlplane.identities import ALICE
 from tests.cluster.stories.story import Manifest, Story, pinned_to
 
+ALERT = "AlertThresholdReached"
 GPU_IDS = "tensor-fusion.ai/gpu-ids"
 QUOTA = """
 apiVersion: tensor-fusion.ai/v1
@@ -65,12 +66,20 @@ def test_a_quota_refuses_with_the_originals_codes_and_chooses_gpus(story: Story)
     story.waits(team, "for-the-team", "total.max.vram.request")
     story.submit(team, worker(story, "for-one", {"tflops-request": "101", "vram-request": "1Gi"}))
     story.waits(team, "for-one", "single.max.tflops.request", "101", "100")
-    story.wait(lambda: "95" in story.describe(team, "team-quota", "gpuresourcequota"), "the threshold is told")
+    assert story.told(team, "team-quota", ALERT), "96 of 100Gi are requested"
+    assert ALERT in story.describe(team, "team-quota", "gpuresourcequota")
+    story.wait(lambda: _conditions(story, team)[ALERT] == "True", "its condition says so")
 
+    assert _conditions(story, team)["Exceeded"] == "False"
     story.delete("pod", "infer-3", team)
     (started,) = story.running(team, "for-the-team")
     assert pinned_to(started) == node
     assert story.is_gated(team, "for-one")
+
+
+def _conditions(story: Story, namespace: str) -> dict[str, str]:
+    status = story.get("gpuresourcequotas", "team-quota", namespace)["status"]
+    return {one["type"]: one["status"] for one in status["conditions"]}
 
 
 def test_gpus_that_are_full_refuse_and_others_are_chosen(story: Story) -> None:
@@ -88,7 +97,7 @@ def test_gpus_that_are_full_refuse_and_others_are_chosen(story: Story) -> None:
     waiting = next(name for name in "abc" if GPU_IDS not in found[name]["metadata"]["annotations"])
     story.waits(team, waiting, "gpus.")
     forged = story.forbidden(ALICE, team, waiting, {"metadata": {"annotations": {GPU_IDS: first}}})
-    assert "only Bursar" in forged or "Bursar" in forged
+    assert "only Bursar writes" in forged, forged
 
 
 def test_a_part_of_a_gpu_needs_constraints_that_can_be_judged(story: Story) -> None:
