@@ -35,7 +35,7 @@ _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 class SpecCache:
     """Specs and their parts by content, the least recently used dropped first."""
 
-    def __init__(self, size: int = 20_000) -> None:
+    def __init__(self, size: int = 65_536) -> None:
         self._size = size
         self._entries: OrderedDict[Hashable, object] = OrderedDict()
 
