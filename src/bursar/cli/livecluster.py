@@ -34,7 +34,9 @@ def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
     except (ConfigError, KubeError) as error:
         raise LiveError(str(error)) from None
     if "pods" in listed.unread or "nodes" in listed.unread:
-        raise LiveError("pods and nodes of all namespaces must be readable; ask for the role bursar-view or view")
+        raise LiveError(
+            "pods and nodes of all namespaces must be readable; ask for the cluster role view, and to list nodes"
+        )
     if listed.unread:
         _warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
     with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
@@ -50,9 +52,8 @@ def _copy(listed: Listed, path: Path) -> Service:
     service = Service.open(path)
     service.cluster.keeps_ages = True
     _apply(service, [body for _, body in listed.objects])
-    by_age = sorted(listed.pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "")
-    _apply(service, [pod for pod in by_age if pod["spec"].get("nodeName")])
-    _apply(service, [pod for pod in by_age if not pod["spec"].get("nodeName")])
+    _apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
+    _apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])
     service.position()  # waits until everything is on the disk
     return service
 

@@ -7,15 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bursar.kube.admission.governed import EXEMPT
+from bursar.kube.admission.options import Options
+from bursar.kube.admission.terms import PodFacts
 from bursar.kube.client.api import Api
 from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
 from bursar.kube.client.resources import Resource
-from bursar.kube.controller.names import is_own_annotation
+from bursar.kube.controller.names import GATE, is_own_annotation
+from bursar.kube.controller.records import admission_of
 from bursar.kube.controller.sight import ENDED, wished_labels
 from bursar.objects.corekinds import POD
 from bursar.objects.kinds import Kind
+from bursar.objects.pods import PREEMPTIBLE_LABEL
 from bursar.policies.tensorfusion.worker import CONTAINER_GPUS, GPU_IDS
 
 Body = dict[str, Any]
@@ -44,7 +49,7 @@ async def list_cluster(config: ClusterConfig, kinds: Iterable[Kind]) -> Listed:
         if bodies is None:
             listed.unread.append(kind.plural)
         elif kind.name == POD.name:
-            listed.pods = [_as_wished(body) for body in bodies if _is_there(body)]
+            listed.pods = [_as_wished(body) for body in sorted(bodies, key=_order) if _is_there(body)]
         else:
             listed.objects += [(kind, body) for body in bodies]
     return listed
@@ -68,17 +73,54 @@ def _unversioned(body: Body) -> Body:
 
 
 def _is_there(pod: Body) -> bool:
-    return (pod.get("status") or {}).get("phase") not in ENDED
+    """It runs or may run: who is deleted before it is bound never does."""
+    if (pod.get("status") or {}).get("phase") in ENDED:
+        return False
+    return bool(pod["spec"].get("nodeName")) or not pod["metadata"].get("deletionTimestamp")
+
+
+def _order(pod: Body) -> tuple[int, int, int, str, str, str]:
+    """As a controller takes them in: who is there, those who were admitted in that order, then who waits, by age."""
+    metadata = pod["metadata"]
+    record = admission_of(metadata.get("annotations") or {})
+    rank = (0, 0, 0) if pod["spec"].get("nodeName") else (2, 0, 0)
+    if record is not None:
+        rank = (1, record.term, record.seq)
+    return *rank, metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]
+
+
+def _place(pod: Body) -> str:
+    """Its node, or where it was let go to and is about to be bound; "" while it waits."""
+    spec = pod["spec"]
+    if spec.get("nodeName") or any(gate["name"] == GATE for gate in spec.get("schedulingGates") or ()):
+        return str(spec.get("nodeName") or "")
+    record = admission_of(pod["metadata"].get("annotations") or {})
+    return "" if record is None else record.place
 
 
 def _as_wished(pod: Body) -> Body:
     """The pod without what Bursar wrote on it; what says which GPUs it has stays with a pod that has its node."""
-    metadata, spec = pod["metadata"], pod["spec"]
-    bound = bool(spec.get("nodeName"))
+    metadata, place = pod["metadata"], _place(pod)
     annotations = {
         name: value
         for name, value in (metadata.get("annotations") or {}).items()
-        if not (is_own_annotation(name) or name.startswith(_EMBEDDED)) or (bound and name in _RECORDS)
+        if not (is_own_annotation(name) or name.startswith(_EMBEDDED)) or (place and name in _RECORDS)
     }
     labels = wished_labels(metadata.get("labels") or {})
-    return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+    if _is_nobodys_victim(pod):
+        labels = labels | {PREEMPTIBLE_LABEL: "false"}
+    spec = {**pod["spec"], "nodeName": place} if place else pod["spec"]
+    return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _is_nobodys_victim(pod: Body) -> bool:
+    """Pods that Bursar never governs, whatever quotas there are."""
+    metadata = pod["metadata"]
+    if metadata.get("namespace", "") in Options().never:
+        return True
+    owners = tuple(
+        (owner.get("apiVersion", ""), owner.get("kind", ""))
+        for owner in metadata.get("ownerReferences") or ()
+        if owner.get("controller")
+    )
+    return EXEMPT.holds(PodFacts(metadata.get("labels") or {}, metadata.get("annotations") or {}, (), owners))

@@ -1,0 +1,86 @@
+"""What is listed of a live cluster for those who only look: pods as the controller would take them in."""
+
+from typing import Any
+
+import pytest
+
+from bursar.control.kinds import known_kinds
+from bursar.kube.controller.names import ADMISSION, HOLD
+from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
+from bursar.kube.listing import list_cluster
+from bursar.policies.plugin import default_registry
+from bursar.policies.tensorfusion.worker import GPU_IDS
+from tests.kube.controller.stage import Stage, is_gated, stage
+
+Body = dict[str, Any]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def listed(cluster: Stage) -> list[Body]:
+    found = await list_cluster(cluster.fake.config(), known_kinds(default_registry()))
+    assert found.unread == []
+    return found.pods
+
+
+def marked(cluster: Stage, pod: Body, seq: int, place: str, **marks: str) -> None:
+    record = written(AdmissionRecord(seq, 0, place))
+    cluster.change(pod, lambda body: body["metadata"].update(annotations={ADMISSION: record, **marks}))
+
+
+async def test_who_was_let_go_and_is_not_bound_yet_has_its_place() -> None:
+    async with stage() as cluster:
+        pod = cluster.pod("a", "p", gated=False)
+        marked(cluster, pod, 1, "n", **{GPU_IDS: "g1"})
+        (found,) = await listed(cluster)
+        assert found["spec"]["nodeName"] == "n"
+        assert found["metadata"]["annotations"] == {GPU_IDS: "g1"}
+
+
+async def test_who_waits_has_no_place_and_nothing_that_bursar_wrote() -> None:
+    async with stage() as cluster:
+        pod = cluster.pod("a", "p")
+        hold = {HOLD: written(HoldRecord("n")), GPU_IDS: "g1", "mine": "x"}
+        cluster.change(pod, lambda body: body["metadata"].update(annotations=hold))
+        (found,) = await listed(cluster)
+        assert is_gated(found)
+        assert not found["spec"].get("nodeName")
+        assert found["metadata"]["annotations"] == {"mine": "x"}
+
+
+async def test_who_is_deleted_before_it_is_bound_is_not_there() -> None:
+    async with stage() as cluster:
+        cluster.delete(cluster.pod("a", "waits", finalizers=["example.org/stays"]))
+        runs = cluster.pod("a", "runs", finalizers=["example.org/stays"], gated=False)
+        cluster.bind(runs, "n")
+        cluster.delete(runs)
+        assert [pod["metadata"]["name"] for pod in await listed(cluster)] == ["runs"]
+
+
+async def test_facts_come_first_then_the_admitted_in_their_order_then_who_waits() -> None:
+    async with stage() as cluster:
+        cluster.pod("a", "a-waits")
+        marked(cluster, cluster.pod("a", "b-second", gated=False), 2, "n")
+        marked(cluster, cluster.pod("a", "c-first", gated=False), 1, "n")
+        cluster.bind(cluster.pod("a", "d-there", gated=False), "n")
+        names = [pod["metadata"]["name"] for pod in await listed(cluster)]
+        assert names == ["d-there", "c-first", "b-second", "a-waits"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "owner", "spared"),
+    [("kube-system", "ReplicaSet", True), ("a", "DaemonSet", True), ("a", "ReplicaSet", False)],
+)
+async def test_pods_that_bursar_never_governs_are_nobodys_victims(namespace: str, owner: str, spared: bool) -> None:
+    async with stage() as cluster:
+        pod = cluster.pod(namespace, "p", gated=False)
+        owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "controller": True}]
+        cluster.change(pod, lambda body: body["metadata"].update(ownerReferences=owners))
+        (found,) = await listed(cluster)
+        assert (found["metadata"]["labels"].get("bursar.dev/preemptible") == "false") is spared
