@@ -14,6 +14,7 @@ import msgspec
 
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.server.apart import Verdict
+from bursar.store.processes import unheard
 from bursar.store.snapshots import unpacked
 from bursar.store.store import Store
 
@@ -53,4 +54,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    unheard(lambda: main(Path(sys.argv[1])))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from bursar.store.processes import unheard
 from bursar.store.snapshots import pack, summed
 from bursar.store.store import Store
 
@@ -25,4 +26,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    unheard(lambda: main(Path(sys.argv[1])))

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from bursar.ledger.replay import ReplayError
-from bursar.store.processes import ApartError, start
+from bursar.store.processes import ApartError, start, unheard
 from bursar.store.store import Store
 
 _SEAL = 36  # what follows the body of a line: ,"hash"]
@@ -73,7 +73,8 @@ def prove(store: Store, first: int, last: int, head: str) -> str:
 def main(path: str, first: str, last: str, head: str) -> None:
     with Store.open(Path(path), read_only=True) as store:
         sys.stdout.write(prove(store, int(first), int(last), head))
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    unheard(lambda: main(*sys.argv[1:]))
