@@ -150,6 +150,7 @@ class ControlPlane:
         component.start()
         if name == APISERVER:
             component.wait_until(self._apiserver_ready)
+            self._restart_clients()
         elif name == ETCD:
             component.wait_until(self._etcd_ready)
 
@@ -200,6 +201,16 @@ class ControlPlane:
         objects.grant_edit(self.api())
         if CONTROLLER_MANAGER in parts:
             self._components[CONTROLLER_MANAGER].wait_until(self._roles_filled)
+
+    def _restart_clients(self) -> None:
+        """They would come back by themselves, but each restart of the API server makes them wait longer for it."""
+        clients = [self._components[name] for name in (SCHEDULER, CONTROLLER_MANAGER, KWOK) if name in self._components]
+        running = [client for client in clients if client.running]
+        for client in running:
+            client.ask_to_stop()
+        for client in running:
+            client.stop()
+            client.start()
 
     def _path(self, name: str) -> Path:
         return self.binaries[name].path
