@@ -2,7 +2,8 @@
 
 The answer is the same for usage, filter, score and rank. A claim asks for a GPU if it requests a resource that one
 of the configured names matches, a part of a GPU as other dialects spell it, has claims for devices, or is a
-TensorFusion worker, which requests no GPU resource at all. Answers are remembered by spec: the claims of one job share theirs.
+TensorFusion worker, which requests no GPU resource at all. Answers are remembered by spec: the claims of one job share
+theirs.
 """
 
 from __future__ import annotations
