@@ -286,7 +286,8 @@ class Cluster:
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)
-        self.engine.outputs(now)
+        for policy in self.engine.policies:  # one after the other: all together they would not fit in memory twice
+            policy.outputs(now)
 
     # Answers
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from bursar.control.loop import Controller
-from bursar.control.translation import ObjectChange
+from bursar.control.translation import CONFIGURATION, ObjectChange
 from bursar.ledger.claims import Claim
 from bursar.objects.corekinds import POD
 from bursar.objects.kindset import KindSet
@@ -44,7 +44,7 @@ def load_objects(
     claims: Mapping[str, Claim],
     records: Iterable[tuple[str, str, int, bytes]],
 ) -> list[ObjectChange]:
-    """Objects from records (kind, key, version, text) into a new cluster; returns those that are no pods.
+    """Objects from records (kind, key, version, text) into a new cluster; returns those that the controller reads.
 
     Manifests of pods stay where they are. Others, which are few and looked at often, are read and checked at once.
     """
@@ -60,7 +60,8 @@ def load_objects(
         else:
             given = stored.applied
             store.load(replace(stored, held=given.body))
-            changes.append(ObjectChange(stored.kind, key, given))
+            if stored.kind.kind == CONFIGURATION:
+                changes.append(ObjectChange(stored.kind, key, given))
     return changes
 
 
