@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
+from bursar.kube.client.resources import NODES as NODE_KIND
 from bursar.kube.client.resources import PODS
 from bursar.kube.controller import comparing, desk
 from bursar.kube.controller.mirror import Mirror
@@ -21,6 +23,7 @@ NODES, GPUS = 2, 6
 MOST, LEAST = 8, 5  # of each namespace; together they lend and take back
 NAMESPACES = ("a", "b")
 STEPS = 60
+MOST_PODS = 40
 ANY_POD = r"/api/v1/namespaces/\w+/pods/[\w-]+"
 FAULTS = (
     {"code": 409},
@@ -47,7 +50,7 @@ class Storm:
     def __init__(self, cluster: Stage, seed: int) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
-        self.made = 0
+        self.made = self.groups = 0
         self.seen = 0  # changes of the server that were checked
         self.starts: dict[str, int] = {}  # by uid
         self.faults: list[str] = []
@@ -69,29 +72,51 @@ class Storm:
                 await self.cluster.depose()
                 await self.cluster.lead()
         self.cluster.fake.faults.clear()
+        if (NODE_KIND, "", "n1") not in self.cluster.fake.state.objects:
+            self.lose_or_find_node()
         await self.rest()
 
     def step(self) -> None:
-        draw = self.random.random()
-        pods = self.cluster.pods()
-        if draw < 0.40 and len(pods) < 40:
-            self.create()
-        elif draw < 0.65:
-            self.cluster.schedule()
-        elif draw < 0.75 and pods:
-            self.end(self.random.choice(pods))
-        elif draw < 0.80 and pods:
-            self.anew(self.random.choice(pods))
-        elif draw < 0.92:
-            how = self.random.choice(FAULTS)
-            self.cluster.fake.fail(f"(PATCH|POST) {ANY_POD}", times=self.random.randint(1, 3), **how)
-        elif draw < 0.96:
-            self.cluster.fake.cut_watches()
-        else:
+        actions = {
+            self.create: 30,
+            self.create_group: 4,
+            self.cluster.schedule: 25,
+            self.end: 10,
+            self.anew: 5,
+            self.order_fault: 12,
+            self.cut: 6,
+            self.lose_or_find_node: 4,
+        }
+        (action,) = self.random.choices(list(actions), list(actions.values()))
+        action()
+
+    def order_fault(self) -> None:
+        how: dict[str, Any] = self.random.choice(FAULTS)
+        self.cluster.fake.fail(f"(PATCH|POST) {ANY_POD}", times=self.random.randint(1, 3), **how)
+
+    def cut(self) -> None:
+        if self.random.random() < 0.5:
             self.cluster.fake.compact()
-            self.cluster.fake.cut_watches()
+        self.cluster.fake.cut_watches()
+
+    def lose_or_find_node(self) -> None:
+        """A node that comes back has its name, and the pods that were bound to it."""
+        if (NODE_KIND, "", "n1") in self.cluster.fake.state.objects:
+            self.cluster.fake.state.delete(NODE_KIND, "", "n1")
+        else:
+            self.cluster.node("n1", GPUS)
+
+    def create_group(self) -> None:
+        self.groups += 1
+        size = self.random.choice([2, 3])
+        labels = {"bursar.dev/group": f"g{self.groups}", "bursar.dev/group-size": str(size)}
+        namespace = self.random.choice(NAMESPACES)
+        for number in range(size):
+            self.cluster.pod(namespace, f"g{self.groups}-{number}", 1, labels=labels)
 
     def create(self, name: str = "", namespace: str = "") -> None:
+        if not name and len(self.cluster.pods()) >= MOST_PODS:
+            return
         self.made += 1
         finalizers = ["example.org/stays"] if self.random.random() < 0.1 else []
         self.cluster.pod(
@@ -101,17 +126,25 @@ class Storm:
             finalizers=finalizers,
         )
 
-    def end(self, pod: Body) -> None:
+    def end(self) -> None:
         """By its owner, or because its work is done."""
+        pod = self.some_pod()
+        if pod is None:
+            return
         if self.random.random() < 0.5 or is_gated(pod):
             self.cluster.delete(pod)
         else:
             self.cluster.change(pod, lambda body: body.update(status={"phase": "Succeeded"}))
 
-    def anew(self, pod: Body) -> None:
-        if not pod["metadata"].get("finalizers"):
+    def anew(self) -> None:
+        pod = self.some_pod()
+        if pod is not None and not pod["metadata"].get("finalizers"):
             self.cluster.delete(pod)
             self.create(pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+    def some_pod(self) -> Body | None:
+        pods = self.cluster.pods()
+        return self.random.choice(pods) if pods else None
 
     # What must hold
 
