@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.cluster.controlplane import binaries, commands, objects
+from tests.cluster.controlplane import binaries, commands, identities, objects
 from tests.cluster.controlplane.api import Api, ApiError
 from tests.cluster.controlplane.guard import Guard
 from tests.cluster.controlplane.identities import ADMIN, Identities, User
@@ -229,8 +229,11 @@ class ControlPlane:
             connection.close()
 
     def _apiserver_ready(self) -> bool:
+        """It says that it is ready a moment before it knows all roles, so one who lives by a role asks too."""
         try:
-            return self.ca_path.exists() and self.api().get("/readyz") == {"text": "ok"}
+            if not self.ca_path.exists() or self.api().get("/readyz") != {"text": "ok"}:
+                return False
+            return "items" in self.api(identities.SCHEDULER).get("/api/v1/pods?limit=1")
         except (ApiError, HTTPException, OSError):
             return False
 
