@@ -202,6 +202,34 @@ async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay() -> No
         await cluster.until(lambda: _label(cluster) is None)
 
 
+async def test_a_new_term_labels_no_namespace_that_has_its_label() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a", {"bursar.dev/quota": "enforced"})
+        cluster.quota("a", 2)
+        cluster.pod("a", "p")
+        await cluster.lead()
+        await cluster.until(lambda: cluster.patched("p"))
+        await asyncio.sleep(0.3)
+        assert _applied(cluster) == 0
+
+
+async def test_a_label_that_a_predecessor_left_goes_and_an_administrators_stays() -> None:
+    async with stage() as cluster:
+        cluster.namespace("a", {"bursar.dev/quota": "enforced"})
+        await cluster.lead()
+        await asyncio.sleep(0.3)
+        assert _label(cluster) == "enforced"
+        await cluster.depose()
+        left = cluster.fake.state.get(NAMESPACES, "", "a")
+        marked = {**left, "metadata": {**left["metadata"], "managedFields": [{"manager": "bursar-namespaces"}]}}
+        cluster.fake.state.replace(NAMESPACES, "", "a", marked, status=False)
+        path = ("metadata", "labels", "bursar.dev/quota")
+        cluster.fake.state.owners[NAMESPACES, "", "a"] = {"bursar-namespaces": {path}}
+        await cluster.lead()
+        await cluster.until(lambda: _label(cluster) is None)
+
+
 def _applied(cluster: Stage) -> int:
     return sum(seen.method == "PATCH" and seen.path.endswith("/namespaces/a") for seen in cluster.fake.seen)
 

@@ -6,7 +6,7 @@ a field manager of its own, so that a label that an administrator set stays his.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from bursar.kube.client.api import Api, Writing
 from bursar.kube.client.models import Body
@@ -33,6 +33,9 @@ class Naming:
 
     def __contains__(self, namespace: str) -> bool:
         return namespace in self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._count)
 
     def take(self, kind: str, key: str, given: TypedObject | None) -> frozenset[str]:
         """An object came, changed or (None) is gone; the namespaces that are named, or not named, since then."""
@@ -93,9 +96,9 @@ class NamespaceKeeper:
         self._sent.discard(name)
         self.desk.forget(name)
 
-    def tidy(self) -> None:
-        """Take labels away that a predecessor left, because it was gone before the last quota was."""
-        self.named(name for name in sorted(self._labelled) if name not in self._naming)
+    def take_over(self) -> None:
+        """All namespaces were seen: set what a predecessor did not, and take away what it left."""
+        self.named(sorted(self._labelled.symmetric_difference(self._naming)))
 
     async def _perform(self, name: str) -> None:
         wanted = name in self._naming

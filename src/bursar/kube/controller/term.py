@@ -96,7 +96,6 @@ class Term:
         mirror.news = self.reclaimer.changed = self._wake.set
         if self._acts:
             mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
-            mirror.named = self.namespaces.named
         for desk in self._desks():
             desk.broken = self._failed
 
@@ -155,7 +154,8 @@ class Term:
             self.writer.resume(sight)
         for given in self.mirror.world.objects(NAMESPACE.name):
             self._namespace_seen(given.key)
-        self.namespaces.tidy()
+        self.namespaces.take_over()
+        self.mirror.named = self.namespaces.named
 
     # What is seen: taken in when it is its turn
 
