@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bursar.kube.client.resources import NAMESPACES, PODS
-from bursar.kube.controller import desk
+from bursar.kube.controller import desk, mirror
 from bursar.kube.controller.names import ADMISSION, HOLD
 from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 
@@ -147,6 +147,29 @@ async def test_a_hold_that_was_being_written_does_not_outlive_the_start() -> Non
         assert found is not None
         assert HOLD not in found["metadata"]["annotations"]
         assert ADMISSION in found["metadata"]["annotations"]
+
+
+async def test_what_happens_while_a_ledger_is_built_counts_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get their turn meanwhile: it may take longer than the lease lasts."""
+    monkeypatch.setattr(mirror, "SLICE", 1)
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 8)
+        pods = [cluster.pod("a", f"p{number:02}", gated=False) for number in range(60)]
+        for pod in pods:
+            cluster.bind(pod, "n")
+        leading = asyncio.create_task(cluster.lead())
+        while cluster.term is None or not cluster.term.mirror.pods.by_uid:  # noqa: ASYNC110 what is waited for sets no event
+            await asyncio.sleep(0)
+        term = cluster.term
+        assert not term.ready
+        for pod in pods:
+            cluster.delete(pod)
+        late = cluster.pod("a", "late", 8)
+        await leading
+        await cluster.until(lambda: cluster.started(late))
+        assert term.mirror.pods.by_uid.keys() == {late["metadata"]["uid"]}
 
 
 async def test_what_was_seen_of_a_pod_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
