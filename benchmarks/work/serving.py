@@ -6,8 +6,9 @@ pods wait.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,8 +20,10 @@ from benchmarks.work.live import Caller, p99, serving, together
 from bursar.objects.manifests import Document
 from bursar.server.app import App
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.explaining import explanation
 from bursar.server.service import Service
 from bursar.server.serving import Options, server
+from bursar.server.trials import what_if
 
 Manifest = dict[str, Any]
 _FRACTIONS, _CPUS = 80, 120  # pods on a node of each sort
@@ -125,6 +128,31 @@ def asking(path: str, teams: int, pods: int, times: int) -> dict[str, float]:
         "list": p99(listed),
         "fixes": max(fixes),
     }
+
+
+def answering(path: str, teams: int, pods: int, times: int) -> dict[str, float]:
+    """Milliseconds of processor time (p99) that the same questions take, without HTTP."""
+    service = Service.open(Path(path))
+    cluster = service.cluster
+    standing = cluster.pods()[:: pods // times]
+    waiting = [claim.key for claim in cluster.controller.queue.waiting()]
+    newcomers = [[Document("", 0, pod(pods + number, teams))] for number in range(times)]
+    found = {
+        "explain": p99(_processor_times(partial(explanation, cluster, key) for key in standing)),
+        "explain_waiting": p99(_processor_times(partial(explanation, cluster, key) for key in waiting)),
+        "what_if": p99(_processor_times(partial(what_if, cluster, documents) for documents in newcomers)),
+    }
+    service.close()
+    return found
+
+
+def _processor_times(questions: Iterable[Callable[[], object]]) -> list[float]:
+    found: list[float] = []
+    for ask in questions:
+        begun = time.process_time()
+        ask()
+        found.append((time.process_time() - begun) * 1e3)
+    return found
 
 
 def over_http(callers: int, each: int) -> dict[str, float]:
