@@ -5,7 +5,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Self
 
-from bursar.server.serving import Options, running, server
+from bursar.server.serving import Options, listen, running, server
 
 
 class Caller:
@@ -78,7 +77,7 @@ def p99(times: list[float]) -> float:
 
 def main(path: Path) -> None:
     options = Options(data=path, port=0)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    listener = listen("127.0.0.1", 0)
     with running(options) as (_, app):
         built = server(app, options)
 

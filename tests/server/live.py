@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from bursar.server.app import Limits
 from bursar.server.client import Client
 from bursar.server.moments import wall_clock
 from bursar.server.service import Service
-from bursar.server.serving import Options, running, server
+from bursar.server.serving import Options, listen, running, server
 
 NODE = {
     "apiVersion": "v1",
@@ -104,9 +103,7 @@ def live(
     token: str = "",
 ) -> Iterator[Live]:
     options = Options(data=data, port=0, tokens=tokens, limits=limits or Limits(), clock=clock or wall_clock)
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
+    listener = listen("127.0.0.1", 0)
     try:
         with running(options) as (service, app):
             built = server(app, options)

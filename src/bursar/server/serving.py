@@ -134,7 +134,7 @@ def serve_forever(options: Options, say: Callable[[str], None]) -> None:
     """Until a signal ends it. ``say`` is called once, when requests are served: with the address."""
     options.check()
     try:
-        listener = _listen(options.host, options.port)
+        listener = listen(options.host, options.port)
     except OSError as error:
         raise StartError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from error
     try:
@@ -151,9 +151,12 @@ def serve_forever(options: Options, say: Callable[[str], None]) -> None:
         listener.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve on. Named as TCP: only then does the event loop send answers at once, instead of holding the
+    second part back until the caller has acknowledged the first, which takes it 40 ms.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
