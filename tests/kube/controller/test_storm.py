@@ -228,8 +228,10 @@ class Storm:
 
 
 def _takes_room(pod: Body) -> bool:
+    if has_ended(pod):
+        return False
     if pod["spec"].get("nodeName"):
-        return not has_ended(pod)
+        return True
     return is_admitted(pod) and not pod["metadata"].get("deletionTimestamp")  # that is never bound
 
 

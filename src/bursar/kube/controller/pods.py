@@ -21,28 +21,21 @@ from bursar.control.admission import Admission
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.kube.controller.names import INVALID, UNJUDGED
-from bursar.kube.controller.patches import narrowed, node_terms, with_node_terms
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import SeenPod, SeenSpec, milliseconds, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.wishes import UnjudgedError, Wishes, claimed_devices
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
-from bursar.objects.manifests import Document
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
-from bursar.policies.crossquota.names import CLAIMS_DEVICES
-from bursar.policies.tensorfusion.worker import is_worker
 
 Body = dict[str, Any]
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
-
-
-class UnjudgedError(ManifestError):
-    """A pod that needs a node to be chosen, with constraints that only the scheduler judges."""
 
 
 @dataclass(slots=True)
@@ -82,16 +75,13 @@ class PodIntake:
         shadow: Shadow | None = None,
     ) -> None:
         self._controller = controller
-        self._world = world
-        self._admission = admission
-        self._placement = placement
+        self._wishes = Wishes(controller, world, admission, placement)
         self._governs = governs
         self._report = report
         self._shadow = shadow
         self.by_key: dict[str, Sight] = {}
         self.by_uid: dict[str, Sight] = {}
         self.unbound: dict[str, Sight] = {}  # by uid: let go, and on no node yet
-        self._on_node: dict[str, dict[str, None]] = {}  # by node: uids of the pods on it
         self._troubled: dict[str, Sight] = {}  # by uid: wishes that cannot be read as things are
 
     # What is seen
@@ -116,7 +106,6 @@ class PodIntake:
             del self.by_uid[known.uid]
             self.unbound.pop(known.uid, None)
             self._troubled.pop(known.uid, None)
-            self._leave_node(known)
             self._controller.gone(known.uid)
 
     @staticmethod
@@ -172,7 +161,7 @@ class PodIntake:
         labels = wished_labels(meta.labels)
         if not sight.governed:
             labels = labels | _FOREIGN
-        return msgspec.structs.replace(meta, labels=labels, annotations=annotations | _devices(sight.seen.spec))
+        return msgspec.structs.replace(meta, labels=labels, annotations=annotations | claimed_devices(sight.seen.spec))
 
     # A wish
 
@@ -181,7 +170,7 @@ class PodIntake:
         body = msgspec.json.decode(raw)
         sight.body = {**body, "apiVersion": "v1", "kind": "Pod"}
         try:
-            admitted = self._admit(sight, sight.body)
+            admitted = self._wishes.read(sight.seen.spec, sight.body)
         except ManifestError as error:
             self._refuse(sight, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
             return
@@ -194,31 +183,6 @@ class PodIntake:
         if self._tell(sight, msgspec.structs.replace(typed, metadata=meta)):
             sight.problem = ""
             self._troubled.pop(sight.uid, None)
-
-    def _admit(self, sight: Sight, body: Body) -> TypedObject:
-        metadata = body["metadata"]
-        wished = {
-            **metadata,
-            "labels": wished_labels(metadata.get("labels") or {}),
-            "annotations": wished_annotations(metadata.get("annotations") or {}) | _devices(sight.seen.spec),
-        }
-        given = self._world.kinds.read(Document("", 0, {**body, "metadata": wished}))
-        given = self._admission.admit(self._world, None, given)
-        others = unjudged(sight.seen.spec)
-        return self._judge(given, others) if others else given
-
-    def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
-        """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
-        metadata = given.body.get("metadata") or {}
-        if is_worker(metadata.get("labels") or {}, metadata.get("annotations") or {}):
-            problem = f"its {' and '.join(others)} cannot be judged, and parts of GPUs need a node to be chosen"
-            raise UnjudgedError(problem, "spec", subject=f"Pod {given.key}")
-        claim = self._controller.read(ObjectChange(POD, given.key, given))
-        if claim is None or not self._placement.must_stay_off(claim):
-            return given
-        terms = node_terms(given.body)
-        fenced = narrowed(terms, terms, pin="", keep_off=True)
-        return given if fenced is None else self._world.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
 
     def retry(self) -> None:
         """Objects changed: wishes that could not be read may be readable now."""
@@ -283,7 +247,6 @@ class PodIntake:
         uid = sight.uid
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
-            self._on_node.setdefault(pod.spec.node_name, {})[uid] = None
             self._controller.bound(uid, pod.spec.node_name)
         else:
             self.unbound[uid] = sight
@@ -292,19 +255,11 @@ class PodIntake:
         if pod.leaving:
             self._controller.terminating(uid)
 
-    def _leave_node(self, sight: Sight) -> None:
-        node = sight.seen.spec.node_name
-        there = self._on_node.get(node)
-        if there is not None:
-            there.pop(sight.uid, None)
-            if not there:
-                del self._on_node[node]
-
     # What changes around them
 
     def node_came(self, node: str) -> None:
-        """A node is known now: pods that were seen on it before, or were to be put there, count on it."""
-        for uid in [*self._on_node.get(node, ()), *self.unbound]:
+        """A node is known now: pods that were seen on it before, or are being let go to it, count on it."""
+        for uid in list(self.by_uid):
             self._controller.counts_on(uid, node)
 
     def govern(self, namespaces: Container[str]) -> None:
@@ -335,11 +290,6 @@ class PodIntake:
             self._report("Pod", sight.key, reason, problem)
         sight.problem = problem
         self._troubled[sight.uid] = sight
-
-
-def _devices(spec: SeenSpec) -> dict[str, str]:
-    """A mark for policies: the pod claims devices, of which its requests say nothing."""
-    return {CLAIMS_DEVICES: "true"} if spec.resource_claims else {}
 
 
 def _asks(pod: SeenPod) -> tuple[object, ...]:
