@@ -176,7 +176,8 @@ class Stage:
     def schedule(self) -> None:
         """Bind every pod that may be bound: on its node if it is pinned, else on the first with room."""
         for pod in self.pods():
-            if is_gated(pod) or pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+            bound_or_over = pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp") or has_ended(pod)
+            if is_gated(pod) or bound_or_over:
                 continue
             node = next((node for node in self._nodes(pod) if self.free(node) >= gpus_of(pod)), None)
             if node is not None:
