@@ -47,8 +47,8 @@ def test_the_api_server_is_restarted(plane: ControlPlane, scene: Scene) -> None:
         scene.wait_running(scene.pod("before", 3))
         plane.restart_component("kube-apiserver")
         scene.pod("within", 1)
-        scene.pod("beyond", 1)
         scene.wait_running("within", seconds=150)
+        scene.pod("beyond", 1)
         scene.wait_told("beyond", MAX, seconds=150)
         assert len(running.running) == 1
 
