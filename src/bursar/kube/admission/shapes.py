@@ -82,14 +82,14 @@ class Guard:
 
 
 def mutating(
-    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], applied: str
+    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], patches: str
 ) -> list[Object]:
-    """A MutatingAdmissionPolicy that merges a configuration, asked again when others change the object."""
+    """A MutatingAdmissionPolicy that makes JSON patches, asked again when others change the object."""
     spec: Object = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": _constraints(namespaces, rules),
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": applied}}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}],
     }
     if given:
         spec["matchConditions"] = conditions(given)
