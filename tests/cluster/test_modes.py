@@ -169,11 +169,16 @@ def _tried(log: Path, after: int, pattern: str) -> bool:
 
 
 def _everything(plane: ControlPlane) -> dict[str, Any]:
-    """All that Bursar might write to, with its version; of nodes, which tell of themselves, the marks."""
+    """All that Bursar might write to, with its version; of nodes, which tell of themselves, the marks.
+
+    Namespaces of a test before may still be going away, with all that is in them: they are not looked at.
+    """
     found: dict[str, Any] = {}
+    spaces = plane.api().get("/api/v1/namespaces")["items"]
+    going = {one["metadata"]["name"] for one in spaces if "deletionTimestamp" in one["metadata"]}
     for path in ("/api/v1/pods", "/api/v1/namespaces", "/apis/n8s.nebuly.ai/v1alpha1/elasticquotas"):
         for one in plane.api().get(path)["items"]:
-            if "deletionTimestamp" not in one["metadata"]:  # of a test before
+            if not going & {one["metadata"]["name"], one["metadata"].get("namespace")}:
                 found[f"{path} {one['metadata']['uid']}"] = one["metadata"]["resourceVersion"]
     for one in plane.api().get("/api/v1/nodes")["items"]:
         found[one["metadata"]["name"]] = one["metadata"].get("labels")

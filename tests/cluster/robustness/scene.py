@@ -77,6 +77,10 @@ class Scene:
         pod = self.get(name)
         return pod is not None and any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates") or ())
 
+    def leaves(self, name: str) -> bool:
+        pod = self.get(name)
+        return pod is None or "deletionTimestamp" in pod["metadata"]
+
     def runs(self, name: str) -> bool:
         pod = self.get(name)
         return pod is not None and pod["status"].get("phase") == "Running"
