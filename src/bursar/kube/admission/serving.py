@@ -6,10 +6,8 @@ container is read-only.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import socket
 import ssl
 from collections.abc import Iterator
 
@@ -17,6 +15,7 @@ import uvicorn
 
 from bursar.kube.admission.certs import Certificates
 from bursar.kube.admission.webhook import Webhook
+from bursar.kube.serving import BackgroundServer
 
 STOP_SECONDS = 5
 
@@ -51,27 +50,10 @@ def _memory_file(content: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-class _Server(uvicorn.Server):
-    """Says when it serves, and leaves signals to whoever runs the process."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.serving = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.serving.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-class WebhookServer:
-    """Serves the webhook in the running event loop, from ``start`` to ``stop``."""
+class WebhookServer(BackgroundServer):
+    """Serves the webhook."""
 
     def __init__(self, app: Webhook, tls: TlsContext, host: str = "0.0.0.0", port: int = 9443) -> None:  # noqa: S104 all addresses of the pod
-        self._address = (host, port)
         config = uvicorn.Config(
             app,
             http="httptools",
@@ -86,20 +68,4 @@ class WebhookServer:
             limit_concurrency=256,
             ssl_context_factory=lambda _config, _default: tls.context,
         )
-        self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
-        self.port = port
-
-    async def start(self) -> None:
-        """Listen; returns when requests are served. ``OSError`` when the address cannot be had."""
-        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-        listener = socket.create_server(self._address, family=family, backlog=1024)
-        self.port = listener.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
-        await self._server.serving.wait()
-
-    async def stop(self) -> None:
-        """Answer what is under way, then end."""
-        self._server.should_exit = True
-        if self._task is not None:
-            await self._task
+        super().__init__(config, host, port)

@@ -1,4 +1,4 @@
-"""The names by which the controller knows its own marks on objects.
+"""The names by which the controller knows its own marks on objects; those that guards know too are theirs.
 
 What Bursar writes on a pod is never read back as a wish of the pod's owner; at a rebuild it is read as a record.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from bursar.kube.admission import options
 from bursar.policies.crossquota.names import GPU_NODE_LABEL
 from bursar.policies.elastic.names import CAPACITY_LABEL
 from bursar.policies.tensorfusion.worker import CONTAINER_GPUS, GPU_IDS, HARD_PERCENT
 
-GATE: Final = "bursar.dev/quota"
-GOVERNED_LABEL: Final = "bursar.dev/quota"  # on namespaces
-ENFORCED: Final = "enforced"
-ADMISSION: Final = "bursar.dev/admission"
-TERM: Final = "bursar.dev/term"
-HOLD: Final = "bursar.dev/hold"
+GATE: Final = options.GATE
+GOVERNED_LABEL: Final = options.NAMESPACE_LABEL
+ENFORCED: Final = options.ENFORCED
+ADMISSION: Final = options.RECORD_ANNOTATION
+TERM: Final = options.TERM_ANNOTATION
+OWN_PREFIX: Final = options.OWN_PREFIX  # of annotations; labels with it are the users'
+HOLD: Final = OWN_PREFIX + "hold"
 GPU_NODE: Final = GPU_NODE_LABEL
-OWN_PREFIX: Final = "bursar.dev/"  # of annotations; labels with it are the users'
 OWN_ANNOTATIONS: Final = frozenset({GPU_IDS, CONTAINER_GPUS, HARD_PERCENT})
 OWN_LABELS: Final = frozenset({CAPACITY_LABEL})
 

@@ -9,7 +9,6 @@ Holds are written by whoever evicts, under a lock of the pod, and taken away whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -82,7 +81,6 @@ class PodWriter:
         self._earlier = 0  # the last decision of this term by a ledger before this one
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.started = 0
-        self.on_start: Callable[[Claim], None] | None = None
 
     # What is wanted
 
@@ -241,8 +239,6 @@ class PodWriter:
         if await self._send(sight, patch) is not None:
             self._plans.pop(claim.uid, None)
             self.started += 1
-            if self.on_start is not None:
-                self.on_start(claim)
 
     def _put_back(self, uid: str, wanted: Wanted) -> None:
         """What could not be written is still wanted, unless something newer is."""

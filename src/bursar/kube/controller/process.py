@@ -17,6 +17,7 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 
+from bursar.kube.admission.options import LEASE
 from bursar.kube.client.api import Api
 from bursar.kube.client.errors import KubeError
 from bursar.kube.client.events import Recorder, Regarding
@@ -30,7 +31,6 @@ from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
 CONTROLLER = "bursar.dev/controller"
-LEASE = "bursar-controller"
 SHADOW = -1  # the number of a term that is none
 _SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
 _PAUSE = 2.0  # seconds between two terms of one leader

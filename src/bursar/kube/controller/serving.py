@@ -5,13 +5,12 @@ A replica that waits for its turn is ready as soon as it can serve webhooks: bei
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import uvicorn
+
+from bursar.kube.serving import BackgroundServer
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -44,31 +43,11 @@ class HealthApp:
         return 404, b"there are /healthz, /readyz and /metrics\n"
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are for whoever runs the process."""
-        yield
-
-
-class HealthServer:
-    """Serves from ``start`` to ``stop``, in the running event loop."""
+class HealthServer(BackgroundServer):
+    """Serves health and metrics."""
 
     def __init__(self, app: HealthApp, host: str, port: int) -> None:
-        self._address = (host, port)
         config = uvicorn.Config(
             app, http="httptools", loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
         )
-        self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
-        self.port = port
-
-    async def start(self) -> None:
-        listener = socket.create_server(self._address)
-        self.port = listener.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
-
-    async def stop(self) -> None:
-        self._server.should_exit = True
-        if self._task is not None:
-            await self._task
+        super().__init__(config, host, port)

@@ -1,0 +1,50 @@
+"""An HTTP server inside a running event loop: the webhook's and the one for health and metrics are such servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+
+class _Server(uvicorn.Server):
+    """Says when it serves, and leaves signals to whoever runs the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serving = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serving.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class BackgroundServer:
+    """Serves from ``start`` to ``stop``."""
+
+    def __init__(self, config: uvicorn.Config, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+        self.port = port
+
+    async def start(self) -> None:
+        """Listen; returns when requests are served. ``OSError`` when the address cannot be had."""
+        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
+        listener = socket.create_server(self._address, family=family, backlog=1024)
+        self.port = listener.getsockname()[1]
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
+        await self._server.serving.wait()
+
+    async def stop(self) -> None:
+        """Answer what is under way, then end."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
