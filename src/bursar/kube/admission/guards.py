@@ -35,7 +35,8 @@ def guards(options: Options) -> list[Object]:
 
 def fence(options: Options) -> list[Object]:
     """The policy that takes the Lease as its parameter. Anybody but Bursar is refused by the guard of updates."""
-    wanted = "string(params.spec.?leaseTransitions.orValue(0))"
+    transitions = "params.spec.leaseTransitions"
+    wanted = f"string(has(params.spec) && has({transitions}) ? {transitions} : 0)"
     annotations = "object.metadata.annotations"
     term = quoted(TERM_ANNOTATION)
     right = f"(has({annotations}) && {term} in {annotations} && {annotations}[{term}] == {wanted})"

@@ -20,14 +20,15 @@ def gate(options: Options) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
     found: list[Object] = []
     for arm in arms(options):
-        wanted = f"{arm.governs().cel('object')} && {NO_NODE}"
-        name = f"bursar-gate-{arm.name}"
+        wanted = {"governed": f"{arm.governs().cel('object')} && {NO_NODE}", "lacks": _lacks(options)}
         rules = [rule(["CREATE"], "pods")]
-        if arm.reaches is None:  # nearly all pods are: asked once, where they are changed
-            found += mutating(name, arm.namespaces, rules, {}, f"{wanted} ? ({_gated(options)}) : []")
-        else:  # few pods are: the others are not touched
-            found += mutating(name, arm.namespaces, rules, {"governed": wanted}, _gated(options))
+        found += mutating(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
     return found
+
+
+def _lacks(options: Options) -> str:
+    """Whether anything is left to do."""
+    return f"!{HAS_GATE.cel('object')} || {_theirs(options)}"
 
 
 def _gated(options: Options) -> str:
@@ -35,12 +36,14 @@ def _gated(options: Options) -> str:
     gates = "object.spec.schedulingGates"
     first = _patch("add", "/spec/schedulingGates", f"[{{'name': {quoted(GATE)}}}]")
     another = _patch("add", "/spec/schedulingGates/-", f"{{'name': {quoted(GATE)}}}")
-    done = f"has({gates}) ? ({HAS_GATE.cel('object')} ? [] : {another}) : {first}"
-    if not options.scheduler_names:
-        return done
-    theirs = f"has(object.spec.schedulerName) && object.spec.schedulerName in {listed(options.scheduler_names)}"
-    ours = _patch("replace", "/spec/schedulerName", quoted(options.cluster_scheduler))
-    return f"({done}) + ({theirs} ? {ours} : [])"
+    gate = f"has({gates}) ? ({HAS_GATE.cel('object')} ? [] : {another}) : {first}"
+    scheduler = _patch("replace", "/spec/schedulerName", quoted(options.cluster_scheduler))
+    return f"({gate}) + ({_theirs(options)} ? {scheduler} : [])"
+
+
+def _theirs(options: Options) -> str:
+    """Whether the pod names the scheduler of an original."""
+    return f"(has(object.spec.schedulerName) && object.spec.schedulerName in {listed(options.scheduler_names)})"
 
 
 def _patch(operation: str, path: str, value: str) -> str:

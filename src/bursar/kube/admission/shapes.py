@@ -1,12 +1,15 @@
 """The shapes of admission policies and their bindings, as plain objects. Everything fails closed.
 
-Each policy comes with the binding that puts it in force. The API server converts the object anew for the conditions of
-a policy and for what it does, which costs far more than evaluating either: so there are few policies, conditions stand
-only where they turn most calls away, and no pod is judged by two policies that could be one.
+Each policy comes with the binding that puts it in force. The API server converts the objects of a call anew for the
+conditions of a policy, for its checks, for their messages and for its audit annotations, whether there are any or not;
+that costs far more than evaluating them. So there are few policies, no pod is judged by two that could be one, and each
+has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only one that
+is refused again, for the message.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +20,8 @@ from bursar.kube.admission.options import MANAGED_BY
 Object = dict[str, Any]
 
 API = "admissionregistration.k8s.io/v1"
+
+_VARIABLE = re.compile(r"variables\.(\w+)")
 
 
 def metadata(name: str) -> Object:
@@ -29,7 +34,8 @@ def rule(operations: Iterable[str], *resources: str) -> Object:
 
 
 def _constraints(namespaces: Namespaces, rules: Sequence[Object]) -> Object:
-    return {"matchPolicy": "Equivalent", "namespaceSelector": namespaces.selector(), "resourceRules": list(rules)}
+    """Pods are served in one version of one group: there is nothing equivalent that would have to be looked for."""
+    return {"matchPolicy": "Exact", "namespaceSelector": namespaces.selector(), "resourceRules": list(rules)}
 
 
 def conditions(given: Mapping[str, str]) -> list[Object]:
@@ -69,8 +75,7 @@ class Guard:
         if self.param_kind is not None:
             spec["paramKind"] = self.param_kind
         spec["matchConstraints"] = _constraints(self.namespaces, self.rules)
-        if self.conditions:
-            spec["matchConditions"] = conditions(self.conditions)
+        spec["matchConditions"] = conditions({**self.conditions, "offends": self._offends()})
         if self.variables:
             spec["variables"] = conditions(self.variables)
         spec["validations"] = [check.rendered() for check in self.checks]
@@ -80,19 +85,29 @@ class Guard:
         kind = "ValidatingAdmissionPolicy"
         return [_object(kind, self.name, spec), _object(f"{kind}Binding", self.name, binding)]
 
+    def _offends(self) -> str:
+        """Whether a check fails. Conditions do not know the variables, so these are written out."""
+        found = "!(" + " && ".join(f"({check.expression})" for check in self.checks) + ")"
+        while _VARIABLE.search(found):
+            found = _VARIABLE.sub(lambda match: f"({self.variables[match[1]]})", found)
+        return found
+
 
 def mutating(
     name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], patches: str
 ) -> list[Object]:
-    """A MutatingAdmissionPolicy that makes JSON patches, asked again when others change the object."""
+    """A MutatingAdmissionPolicy that makes JSON patches.
+
+    It is asked again after it changed the object itself, as after anybody did: its conditions should turn away what it
+    has already done, because patching is what costs most.
+    """
     spec: Object = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": _constraints(namespaces, rules),
+        "matchConditions": conditions(given),
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}],
     }
-    if given:
-        spec["matchConditions"] = conditions(given)
     kind = "MutatingAdmissionPolicy"
     return [_object(kind, name, spec), _object(f"{kind}Binding", name, {"policyName": name})]
 
