@@ -9,7 +9,15 @@ from __future__ import annotations
 from random import Random
 
 from bursar.ledger.claims import PENDING
-from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, QUOTA_SETTING, quota_id
+from bursar.policies.elastic.names import (
+    CAPACITY_LABEL,
+    COMPOSITE,
+    ELASTIC_QUOTA,
+    IN_QUOTA,
+    OVER_QUOTA,
+    QUOTA_SETTING,
+    quota_id,
+)
 from bursar.policies.settings import Setting
 from bursar.vectors import dimension
 from tests.policies.elastic.twin import Pod, Quota, Twin
@@ -27,6 +35,8 @@ class Machine:
         self.replica = self.world.replayed()
         self.twin = Twin()
         self.count = 0
+        self.checks = 0
+        self.labels: dict[str, object] = {}  # by key of the pod: as last written
         self.set_quota(0, 4, 2, 9)
         self.set_quota(1, 3, 3, 9)
         self.set_composite(2, 2, 2)
@@ -114,6 +124,23 @@ class Machine:
                 assert account.used.amount(what) == twin.used(name, what, twin.pods)
         for what in DIMENSIONS:
             self._check_sums(what)
+        self.checks += 1
+        if self.checks % 3 == 0:  # several changes come together
+            self._check_labels()
+
+    def _check_labels(self) -> None:
+        """Whoever runs in a quota carries the label of its class, and nobody else does."""
+        for output in self.world.policy.outputs(0):
+            if output.kind == "Pod":
+                self.labels[output.key] = (output.value or {})[CAPACITY_LABEL]
+        claims, policy = self.world.engine.state.claims, self.world.policy
+        wanted: dict[str, object] = {}
+        for quota in policy.book.live():
+            ranks = self.twin.classes(quota.id, self.twin.pods)
+            running = [uid for uid in quota.members if uid in policy.runners]
+            wanted |= {claims[uid].key: OVER_QUOTA if ranks[uid] < 2 else IN_QUOTA for uid in running}
+        present = {claim.key for claim in claims.values()}
+        assert {key: label for key, label in self.labels.items() if key in present and label is not None} == wanted
 
     def _check_sums(self, what: str) -> None:
         twin, book = self.twin, self.world.policy.book

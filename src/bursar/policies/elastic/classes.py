@@ -83,6 +83,15 @@ def walk_against_min(members: list[Member], floor: list[int]) -> Walk:
     return Walk(base, tail, [takes(sums, member.amounts, floor) for member in tail])
 
 
+def over_quota(walk: Walk) -> set[str]:
+    """The uids of the members that do not fit min."""
+    over: set[str] = set()
+    for i in range(len(walk.tail)):
+        if not walk.fits[i]:
+            over.add(walk.tail[i].claim.uid)
+    return over
+
+
 def standing_of(walk: Walk, used: list[int], share: list[int]) -> Standing:
     """The share is at least min, so whoever comes before the tail is within it too."""
     sums = list(walk.base)

@@ -180,8 +180,12 @@ class Quota:
         return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
 
     def walk(self) -> Walk:
+        """Within min everybody is in-quota, whatever the line: then nobody is put in line for it."""
         if self.walk_cache is None:
-            self.walk_cache = walk_against_min(self.in_line(), self.floor)
+            if self.is_over():
+                self.walk_cache = walk_against_min(self.in_line(), self.floor)
+            else:
+                self.walk_cache = Walk(list(self.used), [], [])
         return self.walk_cache
 
     def standing(self, share: list[int]) -> Standing:

@@ -12,7 +12,8 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.elastic.book import Book
-from bursar.policies.elastic.names import CAPACITY_LABEL, GROUP, IN_QUOTA, OVER_QUOTA, RUNNING_SUFFIX
+from bursar.policies.elastic.classes import over_quota
+from bursar.policies.elastic.names import CAPACITY_LABEL, GROUP, IN_QUOTA, OVER_QUOTA, PREFIX, RUNNING_SUFFIX
 from bursar.policies.elastic.quota import Quota
 from bursar.policies.elastic.settings import IN_FORCE, TAKEN_OVER
 from bursar.policies.settings import Output
@@ -28,6 +29,8 @@ class Reports:
     def __init__(self, book: Book) -> None:
         self.book: Final = book
         self.dirty: Final[set[str]] = set()  # ids of quotas
+        self.started: Final[dict[str, dict[str, None]]] = {}  # by id of the quota: uids that run, to be labelled
+        self.over: Final[dict[str, set[str]]] = {}  # by id of the quota: uids labelled as over-quota
         self.ended: Final[dict[str, Claim]] = {}  # by uid: no longer runs in a quota
         self.labels: Final[dict[str, str]] = {}  # by uid: as last written
         self.statuses: Final[dict[str, dict[str, object]]] = {}  # by id: as last written
@@ -41,8 +44,10 @@ class Reports:
 
     def runs(self, account: str, claim: Claim, running: bool) -> None:
         """The claim begins or ceases to run in a quota, which the account names."""
-        self.dirty.add(account.removeprefix("elastic/").removesuffix(RUNNING_SUFFIX))
+        id = account.removeprefix(PREFIX).removesuffix(RUNNING_SUFFIX)  # noqa: A001 as the ledger calls it
+        self.dirty.add(id)
         if running:
+            self.started.setdefault(id, {})[claim.uid] = None
             self.ended.pop(claim.uid, None)
         else:
             self.ended[claim.uid] = claim
@@ -70,6 +75,9 @@ class Reports:
 
     def _gone(self, id: str, quota: Quota | None, found: list[Output]) -> None:  # noqa: A002 as the ledger calls it
         self.statuses.pop(id, None)
+        if quota is None:
+            self.started.pop(id, None)
+            self.over.pop(id, None)
         if quota is None or quota.state != TAKEN_OVER:
             self.deletions.discard(id)
         elif id not in self.deletions:
@@ -77,16 +85,28 @@ class Reports:
             found.append(Output(_kind(quota), quota.body.key, "object", None))
 
     def _label(self, quota: Quota, runners: dict[str, tuple[Account, Vector]], found: list[Output]) -> None:
-        walk = quota.walk()
-        over: set[str] = set()
-        for i in range(len(walk.tail)):
-            if not walk.fits[i]:
-                over.add(walk.tail[i].claim.uid)
-        for uid, member in quota.members.items():
-            label = OVER_QUOTA if uid in over else IN_QUOTA
-            if uid in runners and self.labels.get(uid) != label:
-                self.labels[uid] = label
-                found.append(Output(_POD, member.claim.key, "labels", {CAPACITY_LABEL: label}))
+        """Only who began to run, is over-quota, or was when it was labelled, can have another label now."""
+        over = over_quota(quota.walk())
+        said = self.over.pop(quota.id, None)
+        looked_at = self.started.pop(quota.id, {})
+        if over or said:
+            looked_at.update(dict.fromkeys(sorted(over | (said or set()))))
+        for uid in looked_at:
+            running = runners.get(uid)
+            if running is None or running[0].name != quota.running:
+                continue
+            member = quota.members.get(uid)
+            if member is None:  # on its way out, and may yet stay
+                self.started.setdefault(quota.id, {})[uid] = None
+                continue
+            if uid in over:
+                self.over.setdefault(quota.id, set()).add(uid)
+            self._write_label(member.claim, OVER_QUOTA if uid in over else IN_QUOTA, found)
+
+    def _write_label(self, claim: Claim, label: str, found: list[Output]) -> None:
+        if self.labels.get(claim.uid) != label:
+            self.labels[claim.uid] = label
+            found.append(Output(_POD, claim.key, "labels", {CAPACITY_LABEL: label}))
 
     def _status(self, state: State, quota: Quota, found: list[Output]) -> None:
         status = status_of(quota, state.accounts[quota.account], state.accounts[quota.running])
