@@ -62,10 +62,9 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
     slots = _slots(mask)
     if len(slots) > 1:
         ranks = [0] * len(mask)
-        scores = [0] * len(mask)
         for policy in core.placing:
             policy.rank(claim, mask, ranks)
-            policy.score(claim, mask, scores)
+        scores = _scores(core, claim, mask)
         keyed = [(ranks[slot], -scores[slot], core.nodes.names[slot]) for slot in slots]
         keyed.sort()
         return [name for _, _, name in keyed]
@@ -75,45 +74,53 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
 def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
     """The first of ``best_first``, or "" for an empty mask; nothing is sorted, and only the lowest rank is scored."""
     ranks = [0] * len(mask)
+    ranked = False
     for policy in core.placing:
-        policy.rank(claim, mask, ranks)
-    front = _lowest(bytes(mask), ranks)
-    if not front:
-        return ""
-    if len(front) == 1:
-        return core.nodes.names[front[0]]
-    scored = bytearray(len(mask))
-    for slot in front:
-        scored[slot] = 1
-    scores = [0] * len(mask)
-    for policy in core.placing:
-        policy.score(claim, scored, scores)
-    return _highest(core.nodes.names, front, scores)
+        ranked = policy.rank(claim, mask, ranks) or ranked
+    front = _lowest(bytes(mask), ranks) if ranked else mask
+    return _highest(core.nodes.names, bytes(front), _scores(core, claim, front))
 
 
-def _lowest(mask: bytes, ranks: list[int]) -> list[int]:
-    """The slots of the mask that share the lowest rank."""
-    found: list[int] = []
-    lowest = 0
-    for slot in range(len(mask)):
-        if mask[slot] == 0:
+def _scores(core: Core, claim: Claim, mask: bytearray) -> list[int]:
+    """What the policies say together, by slot; mostly one of them speaks, and what it says is not copied."""
+    found: list[int] | None = None
+    seen = bytes(mask)
+    for policy in core.placing:
+        points = policy.points(claim, mask)
+        if points is None:
             continue
-        rank = ranks[slot]
-        if not found or rank < lowest:
-            found = [slot]
-            lowest = rank
-        elif rank == lowest:
-            found.append(slot)
+        if found is None:
+            found = points
+        else:
+            found = [found[slot] + points[slot] if seen[slot] != 0 else 0 for slot in range(len(seen))]
+    return [0] * len(seen) if found is None else found
+
+
+def _lowest(mask: bytes, ranks: list[int]) -> bytearray:
+    """The slots of the mask that share the lowest rank."""
+    lowest = -1
+    for slot in range(len(mask)):
+        if mask[slot] != 0 and (lowest < 0 or ranks[slot] < ranks[lowest]):
+            lowest = slot
+    found = bytearray(len(mask))
+    for slot in range(len(mask)):
+        if mask[slot] != 0 and ranks[slot] == ranks[lowest]:
+            found[slot] = 1
     return found
 
 
-def _highest(names: list[str], slots: list[int], scores: list[int]) -> str:
+def _highest(names: list[str], mask: bytes, scores: list[int]) -> str:
     """The name with the highest score; the first by name among equals."""
-    best = slots[0]
-    for slot in slots:
-        if scores[slot] > scores[best] or (scores[slot] == scores[best] and names[slot] < names[best]):
+    best = -1
+    highest = 0
+    for slot in range(len(mask)):
+        if mask[slot] == 0:
+            continue
+        score = scores[slot]
+        if best < 0 or score > highest or (score == highest and names[slot] < names[best]):
             best = slot
-    return names[best]
+            highest = score
+    return "" if best < 0 else names[best]
 
 
 def _slots(mask: bytearray) -> list[int]:

@@ -241,11 +241,19 @@ class Policy(Watcher):
         """
         return None
 
-    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
-        """Add to ``scores[slot]`` of the nodes left in the mask: integers, millionths of the dialect's own score."""
+    def points(self, claim: Claim, mask: bytearray) -> list[int] | None:
+        """The score of the nodes left in the mask, by slot: integers, millionths of the dialect's own score.
 
-    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
-        """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes)."""
+        None: it has nothing to say about this claim. The list may be the policy's own: whoever asks only reads it.
+        """
+        return None
+
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
+        """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes).
+
+        Returns whether it says anything about this claim; where nobody does, ranks are not looked at.
+        """
+        return False
 
     def refuse(self, claim: Claim, node: str) -> Refusal | None:
         """Why this node cannot take the claim now: for explanations, one node at a time."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bursar.ledger.claims import Binding, ClaimSpec
 from bursar.policies.nodes.bindings import BindingCache
-from bursar.policies.nodes.columns import FULL_SCORE, SPREAD_DIVISOR, share_left
-from bursar.vectors import UNLIMITED, from_amounts, parse_vector
+from bursar.policies.nodes.columns import FULL_SCORE, SPREAD_DIVISOR, Columns, share_left
+from bursar.vectors import UNLIMITED, Tally, from_amounts, parse_limits, parse_vector
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
 ROOM = [
@@ -199,13 +201,37 @@ def test_score_counts_what_is_used() -> None:
     assert world.scores_for(claim("b", {"cpu": 1})) == {"n1": 50_000, "n2": 75_000}
 
 
-def test_scores_are_added_to_the_open_nodes_only() -> None:
-    world = World()
-    world.node("n1", body({"cpu": 4}))
-    world.node("n2", body({"cpu": 4}, taints=("x:PreferNoSchedule",)))
-    scores = [7, 7]
-    world.policy.score(claim("c", {"cpu": 4}), bytearray(b"\x01\x00"), scores)
-    assert scores == [7, 7]
+@pytest.mark.parametrize("seed", range(20))
+def test_points_that_are_kept_are_those_worked_out_anew(seed: int) -> None:
+    rolled = random.Random(seed)
+    columns = Columns()
+    asked = [parse_vector({"cpu": 1}), parse_vector({"memory": "1Gi"}), parse_vector({"cpu": "1500m", "memory": 7})]
+    for _ in range(60):
+        slot = rolled.randrange(8)
+        if slot >= columns.size or rolled.random() < 0.2:
+            columns.reach(max(columns.size, slot + 1))
+            room = {"cpu": rolled.randrange(64), "memory": f"{rolled.randrange(256)}Gi"}
+            columns.set_slot(slot, parse_limits(room), Tally())
+        else:
+            columns.shift(slot, rolled.choice(asked), rolled.choice((1, -1)))
+        if rolled.random() < 0.5:
+            cost = rolled.choice(asked)
+            kept = list(columns.least_allocated(cost))
+            columns.shares.clear()
+            assert kept == columns.least_allocated(cost)
+
+
+def test_so_many_changes_that_they_are_not_remembered() -> None:
+    columns = Columns()
+    columns.reach(1)
+    columns.set_slot(0, parse_limits({"cpu": 4}), Tally())
+    cost = parse_vector({"cpu": 1})
+    assert columns.least_allocated(cost) == [75_000]
+    for _ in range(65_537):
+        columns.shift(0, cost, 1)
+        columns.shift(0, cost, -1)
+    columns.shift(0, cost, 1)
+    assert columns.least_allocated(cost) == [50_000]
 
 
 def test_prefer_no_schedule_comes_after_all_others() -> None:

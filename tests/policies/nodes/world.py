@@ -147,8 +147,7 @@ class World:
     def scores_for(self, one: Claim) -> dict[str, int]:
         mask = bytearray(b"\x01" * len(self.nodes))
         self.policy.filter(one, mask)
-        scores = [0] * len(mask)
-        self.policy.score(one, mask, scores)
+        scores = self.policy.points(one, mask)
         return {name: scores[slot] for name, slot in self.nodes.slots.items() if mask[slot]}
 
     def reason(self, one: Claim, node: str) -> str:

@@ -173,13 +173,16 @@ class Columns:
                 return len(self.quotas) + at
         return -1
 
-    def rank(self, mask: bytearray, ranks: list[int]) -> None:
-        """Nodes without a GPU first."""
+    def rank(self, mask: bytearray, ranks: list[int]) -> bool:
+        """Nodes without a GPU first; whether there are others."""
         seen = bytes(mask)
         gpu_nodes = self.gpu_nodes
+        found = False
         for slot in range(min(self.size, len(seen))):
             if seen[slot] != 0 and gpu_nodes[slot] != 0:
                 ranks[slot] += 1
+                found = True
+        return found
 
     def score(self, mask: bytearray, cost: Vector, arguments: Arguments, least: bool, scores: list[int]) -> None:
         """Add the score to the GPU nodes of the mask; nothing where the cost exceeds the quota."""

@@ -268,15 +268,24 @@ class CrossQuotaPolicy(Policy):
         if self.index.scope.limited(claim):
             self.index.columns.narrow(mask, self.wanted(claim), False)
 
+    def points(self, claim: Claim, mask: bytearray) -> list[int] | None:
+        if not self.index.scope.limited(claim):
+            return None
+        found = [0] * len(mask)
+        self.score(claim, mask, found)
+        return found
+
     def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+        """Add the points of the nodes of the mask."""
         index = self.index
         if index.scope.limited(claim):
             least = claim.spec.annotations.get(STRATEGY) == LEAST_ALLOCATED
             index.columns.score(mask, index.cache.cost(claim.spec.requests), index.arguments, least, scores)
 
-    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
-        if self.index.arguments.prefer_others and self.index.scope.limited(claim):
-            self.index.columns.rank(mask, ranks)
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
+        if not self.index.arguments.prefer_others or not self.index.scope.limited(claim):
+            return False
+        return self.index.columns.rank(mask, ranks)
 
     def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
         slot = self.index.columns.commonest_short(mask, self.wanted(claim), self.nodes.names)

@@ -240,11 +240,13 @@ class GpusPolicy(Policy):
             if account is not None and slot < len(mask) and account.short_dimension(cost) >= 0:
                 mask[slot] = 0
 
-    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> None:
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
         """The placement mode decides over the node; what other policies score only decides between equals."""
         worker = self.workers.of(claim.spec)
-        if isinstance(worker, Worker):
-            self.index.rank(worker, mask, ranks)
+        if not isinstance(worker, Worker):
+            return False
+        self.index.rank(worker, mask, ranks)
+        return True
 
     def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
         """Nodes would take it, but their GPUs do not."""

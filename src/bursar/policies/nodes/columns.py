@@ -3,6 +3,10 @@
 Invariants: ``free`` is ``caps`` minus what counts on the node, negative when more was forced onto it; where a node
 has a dimension without limit, both are ``UNLIMITED`` and stay so. A slot without a node has caps of zero. A
 dimension that no node lists and nobody was charged in has no column: nobody has any of it.
+
+How much of a node would be left (``Shares``) is kept for the requests that were last asked about: most claims are
+alike, and between two of them a node or two change. ``changes`` lists these; it is the only way in which a share
+becomes out of date.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ SPREAD_DIVISOR: Final = 1_000
 _UNLIMITED: Final[i64] = UNLIMITED
 _HALF: Final[i64] = 10_000  # two steps of this make FULL_SCORE
 _SMALL: Final[i64] = UNLIMITED // 10_000  # below it, a step stays inside 64 bits
+_KEPT: Final = 64  # requests whose shares are kept
+_LOG: Final = 65_536  # changes that are remembered; after that, everything is worked out anew
 
 
 @final
@@ -40,13 +46,26 @@ class Column:
 
 
 @final
+class Shares:
+    """For one request of cpu and memory: the points of each slot for what would be left, as of some change."""
+
+    __slots__ = ("cursor", "points")
+
+    def __init__(self) -> None:
+        self.points: Final[list[int]] = []
+        self.cursor: int = 0  # changes that are worked in
+
+
+@final
 class Columns:
     """The columns of all dimensions, and the bulk work over them."""
 
-    __slots__ = ("by_dimension", "scratch", "size")
+    __slots__ = ("by_dimension", "changes", "scratch", "shares", "size")
 
     def __init__(self) -> None:
         self.by_dimension: Final[list[Column | None]] = []
+        self.changes: Final[list[int]] = []  # slots whose room changed, in order
+        self.shares: Final[dict[tuple[int, int], Shares]] = {}  # by cpu and memory asked for
         self.size: int = 0  # slots that were reached
         self.scratch: vec[u8] = vec[u8]()  # as long as that: the mask being worked on
 
@@ -83,6 +102,13 @@ class Columns:
                 cap = limits.get(dim)
                 column.caps[slot] = cap
                 column.free[slot] = cap if cap == UNLIMITED else cap - used.get(dim)
+        self._changed(slot)
+
+    def _changed(self, slot: int) -> None:
+        if len(self.changes) >= _LOG:
+            self.changes.clear()
+            self.shares.clear()
+        self.changes.append(slot)
 
     def shift(self, slot: i64, cost: Vector, sign: i64) -> None:
         """A claim that costs this starts (+1) or stops (-1) to count on a node."""
@@ -92,6 +118,7 @@ class Columns:
             free = self.column(dims[i]).free
             if free[slot] != _UNLIMITED:
                 free[slot] = free[slot] - sign * amounts[i]
+        self._changed(slot)
 
     def narrow(self, mask: bytearray, allowed: list[bytes], cost: Vector, empty: bool) -> None:
         """Clear the slots that one of the ``allowed`` masks clears or that lack room: now, or even if ``empty``."""
@@ -122,24 +149,35 @@ class Columns:
             if room[i] < wanted:
                 scratch[i] = 0
 
-    def least_allocated(self, mask: bytearray, cost: Vector, scores: list[int]) -> None:
-        """Add up to a tenth of a point to the nodes of the mask: the share of cpu and memory that would be left, on
-        average over those of the two that the node has in a limited amount.
+    def least_allocated(self, cost: Vector) -> list[int]:
+        """Up to a tenth of a point for each slot: the share of cpu and memory that would be left, on average over those
+        of the two that the node has in a limited amount. Kept here, and only to be read.
         """
-        seen = bytes(mask)
-        cpu = self.column(dimension("cpu").index)
-        memory = self.column(dimension("memory").index)
-        cpu_wanted: i64 = cost.amount("cpu")
-        memory_wanted: i64 = cost.amount("memory")
-        for slot in range(min(self.size, len(seen))):
-            if seen[slot] == 0:
-                continue
-            first = share_left(cpu.free[slot], cpu_wanted, cpu.caps[slot])
-            second = share_left(memory.free[slot], memory_wanted, memory.caps[slot])
-            if first < 0 or second < 0:
-                scores[slot] += int(max(first, second, i64(0))) // SPREAD_DIVISOR
-            else:
-                scores[slot] += int(first + second) // (2 * SPREAD_DIVISOR)
+        cpu, memory = cost.amount("cpu"), cost.amount("memory")
+        found = self.shares.get((cpu, memory))
+        if found is None:
+            if len(self.shares) >= _KEPT:
+                self.shares.clear()
+            found = Shares()
+            self.shares[cpu, memory] = found
+        points = found.points
+        for at in range(found.cursor, len(self.changes)):
+            slot = self.changes[at]
+            if slot < len(points):
+                points[slot] = self._points_of(slot, cpu, memory)
+        found.cursor = len(self.changes)
+        while len(points) < self.size:
+            points.append(self._points_of(len(points), cpu, memory))
+        return points
+
+    def _points_of(self, slot: i64, cpu: i64, memory: i64) -> int:
+        of_cpu = self.column(dimension("cpu").index)
+        of_memory = self.column(dimension("memory").index)
+        first = share_left(of_cpu.free[slot], cpu, of_cpu.caps[slot])
+        second = share_left(of_memory.free[slot], memory, of_memory.caps[slot])
+        if first < 0 or second < 0:
+            return int(max(first, second, i64(0))) // SPREAD_DIVISOR
+        return int(first + second) // (2 * SPREAD_DIVISOR)
 
 
 def share_left(free: i64, wanted: i64, cap: i64) -> i64:

@@ -259,14 +259,17 @@ class NodesPolicy(Policy):
                 if slot < len(mask) and mask[slot] and residents.clash(ports) is not None:
                     mask[slot] = 0
 
-    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
+    def points(self, claim: Claim, mask: bytearray) -> list[int]:
         """A trifle for free cpu and memory, which breaks ties, and 100 points less for each PreferNoSchedule taint
         that the claim does not tolerate, so that such a node comes after all others.
         """
-        self.index.columns.least_allocated(mask, self.cost(claim), scores)
+        points = self.index.columns.least_allocated(self.cost(claim))
+        if not self.index.soft:
+            return points
+        found = list(points)
         for slot, facts in self.index.soft.items():
-            if slot < len(mask) and mask[slot]:
-                scores[slot] -= FULL_SCORE * untolerated_soft(claim.spec.needs, facts)
+            found[slot] -= FULL_SCORE * untolerated_soft(claim.spec.needs, facts)
+        return found
 
     def _allowed(self, claim: Claim) -> list[bytes]:
         masks = self.index.masks
