@@ -3,7 +3,8 @@
 Fields that are not listed are skipped, not stored. Quantities stay what the manifest has (text or a number): they
 are parsed with the path of their field where they are used. ``Manifest`` and ``Part`` are the bases for the kinds
 of the policies: strict, so that a misspelt limit cannot pass for no limit. (``frozen`` is repeated in every class
-because type checkers do not inherit it.)
+because type checkers do not inherit it.) What is written out of one is as the API server would write it: without
+fields that are empty. They are trees of plain values, in which there are no cycles for a collector to look for.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 is what a port that is not given looks like
 
 
-class Lenient(Struct, frozen=True, rename="camel"):
+class Lenient(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of everything whose unknown fields are ignored."""
 
 
-class Part(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Part(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Base of the inner parts of strict kinds and of the sections of the Configuration."""
 
 

@@ -17,10 +17,9 @@ from bursar.kube.admission.options import GATE
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.names import HOLD
-from bursar.kube.controller.patches import can_express, node_terms, start_patch, with_node_terms
+from bursar.kube.controller.patches import node_terms, start_patch, with_node_terms
 from bursar.kube.controller.records import HoldRecord, admission_record, written
 from bursar.kube.controller.sight import read_pod, unjudged
-from bursar.kube.controller.watches import SeenItem
 from bursar.ledger.claims import RESERVED, Claim
 from bursar.objects.durations import duration_ms
 from bursar.objects.kinds import Kind
@@ -158,7 +157,7 @@ class PlainKubernetes:
 
     def _show_pod(self, key: str) -> None:
         raw = msgspec.json.encode(self.pods[key])
-        self.mirror.pod_seen(SeenItem(read_pod(raw), raw))
+        self.mirror.pod_seen(read_pod(raw))
 
     def _run(self, key: str) -> None:
         pod = self.pods[key]
@@ -247,13 +246,14 @@ class PlainKubernetes:
 
     def _start(self, claim: Claim) -> None:
         sight = self.mirror.pods.by_uid[claim.uid]
-        pod, admitted = self.pods[claim.key], sight.admitted
-        assert admitted is not None
-        expressible = can_express(node_terms(pod), node_terms(admitted))
-        orders = self.mirror.placement.orders(claim, unjudged(sight.seen.spec), expressible=expressible)
+        pod, reading = self.pods[claim.key], sight.reading
+        assert reading is not None
+        filled = reading.filled
+        orders = self.mirror.placement.orders(claim, unjudged(sight.seen.spec), expressible=filled.expressible)
         record = written(admission_record(claim, 1, 0, orders, ()))
         pin = claim.place if orders.pin else ""
-        patch = start_patch(pod, admitted, {"bursar.dev/admission": record}, pin=pin, keep_off=orders.keep_off)
+        marks = {"bursar.dev/admission": record}
+        patch = start_patch(claim.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
         metadata = pod["metadata"]
         metadata["annotations"] = _merged(metadata.get("annotations") or {}, patch["metadata"]["annotations"])
         pod["spec"] = {**pod["spec"], "schedulingGates": []}

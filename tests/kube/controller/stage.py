@@ -26,7 +26,6 @@ from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.records import admission_of
 from bursar.kube.controller.sight import read_pod
 from bursar.kube.controller.term import Term, TermOptions
-from bursar.kube.controller.watches import SeenItem
 from bursar.ledger.claims import Claim
 from bursar.policies.plugin import default_registry
 from tests.kube.fakeapi import FakeApi
@@ -206,8 +205,7 @@ class Stage:
             for (resource, _, _), body in self.fake.state.objects.items()
             if (resource.group, resource.plural) in by_plural
         ]
-        raws = [msgspec.json.encode(pod) for pod in self.pods()]
-        mirror.build(objects, [SeenItem(read_pod(raw), raw) for raw in raws])
+        mirror.build(objects, [read_pod(msgspec.json.encode(pod)) for pod in self.pods()])
         return mirror
 
 

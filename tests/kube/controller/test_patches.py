@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.controller.patches import OFF_GPU_NODES, can_express, metadata_patch, narrowed, node_terms, start_patch
+from bursar.kube.controller.patches import (
+    OFF_GPU_NODES,
+    Filled,
+    filled_in,
+    metadata_patch,
+    narrowed,
+    node_terms,
+    start_patch,
+)
 
 PIN = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
 ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
@@ -66,7 +74,7 @@ def test_terms(
 
 
 def test_a_start_removes_only_our_gate_and_fails_on_another_pod_of_that_name() -> None:
-    patch = start_patch(_pod(), _pod(), {"bursar.dev/term": "3"}, pin="", keep_off=False)
+    patch = start_patch("u1", filled_in(_pod(), _pod()), {"bursar.dev/term": "3"}, pin="", keep_off=False)
     assert patch == {
         "metadata": {"uid": "u1", "annotations": {"bursar.dev/term": "3"}},
         "spec": {"schedulingGates": [{"name": "bursar.dev/quota", "$patch": "delete"}]},
@@ -74,9 +82,8 @@ def test_a_start_removes_only_our_gate_and_fails_on_another_pod_of_that_name() -
 
 
 def test_a_start_writes_what_admission_filled_in() -> None:
-    patch = start_patch(
-        _pod(annotations={"a": "1"}), _pod(annotations={"a": "1", "b": "2"}), {}, pin="", keep_off=False
-    )
+    filled = filled_in(_pod(annotations={"a": "1"}), _pod(annotations={"a": "1", "b": "2"}))
+    patch = start_patch("u1", filled, {}, pin="", keep_off=False)
     assert patch["metadata"]["annotations"] == {"b": "2"}
 
 
@@ -86,9 +93,9 @@ def test_terms_are_read_where_there_are_none() -> None:
 
 
 def test_what_cannot_be_expressed_without_a_pin() -> None:
-    assert can_express([], [{}, {}])
-    assert can_express([{}], [{}])
-    assert not can_express([{}], [{}, {}])
+    assert Filled({}, [], [{}, {}]).expressible
+    assert Filled({}, [{}], [{}]).expressible
+    assert not Filled({}, [{}], [{}, {}]).expressible
 
 
 def test_marks_are_written_and_taken_away() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.sight import read_pod
-from bursar.kube.controller.watches import SeenItem
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
@@ -41,7 +40,7 @@ def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
         (mirror.world.kinds.find(kind), msgspec.json.encode(body)) for (kind, _), body in kubernetes.objects.items()
     ]
     pods = [msgspec.json.encode(pod) for pod in kubernetes.pods.values()]
-    mirror.build(objects, [SeenItem(read_pod(raw), raw) for raw in pods])
+    mirror.build(objects, [read_pod(raw) for raw in pods])
     return mirror
 
 

@@ -50,7 +50,7 @@ def _problem(claim: Claim | None, sight: Sight) -> str:
         if claim.state < BOUND:
             return f"is on {node}, but its claim is not bound"
         return "" if claim.place == node else f"is on {node}, but counts on {claim.place}"
-    if sight.body is None and claim.state in {PENDING, HELD}:
+    if not sight.wish and claim.state in {PENDING, HELD}:
         return "was let go, but its claim has no place"
     return ""
 

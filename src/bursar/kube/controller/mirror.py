@@ -28,7 +28,6 @@ from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod
-from bursar.kube.controller.watches import SeenItem
 from bursar.kube.controller.world import World
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.kinds import Kind
@@ -86,7 +85,7 @@ class Mirror:
     def build(
         self,
         objects: Iterable[tuple[Kind, bytes]],
-        pods: Iterable[SeenItem],
+        pods: Iterable[SeenPod],
         slices: Iterable[tuple[str, Published]] = (),
     ) -> None:
         """Everything that lists showed."""
@@ -96,7 +95,7 @@ class Mirror:
     def building(
         self,
         objects: Iterable[tuple[Kind, bytes]],
-        pods: Iterable[SeenItem],
+        pods: Iterable[SeenPod],
         slices: Iterable[tuple[str, Published]] = (),
     ) -> Iterator[None]:
         """The same in steps, for whoever has something else to do meanwhile."""
@@ -106,10 +105,10 @@ class Mirror:
         if self.world.objects(CONFIGURATION_KIND):
             self._configured()
         now = self.notes.now()
-        for number, item in enumerate(sorted(pods, key=lambda item: self.pods.order(item.pod))):
+        for number, pod in enumerate(sorted(pods, key=self.pods.order)):
             if number % SLICE == 0:
                 yield
-            self.pods.seen(item.pod, item.raw, now)
+            self.pods.seen(pod, now)
         for sight in list(self.pods.by_uid.values()):
             hold = sight.hold
             if hold is not None and sight.counted is not None and hold.place:
@@ -162,8 +161,8 @@ class Mirror:
         for node in devices.gone(name) if published is None else devices.seen(name, published):
             self._reread(node)
 
-    def pod_seen(self, item: SeenItem) -> None:
-        self.pods.seen(item.pod, item.raw, self.notes.now())
+    def pod_seen(self, pod: SeenPod) -> None:
+        self.pods.seen(pod, self.notes.now())
 
     def pod_gone(self, key: str) -> None:
         self.pods.gone(key)

@@ -11,6 +11,7 @@ added to the terms that are there. So whatever narrows the pod goes into every t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bursar.kube.controller.names import GATE, GPU_NODE
@@ -20,22 +21,35 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OFF_GPU_NODES: Body = {"key": GPU_NODE, "operator": "DoesNotExist"}
 
 
-def start_patch(
-    pod: Mapping[str, Any],
-    admitted: Mapping[str, Any],
-    annotations: Mapping[str, str | None],
-    *,
-    pin: str,
-    keep_off: bool,
-) -> Body:
-    """Let a pod go. ``pod``: as it is; ``admitted``: with what admission fills in; ``pin``: its node, or ""."""
-    metadata = pod["metadata"]
-    marks = {**filled_annotations(pod, admitted), **annotations}
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What admission fills in: annotations, and in place of the terms of the required node affinity others."""
+
+    annotations: Mapping[str, str]
+    before: list[Body]
+    terms: list[Body]
+
+    @property
+    def expressible(self) -> bool:
+        """Whether what admission narrows can be written without a pin."""
+        return not self.before or len(self.terms) == len(self.before)
+
+
+def filled_in(pod: Mapping[str, Any], admitted: Mapping[str, Any]) -> Filled:
+    """The difference between a pod as it was given and as it was admitted (with the defaults of its namespace)."""
+    before = pod["metadata"].get("annotations") or {}
+    after = admitted["metadata"].get("annotations") or {}
+    added = {name: value for name, value in after.items() if before.get(name) != value}
+    return Filled(added, node_terms(pod), node_terms(admitted))
+
+
+def start_patch(uid: str, filled: Filled, annotations: Mapping[str, str | None], *, pin: str, keep_off: bool) -> Body:
+    """Let a pod go, with what admission filled in; ``pin``: its node, or ""."""
     spec: Body = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
-    terms = narrowed(node_terms(pod), node_terms(admitted), pin=pin, keep_off=keep_off)
+    terms = narrowed(filled.before, filled.terms, pin=pin, keep_off=keep_off)
     if terms is not None:
         spec["affinity"] = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    return {"metadata": {"uid": metadata["uid"], "annotations": marks}, "spec": spec}
+    return {"metadata": {"uid": uid, "annotations": {**filled.annotations, **annotations}}, "spec": spec}
 
 
 def metadata_patch(uid: str, *, annotations: Mapping[str, str | None], labels: Mapping[str, str | None]) -> Body:
@@ -46,13 +60,6 @@ def metadata_patch(uid: str, *, annotations: Mapping[str, str | None], labels: M
     if labels:
         metadata["labels"] = dict(labels)
     return {"metadata": metadata}
-
-
-def filled_annotations(pod: Mapping[str, Any], admitted: Mapping[str, Any]) -> dict[str, str]:
-    """What admission added to the annotations (defaults of the namespace)."""
-    before = pod["metadata"].get("annotations") or {}
-    after = admitted["metadata"].get("annotations") or {}
-    return {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def node_terms(pod: Mapping[str, Any]) -> list[Body]:
@@ -82,11 +89,6 @@ def narrowed(before: list[Body], admitted: list[Body], *, pin: str, keep_off: bo
     if expressions or fields:
         terms = [_with(term, expressions, fields) for term in terms] if terms else [_with({}, expressions, fields)]
     return None if terms == before else terms
-
-
-def can_express(before: list[Body], admitted: list[Body]) -> bool:
-    """Whether what admission narrows can be written without a pin."""
-    return not before or len(admitted) == len(before)
 
 
 def _with(term: Body, expressions: Sequence[Body], fields: Sequence[Body]) -> Body:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -25,7 +24,7 @@ from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
-from bursar.kube.controller.wishes import UnjudgedError, Wishes, claimed_devices
+from bursar.kube.controller.wishes import Reading, UnjudgedError, Wishes, claimed_devices
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.corekinds import POD
@@ -33,7 +32,6 @@ from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
 
-Body = dict[str, Any]
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
 
@@ -47,8 +45,8 @@ class Sight:
     governed: bool
     record: AdmissionRecord | None = None
     hold: HoldRecord | None = None
-    body: Body | None = None  # while it is gated: the manifest, and with what admission fills in
-    admitted: Body | None = None
+    wish: bool = False  # it is gated
+    reading: Reading | None = None  # of a wish: what it wants; None: it cannot be read as things are
     problem: str = ""
     let_go: int = 0  # when its gate was seen gone, in milliseconds
 
@@ -75,7 +73,7 @@ class PodIntake:
         shadow: Shadow | None = None,
     ) -> None:
         self._controller = controller
-        self._wishes = Wishes(controller, world, admission, placement)
+        self.wishes = Wishes(controller, world, admission, placement)
         self._governs = governs
         self._report = report
         self._shadow = shadow
@@ -86,8 +84,8 @@ class PodIntake:
 
     # What is seen
 
-    def seen(self, pod: SeenPod, raw: bytes, now: int) -> None:
-        """A pod came or changed; ``raw`` is its manifest, needed only while it is gated."""
+    def seen(self, pod: SeenPod, now: int) -> None:
+        """A pod came or changed."""
         known = self.by_key.get(pod.key)
         if known is not None and known.uid != pod.metadata.uid:
             self.gone(pod.key)
@@ -95,9 +93,9 @@ class PodIntake:
         if pod.ended:
             self.gone(pod.key)
         elif known is None:
-            self._enter(pod, raw, now)
+            self._enter(pod, now)
         else:
-            self._again(known, pod, raw, now)
+            self._again(known, pod, now)
 
     def gone(self, key: str) -> None:
         """A pod is gone, or has ended."""
@@ -119,15 +117,16 @@ class PodIntake:
 
     # The first time
 
-    def _enter(self, pod: SeenPod, raw: bytes, now: int) -> None:
+    def _enter(self, pod: SeenPod, now: int) -> None:
         marks = pod.metadata.annotations
         record = admission_of(marks)
         node = pod.spec.node_name
         if not node and pod.leaving:
             return
         if not node and (pod.gated or self._overshadowed(pod)):
-            self._keep(Sight(pod, None, governed=True, hold=hold_of(marks)))
-            self._wish(self.by_key[pod.key], raw)
+            sight = Sight(pod, None, governed=True, hold=hold_of(marks), wish=True)
+            self._keep(sight)
+            self._wish(sight)
         elif node or record is not None:
             governed = record is not None or self._governs(pod)
             sight = Sight(pod, None, governed, record, let_go=now)
@@ -165,40 +164,33 @@ class PodIntake:
 
     # A wish
 
-    def _wish(self, sight: Sight, raw: bytes) -> None:
+    def _wish(self, sight: Sight) -> None:
         """Read what a gated pod wants, as the embedded cluster would have admitted it."""
-        body = msgspec.json.decode(raw)
-        sight.body = {**body, "apiVersion": "v1", "kind": "Pod"}
         try:
-            admitted = self._wishes.read(sight.seen.spec, sight.body)
+            sight.reading = reading = self.wishes.read(sight.seen)
         except ManifestError as error:
             self._refuse(sight, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
             return
-        sight.admitted = admitted.body
-        typed = admitted.typed
-        assert isinstance(typed, Pod)  # noqa: S101 the kind says so
-        meta = msgspec.structs.replace(
-            sight.seen.metadata, labels=typed.metadata.labels, annotations=typed.metadata.annotations
-        )
-        if self._tell(sight, msgspec.structs.replace(typed, metadata=meta)):
+        meta = msgspec.structs.replace(sight.seen.metadata, labels=reading.labels, annotations=reading.annotations)
+        if self._tell(sight, Pod(metadata=meta, spec=reading.spec)):
             sight.problem = ""
             self._troubled.pop(sight.uid, None)
 
     def retry(self) -> None:
         """Objects changed: wishes that could not be read may be readable now."""
         for sight in list(self._troubled.values()):
-            if sight.body is not None:
-                self._wish(sight, msgspec.json.encode(sight.body))
+            if sight.wish:
+                self._wish(sight)
 
     def rejudge(self) -> None:
         """The rules about GPU nodes changed: wishes whose nodes only the scheduler judges are read once more."""
         for sight in list(self.by_key.values()):
-            if sight.body is not None and unjudged(sight.seen.spec):
-                self._wish(sight, msgspec.json.encode(sight.body))
+            if sight.wish and unjudged(sight.seen.spec):
+                self._wish(sight)
 
     # Again
 
-    def _again(self, sight: Sight, pod: SeenPod, raw: bytes, now: int) -> None:
+    def _again(self, sight: Sight, pod: SeenPod, now: int) -> None:
         before = sight.seen
         sight.seen = pod
         node = pod.spec.node_name
@@ -207,9 +199,9 @@ class PodIntake:
             return
         if not node and (pod.gated or self._overshadowed(pod)):
             if _asks(pod) != _asks(before):
-                self._wish(sight, raw)
+                self._wish(sight)
             return
-        if sight.body is not None:
+        if sight.wish:
             sight.record = admission_of(pod.metadata.annotations)
             if not node and sight.record is None:
                 self.gone(pod.key)
@@ -223,7 +215,7 @@ class PodIntake:
         """It is a wish no longer."""
         if self._shadow is not None:
             self._shadow.bound(sight.uid, now)
-        sight.body = sight.admitted = None
+        sight.wish, sight.reading = False, None
         sight.let_go = now
         self._troubled.pop(sight.uid, None)
 
@@ -265,7 +257,7 @@ class PodIntake:
     def govern(self, namespaces: Container[str]) -> None:
         """Who governs these namespaces changed: pods that were there before, and not admitted, are theirs or not."""
         for sight in list(self.by_uid.values()):
-            if sight.record is not None or sight.counted is None or sight.body is not None:
+            if sight.record is not None or sight.counted is None or sight.wish:
                 continue
             if sight.seen.metadata.namespace in namespaces and self._governs(sight.seen) != sight.governed:
                 sight.governed = not sight.governed

@@ -20,7 +20,7 @@ from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.labelling import LabelKeeper, Marks
 from bursar.kube.controller.names import ADMISSION, HOLD, INVALID, TERM
 from bursar.kube.controller.outcomes import sent
-from bursar.kube.controller.patches import Body, can_express, metadata_patch, node_terms, start_patch
+from bursar.kube.controller.patches import Body, metadata_patch, start_patch
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.records import HoldRecord, admission_record, written
@@ -164,7 +164,7 @@ class PodWriter:
         """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them."""
         for uid in list(self._holding):
             sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
-            if sight is None or sight.body is None:
+            if sight is None or not sight.wish:
                 self._holding.discard(uid)
             elif claim is None or claim.state == PENDING:
                 self._wanted.setdefault(uid, Wanted()).unhold = True
@@ -207,7 +207,7 @@ class PodWriter:
 
     async def _carry_out(self, sight: Sight, wanted: Wanted) -> None:
         uid, claim = sight.uid, self._engine.state.claims.get(sight.uid)
-        if sight.body is None:
+        if not sight.wish:
             wanted.start = False  # it was let go
         elif wanted.start and claim is not None and _may_start(claim):
             await self._start(sight, claim, wanted)
@@ -217,23 +217,24 @@ class PodWriter:
             wanted.unhold = False
         if not wanted:
             return
-        if sight.body is not None and not wanted.labels:
+        if sight.wish and not wanted.labels:
             self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
         else:
             await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
 
     async def _start(self, sight: Sight, claim: Claim, wanted: Wanted) -> None:
-        pod, admitted = sight.body, sight.admitted
-        if pod is None or admitted is None:
+        reading = sight.reading
+        if reading is None:
             return
-        expressible = can_express(node_terms(pod), node_terms(admitted))
-        orders = self._placement.orders(claim, unjudged(sight.seen.spec), expressible=expressible)
+        filled = reading.filled
+        orders = self._placement.orders(claim, unjudged(sight.seen.spec), expressible=filled.expressible)
         seq = self._earlier + _seq(claim)
         record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
         if sight.uid in self._holding:
             marks[HOLD] = None
-        patch = start_patch(pod, admitted, marks, pin=claim.place if orders.pin else "", keep_off=orders.keep_off)
+        pin = claim.place if orders.pin else ""
+        patch = start_patch(sight.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
         if wanted.labels:
             patch["metadata"]["labels"] = dict(wanted.labels)
         if await self._send(sight, patch) is not None:

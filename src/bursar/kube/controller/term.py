@@ -26,7 +26,8 @@ from bursar.kube.controller.objectwriter import ObjectWriter
 from bursar.kube.controller.podwriter import PodWriter
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.reclaiming import Reclaimer
-from bursar.kube.controller.watches import SeenItem, Watches
+from bursar.kube.controller.sight import SeenPod
+from bursar.kube.controller.watches import Watches
 from bursar.objects.corekinds import NAMESPACE, POD
 from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
@@ -85,7 +86,7 @@ class Term:
         self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pinning.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
-        self._watches = Watches(api, mirror.kinds, self, all_manifests=options.shadow)
+        self._watches = Watches(api, mirror.kinds, self)
         self._options = options
         self._tell = tell
         self._acts = not options.shadow
@@ -189,10 +190,10 @@ class Term:
     def slice_gone(self, meta: Meta) -> None:
         self._take(lambda: self.mirror.slice_seen(meta.name, None))
 
-    def pod_seen(self, item: SeenItem) -> None:
+    def pod_seen(self, pod: SeenPod) -> None:
         def take() -> None:
-            self.mirror.pod_seen(item)
-            self.writer.seen(item.pod.metadata.uid)
+            self.mirror.pod_seen(pod)
+            self.writer.seen(pod.metadata.uid)
 
         self._take(take)
 
@@ -230,9 +231,7 @@ class Term:
     def _flush(self) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
         notes = self.mirror.notes
-        lines = self.mirror.engine.journal.take()
-        if lines and self._journal is not None:
-            self._journal.keep(lines, notes.now())
+        self._keep_journal()
         if self.mirror.shadow is not None:
             self.mirror.shadow.take(notes)
             return
@@ -250,6 +249,13 @@ class Term:
         events, notes.events = notes.events, []
         for told in events:
             self._tell(told, self.mirror.uid_of(told.kind, told.key))
+
+    def _keep_journal(self) -> None:
+        journal = self.mirror.engine.journal
+        if self._journal is None:
+            journal.drop()
+        elif lines := journal.take():
+            self._journal.keep(lines, self.mirror.notes.now())
 
     async def _watch_the_clock(self) -> None:
         """What time brings: revocations that are due, shields that end, places that turn out to be lost, and checks."""

@@ -1,7 +1,7 @@
 """The reflectors of a term: one for each kind, all of them told to one listener.
 
-Of pods only what decisions read is kept, and the manifest while they are gated; of everything else the manifest, since
-there is little of it and admission wants it.
+Of pods only what decisions read is kept; of everything else the manifest, since there is little of it and admission
+wants it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bursar.kube.client.api import Api
@@ -25,14 +24,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class SeenItem:
-    """A pod, and its manifest while it may have to be patched."""
-
-    pod: SeenPod
-    raw: bytes
-
-
 class Listener(Protocol):
     """Who is told what was seen, in the order in which it was."""
 
@@ -44,7 +35,7 @@ class Listener(Protocol):
 
     def slice_gone(self, meta: Meta) -> None: ...
 
-    def pod_seen(self, item: SeenItem) -> None: ...
+    def pod_seen(self, pod: SeenPod) -> None: ...
 
     def pod_gone(self, key: str, uid: str) -> None: ...
 
@@ -52,18 +43,13 @@ class Listener(Protocol):
 class Watches:
     """Follows everything that a ledger is built from."""
 
-    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener, *, all_manifests: bool = False) -> None:
+    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener) -> None:
         self._objects: list[tuple[Kind, Reflector[bytes]]] = []
         for kind in kinds:
             following = Following(optional=bool(kind.group))
             handler = _ObjectHandler(listener, kind)
             self._objects.append((kind, Reflector(api, Resource.of(kind), _raw, handler, following)))
-
-        def read(_meta: Meta, raw: bytes) -> SeenItem:
-            pod = read_pod(raw)
-            return SeenItem(pod, raw if all_manifests or pod.gated else b"")
-
-        self._pods: Reflector[SeenItem] = Reflector(api, PODS, read, _PodHandler(listener))
+        self._pods: Reflector[SeenPod] = Reflector(api, PODS, _pod, _PodHandler(listener))
         following = Following(optional=True)
         self._slices: Reflector[tuple[str, Published]] = Reflector(
             api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following
@@ -85,12 +71,16 @@ class Watches:
     def slices(self) -> list[tuple[str, Published]]:
         return list(self._slices.store.items())
 
-    def pods(self) -> list[SeenItem]:
+    def pods(self) -> list[SeenPod]:
         return list(self._pods.store.items())
 
 
 def _raw(_meta: Meta, raw: bytes) -> bytes:
     return raw
+
+
+def _pod(_meta: Meta, raw: bytes) -> SeenPod:
+    return read_pod(raw)
 
 
 def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
@@ -141,17 +131,17 @@ class _SliceHandler(_Handler[tuple[str, Published]]):
         self._listener.slice_gone(meta)
 
 
-class _PodHandler(_Handler[SeenItem]):
+class _PodHandler(_Handler[SeenPod]):
     kind_name = "Pod"
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
-    def added(self, meta: Meta, item: SeenItem) -> None:
+    def added(self, meta: Meta, item: SeenPod) -> None:
         self._listener.pod_seen(item)
 
-    def modified(self, meta: Meta, item: SeenItem, before: SeenItem) -> None:
+    def modified(self, meta: Meta, item: SeenPod, before: SeenPod) -> None:
         self._listener.pod_seen(item)
 
-    def deleted(self, meta: Meta, item: SeenItem) -> None:
+    def deleted(self, meta: Meta, item: SeenPod) -> None:
         self._listener.pod_gone(meta.key, meta.uid)

@@ -47,6 +47,7 @@ class World:
         self.kinds = kinds
         self.devices = Devices()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
+        self.version = 0  # how often what is known changed
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
@@ -97,11 +98,13 @@ class World:
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         known = Known(given, namespace, name, metadata.get("uid", ""))
+        self.version += 1
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known
         self._keys[given.kind.name, namespace, name] = given.key
 
     def drop(self, kind: str, key: str) -> None:
         known = self._by_kind.get(kind, {}).pop(key, None)
+        self.version += 1
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)
         for part in ("labels", "annotations"):
