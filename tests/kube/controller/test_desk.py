@@ -1,6 +1,7 @@
 """Keyed work: one at a time for each key, always the newest, tried again where that may help."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -104,3 +105,41 @@ def test_closing_ends_all_work() -> None:
 @pytest.mark.parametrize("after", [None, 0.0])
 def test_pauses(after: float | None) -> None:
     assert Again("why", after).after == after
+
+
+def test_what_comes_together_is_done_together_each_time() -> None:
+    done: list[float] = []
+
+    async def main() -> None:
+        now = asyncio.get_running_loop().time
+
+        async def perform(_key: str) -> None:
+            done.append(now())
+
+        desk: Desk[str] = Desk(perform, 1, settle_for=0.05)
+        until = now() + 0.2
+        while now() < until:
+            desk.want("a")
+            await asyncio.sleep(0.001)
+        await desk.idle()
+
+    asyncio.run(main())
+    assert 2 <= len(done) <= 5
+    assert all(later - earlier >= 0.049 for earlier, later in pairwise(done))
+
+
+def test_what_is_forgotten_while_more_is_waited_for_is_not_done() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        async def perform(key: str) -> None:
+            done.append(key)
+
+        desk: Desk[str] = Desk(perform, 1, settle_for=0.01)
+        desk.want("a")
+        await asyncio.sleep(0)
+        desk.forget("a")
+        await desk.idle()
+
+    asyncio.run(main())
+    assert done == []

@@ -31,7 +31,7 @@ class Desk(Generic[K]):
     def __init__(self, perform: Callable[[K], Awaitable[None]], width: int, *, settle_for: float = 0.0) -> None:
         self._perform = perform
         self._width = asyncio.Semaphore(width)
-        self._settle_for = settle_for  # seconds to wait before the first performance, for more to come together
+        self._settle_for = settle_for  # seconds to wait before each performance, for more to come together
         self._wanted: set[K] = set()
         self._tasks: dict[K, asyncio.Task[None]] = {}
         self.failures = 0
@@ -55,9 +55,7 @@ class Desk(Generic[K]):
     async def _work(self, key: K) -> None:
         pause = _FIRST_PAUSE
         try:
-            if self._settle_for:
-                await asyncio.sleep(self._settle_for)
-            while key in self._wanted:
+            while await self._still_wanted(key):
                 self._wanted.discard(key)
                 try:
                     async with self._width:
@@ -75,6 +73,12 @@ class Desk(Generic[K]):
             self.broken(key, error)
         finally:
             del self._tasks[key]
+
+    async def _still_wanted(self, key: K) -> bool:
+        """Whether there is something to do, once more of it had time to come."""
+        if self._settle_for and key in self._wanted:
+            await asyncio.sleep(self._settle_for)
+        return key in self._wanted
 
     async def idle(self) -> None:
         """Until nothing is wanted any more."""

@@ -18,7 +18,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.settings import Output
 
 WIDTH = 4
-GATHER = 0.25  # seconds in which changes of one object come together
+GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
 STATUS_MANAGER = "bursar-status"
 _INVALID = "Invalid"  # the type of the condition
 
