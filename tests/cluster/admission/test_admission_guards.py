@@ -63,7 +63,42 @@ def test_a_gated_pod_can_be_deleted_and_labelled(enforced: Acting) -> None:
     enforced.plane.api(ALICE).delete(f"{enforced.pods}/one")
 
 
+@pytest.mark.parametrize("part", ["/resize", "/ephemeralcontainers"])
+def test_no_part_of_a_pod_is_a_back_door(enforced: Acting, part: str) -> None:
+    """What the API server takes for one part of a pod changes nothing else of it."""
+    enforced.create_pod("one")
+    forged = {"metadata": {"annotations": {"bursar.dev/admission": "forged"}}, "spec": {"schedulingGates": None}}
+    enforced.merge(ADMIN, "one", forged, part)
+    found = enforced.get("one")
+    assert enforced.gates(found) == [GATE]
+    assert "annotations" not in found["metadata"]
+
+
 # Creation
+
+
+@pytest.mark.parametrize("marks", ["labels", "annotations"])
+@pytest.mark.parametrize("governed", [True, False])
+def test_many_marks_hide_no_forgery(enforced: Acting, ordinary: Acting, marks: str, governed: bool) -> None:
+    """Expressions are evaluated within a budget; a pod is judged all the same, however much there is to look at."""
+    acting = enforced if governed else ordinary
+    many = {f"example.com/{number}": "x" for number in range(3000)}
+    labels, annotations = (many, {}) if marks == "labels" else ({}, many)
+    made = acting.create_pod("one", labels=labels, annotations=annotations)
+    assert acting.gates(made) == ([GATE] if governed else [])
+    acting.merge(ALICE, "one", {"metadata": {"labels": {"example.com/a": "b"}}})
+    with refused("label quota.bursar.dev/lab: quota depends on it"):
+        acting.merge(ALICE, "one", {"metadata": {"labels": {TREE: "theory"}}})
+    with refused("annotation bursar.dev/admission: only Bursar writes it"):
+        acting.create_pod("two", labels=labels, annotations={**annotations, "bursar.dev/admission": "forged"})
+
+
+def test_a_pod_without_a_name_of_its_own_is_judged_like_any_other(enforced: Acting) -> None:
+    body: Object = {"metadata": {"generateName": "one-"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    assert enforced.gates(enforced.plane.api(ALICE).create(enforced.pods, body)) == [GATE]
+    body["spec"]["nodeName"] = "somewhere"
+    with refused("remove spec.nodeName, use node affinity"):
+        enforced.plane.api(ALICE).create(enforced.pods, body)
 
 
 def test_a_governed_pod_must_not_choose_its_node(enforced: Acting) -> None:
