@@ -83,6 +83,14 @@ def test_a_category_lists_all_kinds(server: ControlPlane) -> None:
     assert sorted(listed) == NAMES
 
 
+def test_short_names_are_taken(server: ControlPlane) -> None:
+    for name in NAMES:
+        names = yaml.safe_load((DEFINITIONS / f"{name}.yaml").read_text())["spec"]["names"]
+        for short in names.get("shortNames", []):
+            told = server.kubectl("get", f"{short}.{name.partition('.')[2]}", "-A", "-o", "json")
+            assert json.loads(told)["kind"] == "List"
+
+
 STATUSES: list[tuple[Manifest, Manifest, list[str], list[str]]] = [
     (
         Case("GPUResourceQuota", "{total: {requests: {tflops: 100, vram: 80Gi}, maxWorkers: 5}}").manifest(),
@@ -158,7 +166,36 @@ STATUSES: list[tuple[Manifest, Manifest, list[str], list[str]]] = [
         ["NAME", "READY", "EXCEEDED", "AGE"],
         ["case", "True", "False"],
     ),
+    (
+        Case("TensorFusionWorkload", "{replicas: 3, gpuCount: 2}").manifest(),
+        {"theirs": {"stays": True}},
+        ["NAME", "REPLICAS", "GPUS", "AGE"],
+        ["case", "3", "2"],
+    ),
+    (
+        Case("WorkloadProfile", "{replicas: 3, gpuCount: 2}").manifest(),
+        {"theirs": {"stays": True}},
+        ["NAME", "REPLICAS", "GPUS", "AGE"],
+        ["case", "3", "2"],
+    ),
+    (
+        Case("SchedulingConfigTemplate", "{placement: {mode: CompactFirst}}").manifest(),
+        {"theirs": {"stays": True}},
+        ["NAME", "MODE", "AGE"],
+        ["case", "CompactFirst"],
+    ),
+    (
+        Case("Configuration", "{}").manifest(),
+        {"conditions": [{"type": "Ready", "status": "True"}]},
+        ["NAME", "AGE"],
+        ["default"],
+    ),
 ]
+
+
+def test_every_kind_is_listed_below() -> None:
+    listed = {f"{manifest['apiVersion'].partition('/')[0]} {manifest['kind']}" for manifest, *_ in STATUSES}
+    assert len(listed) == len(NAMES)
 
 
 @pytest.mark.parametrize(("manifest", "status", "header", "row"), STATUSES, ids=[m["kind"] for m, *_ in STATUSES])
@@ -175,17 +212,26 @@ def test_listings_show_the_status(
         path = path_of(manifest, plurals, namespace)
         server.api().create(f"{path}?fieldValidation=Strict", manifest)
         # Strict: a field that the schema does not know would be an error, not a silent loss.
-        server.api().patch(f"{path}/case/status?fieldValidation=Strict", {"status": status})
+        name = manifest["metadata"]["name"]
+        server.api().patch(f"{path}/{name}/status?fieldValidation=Strict", {"status": status})
         kind = f"{path.rpartition('/')[2]}.{manifest['apiVersion'].partition('/')[0]}"
         scope = [] if manifest["kind"] in CLUSTER_SCOPED else ["-n", namespace]
         lines = server.kubectl("get", kind, *scope).splitlines()
         assert lines[0].split() == header
         found = lines[1].split()
         assert [cell for cell in found if cell != "<none>"][: len(row)] == row
-        assert server.api().get(f"{path}/case")["status"] == status
-        server.api().delete(f"{path}/case")
+        assert server.kubectl("get", kind, *scope, "-o", "wide").splitlines()[0].split() == all_columns(kind)
+        assert server.api().get(f"{path}/{name}")["status"] == status
+        server.api().delete(f"{path}/{name}")
     finally:
         server.delete_namespace(namespace)
+
+
+def all_columns(kind: str) -> list[str]:
+    """The words of a wide listing's header."""
+    version = yaml.safe_load((DEFINITIONS / f"{kind}.yaml").read_text())["spec"]["versions"][0]
+    names = ["name", *(column["name"] for column in version["additionalPrinterColumns"])]
+    return " ".join(names).upper().split()
 
 
 def of_the_examples() -> list[Any]:

@@ -67,7 +67,7 @@ GOOD = [
     Case(
         "GPUResourceQuota",
         "{single: {maxRequests: {tflops: 10, vram: 1Gi}, maxLimits: {tflops: 20, vram: 1Gi}, maxGPUCount: 8,"
-        " defaultRequests: {tflops: 1, vram: 1Gi}, defaultLimits: {tflops: 20}}}",
+        " defaultRequests: {tflops: 1, vram: 1Gi}, defaultLimits: {tflops: 20, vram: 1Gi}}}",
     ),
     Case(
         "TensorFusionWorkload", "{replicas: 3, gpuCount: 2, resources: {requests: {tflops: 10}}, more: {of: [theirs]}}"
@@ -106,10 +106,12 @@ RULES = [
     Case("ElasticQuota", "{max: {UP.io/x: 3}}", "a key is not the name of a resource"),
     Case("CompositeElasticQuota", "{namespaces: [a], min: {cpu: 3}, max: {cpu: 2}}", _MIN),
     Case("CompositeElasticQuota", "{namespaces: [a], max: {a/b/c: 2}}", "a key is not the name of a resource"),
+    Case("CompositeElasticQuota", "{namespaces: [a], min: {a/b/c: 2}}", "a key is not the name of a resource"),
     Case("PoolQuota", "{min: {cpu: 3}, max: {memory: 2}}", "min lists a resource that max does not"),
     Case("PoolQuota", "{min: {cpu: 3}}", "min lists a resource that max does not"),
     Case("PoolQuota", "{min: {cpu: 3}, max: {cpu: 2}}", _MIN),
     Case("PoolQuota", "{max: {'': 2}}", "a key is not the name of a resource"),
+    Case("PoolQuota", "{min: {'': 1}, max: {'': 2}}", "a key is not the name of a resource"),
     Case("ElasticQuotaProfile", "{quotaName: koordinator-root-quota, nodeSelector: {}}", "built-in quota"),
     Case("ElasticQuotaProfile", "{quotaName: koordinator-default-quota, nodeSelector: {}}", "built-in quota"),
     Case("ElasticQuotaProfile", "{quotaName: a, nodeSelector: {}, resourceRatio: '0'}", "more than 0 and at most 1"),

@@ -1,10 +1,11 @@
 """The definitions themselves, and Python's judgement of the cases that the API server is asked about too."""
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -63,21 +64,67 @@ def test_the_configuration_has_one_name() -> None:
         judge(Case("Configuration", "").manifest("other"))
 
 
-def rules(schema: Any) -> Iterator[dict[str, str]]:  # noqa: ANN401 any part of a schema
-    if isinstance(schema, dict):
-        yield from schema.get("x-kubernetes-validations", [])
-        for inner in schema.values():
-            yield from rules(inner)
+class Ruled(NamedTuple):
+    """A rule of a definition, where it stands."""
+
+    kind: str
+    path: str
+    rule: str
+    message: str
 
 
-def test_every_rule_has_a_case() -> None:
-    for crd in CRDS:
-        kind, group = crd["spec"]["names"]["kind"], crd["spec"]["group"]
-        called = "PoolQuota" if group == "scheduling.sigs.k8s.io" else kind
-        messages = [case.message for case in RULES if case.kind == called]
-        for rule in rules(crd["spec"]["versions"][0]["schema"]):
-            is_name = "metadata.name" in rule["rule"]
-            assert is_name or any(message in rule["message"] for message in messages), (kind, rule)
+def ruled(kind: str, schema: Any, path: str = "") -> Iterator[Ruled]:  # noqa: ANN401 any part of a schema
+    for given in schema.get("x-kubernetes-validations", []):
+        yield Ruled(kind, path, given["rule"], given["message"])
+    for name, inner in schema.get("properties", {}).items():
+        yield from ruled(kind, inner, f"{path}.{name}")
+    for several in ("items", "additionalProperties"):
+        if isinstance(schema.get(several), dict):
+            yield from ruled(kind, schema[several], f"{path}.*")
+
+
+def called(crd: dict[str, Any]) -> str:
+    """The name of a kind among the cases."""
+    names = crd["spec"]["names"]
+    return "PoolQuota" if crd["spec"]["group"] == "scheduling.sigs.k8s.io" else str(names["kind"])
+
+
+def parts(value: Any, path: str) -> list[Any]:  # noqa: ANN401 any part of a manifest
+    """What stands at a path of a manifest; ``*`` is every entry."""
+    found = [value]
+    for step in path.split(".")[1:]:
+        inside = [one for one in found if isinstance(one, dict)]
+        found = [inner for one in inside for name, inner in one.items() if step in {"*", name}]
+    return found
+
+
+def is_about(rule: Ruled, case: Case) -> bool:
+    """Whether the object has all that the rule compares: without it the rule is kept, whatever it says."""
+    wanted = set(re.findall(r"has\(self\.([\w.]+)\)", rule.rule))
+    subjects = parts(case.manifest(), rule.path)
+    return case.kind == rule.kind and any(all(parts(one, f".{path}") for path in wanted) for one in subjects)
+
+
+ALL_RULES = [
+    rule for crd in CRDS for rule in ruled(called(crd), crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+]
+OF_SPECS = [pytest.param(one, id=f"{one.kind}{one.path} {one.message}") for one in ALL_RULES if one.path]
+
+
+def test_rules_are_found_wherever_they_stand() -> None:
+    assert len(ALL_RULES) == str(CRDS).count("'rule':")
+    assert [rule.kind for rule in ALL_RULES if not rule.path] == ["Configuration"]  # its name has a test of its own
+
+
+@pytest.mark.parametrize("rule", OF_SPECS)
+def test_every_rule_is_broken_by_a_case(rule: Ruled) -> None:
+    of_kind = [case for case in RULES if case.kind == rule.kind and case.message in rule.message]
+    assert [case for case in of_kind if parts(case.manifest(), rule.path)]
+
+
+@pytest.mark.parametrize("rule", OF_SPECS)
+def test_every_rule_is_kept_by_an_object_that_it_is_about(rule: Ruled) -> None:
+    assert [case for case in GOOD if is_about(rule, case)]
 
 
 def test_every_kind_that_is_not_kubernetes_own_is_defined() -> None:
