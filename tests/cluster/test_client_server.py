@@ -2,22 +2,27 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from bursar.kube.client.api import Api, Outcome, PatchKind
 from bursar.kube.client.config import in_cluster
-from bursar.kube.client.errors import Unauthorized
+from bursar.kube.client.errors import Gone, KubeError, Unauthorized
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.following import Following
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, PODS
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, LEASES, PODS
+from bursar.kube.client.retries import Retry
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane.identities import ALICE
 from tests.cluster.controlplane.objects import pod
 from tests.kube.client.conformance import Followed, config_map
 from tests.kube.waiting import eventually
@@ -63,6 +68,99 @@ async def test_a_restart_of_the_server_loses_nothing(plane: ControlPlane, api: A
         await followed.diary.until("~stays", within=30.0)
         told = [line for line in followed.diary.lines if "kube-root" not in line]
         assert sorted(told) == ["+again", "+again", "+goes", "+stays", "-again", "-goes", "~stays"]
+
+
+async def test_a_version_that_the_server_has_forgotten_is_no_obstacle(
+    plane: ControlPlane, api: Api, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that starts anew has forgotten what was before: it answers 410, and all is listed again."""
+    await api.create(CONFIG_MAPS, config_map("stays"), namespace)
+    await asyncio.to_thread(plane.restart_component, "kube-apiserver")
+    how = Following(namespace=namespace, silence=1.0, pause=0.1, longest_pause=1.0)
+    async with Followed(api, CONFIG_MAPS, how) as followed:
+        await followed.diary.until("+kube-root-ca.crt", within=20.0)  # nothing else comes by itself
+        failures = _failures_of(followed.reflector, monkeypatch)
+        followed.reflector._version = "1"  # as if nothing had been heard for very long
+        await eventually(lambda: failures == [Gone], within=20.0)
+        await api.create(CONFIG_MAPS, config_map("comes"), namespace)
+        await followed.diary.until("+comes", within=20.0)
+        assert [line for line in followed.diary.lines if "kube-root" not in line] == ["+stays", "+comes"]
+        assert followed.reflector.progress.counts["lists"] == 2
+
+
+def _failures_of(reflector: Reflector[Any], monkeypatch: pytest.MonkeyPatch) -> list[type[KubeError]]:
+    """What a reflector is told, as it comes."""
+    told: list[type[KubeError]] = []
+    handle = reflector._failed
+
+    async def note(error: KubeError) -> None:
+        told.append(type(error))
+        await handle(error)
+
+    monkeypatch.setattr(reflector, "_failed", note)
+    return told
+
+
+FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
+
+
+@pytest.fixture
+def one_seat(plane: ControlPlane) -> Iterator[None]:
+    """The server's own fair queuing carries out one call of Alice at a time, and answers 429 to all others."""
+    limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
+    level = {"metadata": {"name": "one-seat"}, "spec": {"type": "Limited", "limited": limited}}
+    plane.api().create(f"{FLOW}/prioritylevelconfigurations", level)
+    anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+    rules = [{"subjects": [{"kind": "User", "user": {"name": ALICE}}], "resourceRules": [anything]}]
+    spec = {"priorityLevelConfiguration": {"name": "one-seat"}, "matchingPrecedence": 2, "rules": rules}
+    plane.api().create(f"{FLOW}/flowschemas", {"metadata": {"name": "one-seat"}, "spec": spec})
+    yield
+    plane.kubectl("delete", "flowschema,prioritylevelconfiguration", "one-seat")
+
+
+@pytest.mark.usefixtures("one_seat")
+async def test_who_is_told_to_come_back_later_does(plane: ControlPlane, namespace: str) -> None:
+    """429: nothing was done, so that writes are sent again, too; each is carried out once."""
+    async with Http(load(str(plane.kubeconfig_of(ALICE))), timeout=60.0, retry=Retry(attempts=60)) as http:
+        alice = Api(http)
+        names: list[str] = []
+        async with asyncio.timeout(60.0):
+            while not http.retries:  # until the server has heard of it
+                more = [f"m{len(names) + number}" for number in range(4)]
+                names += more
+                await asyncio.gather(*(alice.create(CONFIG_MAPS, config_map(name), namespace) for name in more))
+        assert {code for _, code in http.failures} == {429}
+        found = {item.meta.name for item in (await alice.list(CONFIG_MAPS, namespace)).items}
+        assert found - {"kube-root-ca.crt"} == set(names)
+
+
+@pytest.mark.parametrize("year", [1999, 2099])
+async def test_a_leader_whose_clock_is_years_off_is_followed_by_the_next(api: Api, namespace: str, year: int) -> None:
+    """What the lease says of the time is not read: it is free when it has not changed for as long as it lasts."""
+    spec = {
+        "holderIdentity": "elsewhere",
+        "leaseDurationSeconds": 3,
+        "leaseTransitions": 4,
+        "renewTime": f"{year}-01-01T00:00:00.000000Z",
+    }
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock"}, "spec": spec}
+    await api.create(LEASES, body, namespace)
+    terms: list[int] = []
+    timing = Timing(3.0, 2.0, 0.2)
+    next_one = Elector(api, "lock", namespace, "here", timing=timing, started=terms.append, stopped=terms.clear)
+    running = asyncio.create_task(next_one.run())
+    for second in range(10):  # he is alive, and his clock stands at the wrong year
+        await asyncio.sleep(0.4)
+        patch = {"spec": {"renewTime": f"{year}-01-01T00:00:{second + 1:02}.000000Z"}}
+        await api.patch(LEASES, "lock", namespace, PatchKind.MERGE, patch)
+    assert not next_one.leading
+    began = time.monotonic()
+    await eventually(lambda: next_one.leading, within=20.0)
+    assert time.monotonic() - began > 2.5
+    assert terms == [5]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
 
 
 async def test_a_frozen_server_is_noticed(plane: ControlPlane, api: Api, namespace: str) -> None:
