@@ -22,6 +22,7 @@ Manifest = dict[str, Any]
 NAME = "bursar"
 API_GROUP = "rbac.authorization.k8s.io"
 READ = ("get", "list", "watch")
+_FOLLOW = ("list", "watch")  # what a reflector does: it never asks for one object
 _WRITE = ("create", "delete", "patch", "update")
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 _HOOKS = (QUOTA_HOOKS, GATE_HOOKS)
@@ -43,14 +44,14 @@ class Access:
 
 
 IN_CLUSTER = (
-    Access("", ("pods",), (*READ, "patch"), "claims; remove the gate, write annotations and labels"),
+    Access("", ("pods",), (*_FOLLOW, "patch"), "claims; remove the gate, write annotations and labels"),
     Access("", ("pods/status",), ("patch",), "nominate a node for a pod whose victims leave"),
     Access("", ("pods/eviction",), ("create",), "evict victims"),
-    Access("", ("nodes",), (*READ, "patch"), "what there is; label nodes that have GPUs"),
-    Access("", ("namespaces",), (*READ, "patch"), "label namespaces that a quota names"),
-    Access("scheduling.k8s.io", ("priorityclasses",), READ, "who comes first"),
-    Access("policy", ("poddisruptionbudgets",), READ, "whom not to evict"),
-    Access("resource.k8s.io", ("resourceslices",), READ, "GPUs that drivers publish"),
+    Access("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
+    Access("", ("namespaces",), (*READ, "patch"), "label namespaces that a quota names, if nobody else did"),
+    Access("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
+    Access("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
+    Access("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
     Access("events.k8s.io", ("events",), ("create", "patch"), "tell people"),
     Access(
         "admissionregistration.k8s.io",
@@ -91,7 +92,7 @@ def cluster_access(registry: Registry) -> list[Access]:
     kinds = own_kinds(registry)
     for group in sorted({kind.group for kind in kinds}):
         plurals = tuple(kind.plural for kind in kinds if kind.group == group)
-        found.append(Access(group, plurals, READ, "quotas and what they are about"))
+        found.append(Access(group, plurals, _FOLLOW, "quotas and what they are about"))
         statuses = tuple(f"{kind.plural}/status" for kind in kinds if kind.group == group and has_status(kind))
         found.append(Access(group, statuses, ("patch",), "say how they fare"))
     written = [kind for kind in kinds if kind.name in OBJECT_WRITES]
