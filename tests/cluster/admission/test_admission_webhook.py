@@ -166,6 +166,19 @@ def test_a_lost_bundle_is_put_back(guarded: ControlPlane, replica: Replica) -> N
     assert bundle(guarded) == base64.b64decode(guarded.api().get(SECRET)["data"]["ca.crt"])
 
 
+@pytest.mark.parametrize("hours", [1, -1], ids=["ahead", "behind"])
+def test_a_certificate_of_a_replica_whose_clock_is_wrong_is_trusted(
+    guarded: ControlPlane, replica: Replica, quotas: str, hours: int
+) -> None:
+    before = bundle(guarded)
+    guarded.api().delete(SECRET)
+    replica.ahead = timedelta(hours=hours)
+    replica.sync()
+    replica.ahead = timedelta()
+    assert bundle(guarded) != before
+    eventually(lambda: _answers(guarded, quotas), "the webhook answers")
+
+
 def test_certificates_are_renewed_in_time_and_quotas_can_be_changed_all_along(
     guarded: ControlPlane, replica: Replica, quotas: str
 ) -> None:
