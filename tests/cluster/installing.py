@@ -10,6 +10,7 @@ import yaml
 
 from bursar.kube.rbac import manifests
 from bursar.policies.plugin import default_registry
+from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NAMESPACE = "bursar-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/bursar-controller"
 POLICIES = ("gate.yaml", "guards.yaml", "fence.yaml")
+SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed.py"
 TIMES = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 
 
@@ -58,14 +60,18 @@ def _wait_for_gate(plane: ControlPlane) -> None:
 
 
 class Replica:
-    """One process of the controller."""
+    """One process of the controller. ``skew``: by how many seconds its wall clock is ahead."""
 
-    def __init__(self, plane: ControlPlane, name: str, flags: tuple[str, ...]) -> None:
+    def __init__(self, plane: ControlPlane, name: str, flags: tuple[str, ...], skew: int = 0) -> None:
         self.name = name
-        command = [sys.executable, "-m", "bursar", "controller", "--kubeconfig", str(plane.kubeconfig_of(BURSAR))]
+        program = [str(SKEWED), str(skew)] if skew else ["-m", "bursar"]
+        command = [sys.executable, *program, "controller", "--kubeconfig", str(plane.kubeconfig_of(BURSAR))]
         command += ["--identity", name, "--host", "127.0.0.1", "--health-port", "0", "-v", *flags]
         self.process = Component(name, command, plane.folder / "logs" / f"{name}.log", plane._guard)
         self.process.start()
+
+    def metrics(self) -> dict[str, float]:
+        return scraping.metrics(scraping.announced_port(self.process.log))
 
 
 class Replicas:
@@ -78,9 +84,9 @@ class Replicas:
         self._prefix = f"replica-{time.time_ns() % 1_000_000_000}"
         self.running: dict[str, Replica] = {}
 
-    def start(self) -> Replica:
+    def start(self, skew: int = 0) -> Replica:
         self._made += 1
-        replica = Replica(self._plane, f"{self._prefix}-{self._made}", self._flags)
+        replica = Replica(self._plane, f"{self._prefix}-{self._made}", self._flags, skew)
         self.running[replica.name] = replica
         return replica
 

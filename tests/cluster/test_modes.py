@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from bursar.kube.rbac import manifests
 from bursar.policies.plugin import default_registry
+from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import WRITES, flags
 from tests.cluster.controlplane.identities import BURSAR
@@ -57,9 +57,7 @@ def controller(plane: ControlPlane, *mode: str) -> Iterator[Component]:
 
 
 def metrics(process: Component) -> str:
-    (port,) = eventually(lambda: re.findall(r"metrics on port (\d+)", process.log.read_text()), "the port is announced")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
+    return scraping.get(scraping.announced_port(process.log), "/metrics")
 
 
 def findings(process: Component) -> dict[str, float]:

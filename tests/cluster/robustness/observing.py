@@ -3,14 +3,25 @@
 It knows nothing of Bursar's ledger: only pods as the API server shows them, and the limits that the test set.
 """
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from anyio.from_thread import start_blocking_portal
 
+from bursar.kube.client.api import Api
+from bursar.kube.client.following import Following
+from bursar.kube.client.http import Http
+from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.models import Meta
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.resources import PODS
 from bursar.kube.client.store import Decode
+from tests.cluster.controlplane import ControlPlane
 
 Body = dict[str, Any]
 GATE = "bursar.dev/quota"
@@ -116,3 +127,26 @@ class Observer:
         allowed = limits.by_group.get(pod.group)
         if allowed is not None and self.groups[pod.group] > allowed:
             self.faults.append(f"{key}: group {pod.group} uses {self.groups[pod.group]} of {allowed} GPUs")
+
+
+@contextmanager
+def observed(plane: ControlPlane, limits: Limits) -> Iterator[Observer]:
+    """All changes of pods are checked, in a thread, while this holds; at the end nothing may have been wrong."""
+    observer = Observer(limits)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_following(plane, observer)):
+        yield observer
+    assert not observer.faults, observer.faults[:10]
+
+
+@asynccontextmanager
+async def _following(plane: ControlPlane, observer: Observer) -> AsyncIterator[None]:
+    async with Http(load(str(plane.kubeconfig))) as http:
+        how = Following(longest_pause=1.0)  # the server may be away, and nothing is to be missed for long
+        reflector: Reflector[Body] = Reflector(Api(http), PODS, observer.decode, observer, how)
+        watching = asyncio.create_task(reflector.run())
+        await reflector.wait_synced()
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

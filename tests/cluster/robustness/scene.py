@@ -70,6 +70,11 @@ class Scene:
                 return None
             raise
 
+    def uid(self, name: str) -> str:
+        pod = self.get(name)
+        assert pod is not None, f"there is no pod {name}"
+        return str(pod["metadata"]["uid"])
+
     def delete(self, name: str) -> None:
         self.plane.api().delete(f"{self.pods}/{name}")
 

@@ -3,14 +3,22 @@
 import json
 import threading
 import time
+from datetime import UTC, datetime
+
+import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
-from tests.cluster.installing import replicas
+from tests.cluster.installing import LEASE, Replica, replicas
+from tests.cluster.robustness.observing import Limits, observed
 from tests.cluster.robustness.scene import GPU, Scene
 from tests.cluster.waiting import eventually
 
 MAX = f"elastic.max.{GPU}"
+HOUR = 3600
+LOOKS = 8  # at a lease, of one who waits for it: together longer than the lease lasts
+LOOKED = 'bursar_api_calls_total{resource="leases",verb="get"}'
+DIFFERENCES = "bursar_ledger_differences_total"
 
 
 def test_without_bursar_governed_pods_wait_and_all_others_go_on(plane: ControlPlane, scene: Scene) -> None:
@@ -51,6 +59,96 @@ def test_the_api_server_is_restarted(plane: ControlPlane, scene: Scene) -> None:
         scene.pod("beyond", 1)
         scene.wait_told("beyond", MAX, seconds=150)
         assert len(running.running) == 1
+
+
+def test_what_happened_behind_an_expired_watch_is_found_by_comparing(plane: ControlPlane, scene: Scene) -> None:
+    """The leader is frozen, stays leader, and all its watches end in a server that has forgotten where they were."""
+    scene.nodes(1)
+    scene.quota(4)
+    limits = Limits({scene.namespace: 6}, 6, by_node=8)
+    patient = ("--lease-duration", "60", "--renew-deadline", "50", "--compare-every", "0.5")
+    with observed(plane, limits) as seen, replicas(plane, 1, *patient) as running:
+        leader, before = running.leader(), running.lease()
+        scene.wait_running(scene.pod("stays", 1), scene.pod("goes", 3))
+        scene.pod("waits", 4)
+        scene.wait_told("waits", MAX)
+        leader.process.freeze()
+        plane.api().create(f"/api/v1/namespaces/{scene.namespace}/configmaps", {"metadata": {"name": "newer-than-all"}})
+        plane.restart_component("kube-apiserver")
+        gone = scene.uid("goes")
+        scene.delete("goes")
+        scene.quota(6)
+        scene.pod("comes", 1)
+        eventually(lambda: gone not in seen.pods and scene.uid("comes") in seen.pods, "all that is seen by others")
+        assert scene.gated("waits")
+        leader.process.thaw()
+        scene.wait_running("waits", "comes")
+        for collection in ("pods", "elasticquotas", "nodes"):
+            _expired(leader, collection)
+        scene.pod("beyond", 1)
+        assert "6 of 6" in scene.wait_told("beyond", MAX)
+        assert running.lease() == before, "all this was one term, with one ledger"
+        time.sleep(1.6)  # it compares every half second, when it looks at the clock
+        assert _counted(leader, scene) == 6
+        assert leader.metrics()[DIFFERENCES] == 0
+        assert seen.used[scene.namespace] == 6
+
+
+def _expired(leader: Replica, collection: str) -> None:
+    """The server told it 410 about that collection."""
+    lines = [line for line in leader.process.log.read_text().splitlines() if f"/{collection}: listing anew" in line]
+    assert lines, leader.process.tail(60)
+    assert all("too old resource version" in line for line in lines), lines
+
+
+def _counted(leader: Replica, scene: Scene) -> float:
+    """GPUs that count against the quota in the leader's ledger."""
+    account = f"elastic/ElasticQuota/{scene.namespace}/quota"
+    return leader.metrics()[f'bursar_account_used{{account="{account}",policy="elastic",resource="{GPU}"}}']
+
+
+@pytest.mark.parametrize("skew", [HOUR, -HOUR], ids=["ahead", "behind"])
+def test_a_replica_whose_clock_is_wrong_waits_its_turn_and_leads_like_others(
+    plane: ControlPlane, scene: Scene, skew: int
+) -> None:
+    scene.nodes(1)
+    scene.quota(4)
+    with observed(plane, Limits({scene.namespace: 4}, 4, by_node=8)), replicas(plane) as running:
+        right, first = running.leader(), running.lease()
+        wrong = running.start(skew)
+        scene.wait_running(scene.pod("first", 3))
+        _waits_its_turn(wrong)
+        assert running.lease() == first, "a lease that is renewed is not taken away"
+
+        right.process.kill()
+        running.remove(right)
+        assert running.leader(first[1], seconds=10) is wrong
+        assert abs(_renewed_ahead(plane) - skew) < 60, "its clock really is wrong"
+        scene.pod("second", 2)
+        assert "3 of 4" in scene.wait_told("second", MAX)
+        scene.delete("first")
+        scene.wait_running("second")
+        assert wrong.metrics()[DIFFERENCES] == 0
+
+        second = running.lease()
+        another = running.start()
+        _waits_its_turn(another)
+        assert running.lease() == second, "nor is one whose times are odd"
+        wrong.process.kill()
+        running.remove(wrong)
+        assert running.leader(second[1], seconds=10) is another
+        scene.pod("third", 3)
+        assert "2 of 4" in scene.wait_told("third", MAX)
+
+
+def _waits_its_turn(standby: Replica) -> None:
+    eventually(lambda: standby.metrics().get(LOOKED, 0) >= LOOKS, "it looked for longer than a lease lasts")
+
+
+def _renewed_ahead(plane: ControlPlane) -> float:
+    """By how many seconds the renewal of the lease lies in the future."""
+    renewed = datetime.fromisoformat(plane.api().get(LEASE)["spec"]["renewTime"])
+    return (renewed - datetime.now(UTC)).total_seconds()
 
 
 def test_a_decision_that_was_never_written_is_made_again(plane: ControlPlane, scene: Scene) -> None:

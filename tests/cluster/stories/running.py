@@ -1,11 +1,11 @@
 """The controller as a process of its own, as it runs in a cluster: `bursar controller` with a kubeconfig."""
 
-import re
 import subprocess
 import sys
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 
+from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.guard import Guard
 from tests.cluster.controlplane.identities import BURSAR
@@ -14,7 +14,6 @@ from tests.cluster.controlplane.processes import Component, ComponentError
 
 QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 OFTEN = ("--pin-patience", "2", "--compare-every", "2")
-_SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? ([0-9.e+]+)")
 
 
 class Running:
@@ -70,13 +69,7 @@ class Running:
 
     def metrics(self) -> dict[str, float]:
         """By name and labels as they are printed."""
-        found: dict[str, float] = {}
-        for line in self._get("/metrics").splitlines():
-            sample = _SAMPLE.fullmatch(line)
-            if sample is not None:
-                labels = f"{{{sample[2]}}}" if sample[2] else ""
-                found[sample[1] + labels] = float(sample[3])
-        return found
+        return scraping.metrics(self.health_port)
 
     def _leads(self) -> bool:
         try:
@@ -85,9 +78,4 @@ class Running:
             return False
 
     def _get(self, path: str) -> str:
-        connection = HTTPConnection("127.0.0.1", self.health_port, timeout=5)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
+        return scraping.get(self.health_port, path)

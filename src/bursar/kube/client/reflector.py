@@ -125,6 +125,7 @@ class Reflector(Generic[T]):
         self._failed_at = time.monotonic()
         pause = self._backoff.next()
         if isinstance(error, Gone):
+            log.info("%s: listing anew: %s", self._path, error)
             self._version = None
         elif isinstance(error, Invalid | BadRequest) and self._version is None and self._streaming:
             log.info("%s: the server streams no lists (%s): reading pages", self._path, error)
