@@ -198,6 +198,22 @@ class TestGroups:
         queue.add(again)
         assert queue.next() == [again]
 
+    def test_a_group_that_is_half_way_in_comes_first(self) -> None:
+        """Whoever decided before meant all of it."""
+        queue = Queue()
+        for one in (claim("urgent", 9), claim("m1", group="ns/g", size=2), claim("m2", group="ns/g", size=2)):
+            queue.add(one)
+        queue.admitted(claim("m1", group="ns/g", size=2))
+        assert drained(queue) == ["m2", "urgent"]
+
+    def test_who_has_lost_all_others_of_its_group_is_no_more_urgent_than_it_was(self) -> None:
+        queue = Queue()
+        for one in (claim("urgent", 9), claim("m1", group="ns/g", size=1), claim("m2", group="ns/g", size=1)):
+            queue.add(one)
+        queue.admitted(claim("m1", group="ns/g", size=1))
+        queue.remove("m1")
+        assert drained(queue) == ["urgent", "m2"]
+
     def test_a_group_that_loses_a_member_waits_for_it(self) -> None:
         queue = Queue()
         for uid in ("m1", "m2"):

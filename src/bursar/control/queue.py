@@ -6,7 +6,8 @@ refusals named. Best effort: one that waits does not block others. ``strict``: n
 unless that one can never be admitted as things are.
 
 Claims of a group are one *unit*: held back until as many members exist as the group has, then decided together.
-Members that were admitted before count as being here, so that one that is created anew can join them.
+Members that were admitted before count as being here, so that one that is created anew can join them. A group that is
+half-way in comes before everybody else: whoever decided before meant all of it, and half of a group helps nobody.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bursar.ledger.claims import Claim
 Urgency = tuple[int, int, str, str]
 
 _ANYTHING = ""  # the topic of a refusal that names none
+_FIRST = -(1 << 63)  # before every priority
 
 
 def urgency(claim: Claim) -> Urgency:
@@ -57,7 +59,8 @@ class Unit:
         return sorted(self.pending.values(), key=urgency)
 
     def urgency(self) -> Urgency:
-        return min(urgency(claim) for claim in self.pending.values())
+        priority, created, key, uid = min(urgency(claim) for claim in self.pending.values())
+        return _FIRST if self.admitted else priority, created, key, uid
 
 
 _Entry = tuple[Urgency, str]  # of a unit: its urgency and its name
@@ -142,6 +145,8 @@ class Queue:
             self._unlist(unit)
         if claim.spec.group:
             unit.admitted.add(claim.uid)
+            if unit.pending:
+                self._make_ready(unit)  # it comes first now
         else:
             self._forget(claim.uid, unit)
 
