@@ -51,6 +51,10 @@ class Story:
         self._nodes += made
         return made
 
+    def lose_node(self, name: str) -> None:
+        self._nodes.remove(name)
+        self.plane.remove_nodes([name])
+
     def apply(self, *manifests: str | Manifest, user: str = ADMIN, namespace: str = "") -> str:
         """Apply objects as people do; they are deleted at the end. Text is YAML."""
         bodies = [one for given in manifests for one in _bodies(given)]

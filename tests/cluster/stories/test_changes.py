@@ -1,5 +1,7 @@
 """Quotas and nodes change under pods that wait, run or were let go."""
 
+import pytest
+
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import CAPACITY, KIND, quota
 from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
@@ -75,8 +77,9 @@ def test_a_quota_that_is_made_again_at_once_is_in_force(story: Story) -> None:
     story.waits(team, "b", "elastic.max.nvidia.com/gpu")
 
 
-def test_a_pin_that_cannot_be_honoured_is_repaired(story: Story) -> None:
-    """The chosen node is cordoned before the scheduler looks; the owner's next pod is given another one."""
+@pytest.mark.parametrize("fate", ["cordoned", "gone"])
+def test_a_pin_that_cannot_be_honoured_is_repaired(story: Story, fate: str) -> None:
+    """The chosen node is cordoned or gone before the scheduler looks; the owner's next pod is given another one."""
     team = story.namespace()
     nodes = story.nodes(2)
     for node in nodes:
@@ -85,7 +88,10 @@ def test_a_pin_that_cannot_be_honoured_is_repaired(story: Story) -> None:
         story.apply(replica_set(story), namespace=team)
         first = story.wait(lambda: story.owned(team), "the pod is made")
         record = story.wait(lambda: story.admitted(team, first), "it is let go")
-        story.plane.kubectl("cordon", record["place"])
+        if fate == "gone":
+            story.lose_node(record["place"])
+        else:
+            story.plane.kubectl("cordon", record["place"])
     story.gone(team, first)
     assert "the scheduler cannot place it" in story.told(team, first, "control.place-lost")[0]
     second = story.wait(lambda: story.owned(team), "another pod is made")
