@@ -5,6 +5,9 @@ The order of nodes is total: rank (lower first), score (higher first), name.
 
 from __future__ import annotations
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from bursar.engine.core import Core
 from bursar.ledger.claims import Binding, Claim
 from bursar.policies.checks import Refusal
@@ -78,22 +81,28 @@ def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
     for policy in core.placing:
         ranked = policy.rank(claim, mask, ranks) or ranked
     front = _lowest(bytes(mask), ranks) if ranked else mask
-    return _highest(core.nodes.names, bytes(front), _scores(core, claim, front))
+    best = _highest(core.nodes.places(), bytes(front), _scores(core, claim, front))
+    return "" if best < 0 else core.nodes.names[best]
 
 
-def _scores(core: Core, claim: Claim, mask: bytearray) -> list[int]:
+def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
     """What the policies say together, by slot; mostly one of them speaks, and what it says is not copied."""
-    found: list[int] | None = None
+    found: vec[i64] | None = None
     seen = bytes(mask)
     for policy in core.placing:
         points = policy.points(claim, mask)
         if points is None:
             continue
-        if found is None:
-            found = points
-        else:
-            found = [found[slot] + points[slot] if seen[slot] != 0 else 0 for slot in range(len(seen))]
-    return [0] * len(seen) if found is None else found
+        found = points if found is None else _sum(seen, found, points)
+    return vec[i64]([0] * len(seen)) if found is None else found
+
+
+def _sum(mask: bytes, left: vec[i64], right: vec[i64]) -> vec[i64]:
+    total = vec[i64]([0] * len(mask))
+    for slot in range(len(mask)):
+        if mask[slot] != 0:
+            total[slot] = left[slot] + right[slot]
+    return total
 
 
 def _lowest(mask: bytes, ranks: list[int]) -> bytearray:
@@ -109,18 +118,16 @@ def _lowest(mask: bytes, ranks: list[int]) -> bytearray:
     return found
 
 
-def _highest(names: list[str], mask: bytes, scores: list[int]) -> str:
-    """The name with the highest score; the first by name among equals."""
-    best = -1
-    highest = 0
-    for slot in range(len(mask)):
+def _highest(places: vec[i64], mask: bytes, scores: vec[i64]) -> i64:
+    """The slot with the highest score, the first by name among equals; -1 for an empty mask."""
+    best: i64 = -1
+    count: i64 = len(mask)
+    for slot in range(count):
         if mask[slot] == 0:
             continue
-        score = scores[slot]
-        if best < 0 or score > highest or (score == highest and names[slot] < names[best]):
+        if best < 0 or scores[slot] > scores[best] or (scores[slot] == scores[best] and places[slot] < places[best]):
             best = slot
-            highest = score
-    return "" if best < 0 else names[best]
+    return best
 
 
 def _slots(mask: bytearray) -> list[int]:

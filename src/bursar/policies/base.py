@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.accounts import Account, Watcher, first_unfit
 from bursar.ledger.claims import Binding, Claim
@@ -36,11 +37,12 @@ from bursar.vectors import Vector
 class NodeIndex:
     """A slot for every node ever seen, shared by all placement policies, so that bulk work is over plain arrays."""
 
-    __slots__ = ("names", "slots")
+    __slots__ = ("names", "slots", "sorted")
 
     def __init__(self) -> None:
         self.slots: Final[dict[str, int]] = {}
         self.names: Final[list[str]] = []
+        self.sorted: vec[i64] = vec[i64]()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,6 +55,15 @@ class NodeIndex:
             self.slots[name] = found
             self.names.append(name)
         return found
+
+    def places(self) -> vec[i64]:
+        """By slot: the place of its name among all names. Slots are only ever added, so it is kept until one is."""
+        if len(self.sorted) != len(self.names):
+            found = vec[i64]([0] * len(self.names))
+            for place, name in enumerate(sorted(self.names)):
+                found[self.slots[name]] = place
+            self.sorted = found
+        return self.sorted
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -241,10 +252,10 @@ class Policy(Watcher):
         """
         return None
 
-    def points(self, claim: Claim, mask: bytearray) -> list[int] | None:
+    def points(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
         """The score of the nodes left in the mask, by slot: integers, millionths of the dialect's own score.
 
-        None: it has nothing to say about this claim. The list may be the policy's own: whoever asks only reads it.
+        None: it has nothing to say about this claim. The array may be the policy's own: whoever asks only reads it.
         """
         return None
 

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
@@ -268,12 +271,12 @@ class CrossQuotaPolicy(Policy):
         if self.index.scope.limited(claim):
             self.index.columns.narrow(mask, self.wanted(claim), False)
 
-    def points(self, claim: Claim, mask: bytearray) -> list[int] | None:
+    def points(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
         if not self.index.scope.limited(claim):
             return None
         found = [0] * len(mask)
         self.score(claim, mask, found)
-        return found
+        return vec[i64](found)
 
     def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
         """Add the points of the nodes of the mask."""

@@ -52,7 +52,7 @@ class Shares:
     __slots__ = ("cursor", "points")
 
     def __init__(self) -> None:
-        self.points: Final[list[int]] = []
+        self.points: vec[i64] = vec[i64]()
         self.cursor: int = 0  # changes that are worked in
 
 
@@ -149,7 +149,7 @@ class Columns:
             if room[i] < wanted:
                 scratch[i] = 0
 
-    def least_allocated(self, cost: Vector) -> list[int]:
+    def least_allocated(self, cost: Vector) -> vec[i64]:
         """Up to a tenth of a point for each slot: the share of cpu and memory that would be left, on average over those
         of the two that the node has in a limited amount. Kept here, and only to be read.
         """
@@ -167,17 +167,18 @@ class Columns:
                 points[slot] = self._points_of(slot, cpu, memory)
         found.cursor = len(self.changes)
         while len(points) < self.size:
-            points.append(self._points_of(len(points), cpu, memory))
+            points = append(points, self._points_of(len(points), cpu, memory))
+        found.points = points
         return points
 
-    def _points_of(self, slot: i64, cpu: i64, memory: i64) -> int:
+    def _points_of(self, slot: i64, cpu: i64, memory: i64) -> i64:
         of_cpu = self.column(dimension("cpu").index)
         of_memory = self.column(dimension("memory").index)
         first = share_left(of_cpu.free[slot], cpu, of_cpu.caps[slot])
         second = share_left(of_memory.free[slot], memory, of_memory.caps[slot])
         if first < 0 or second < 0:
-            return int(max(first, second, i64(0))) // SPREAD_DIVISOR
-        return int(first + second) // (2 * SPREAD_DIVISOR)
+            return max(first, second, i64(0)) // i64(SPREAD_DIVISOR)
+        return (first + second) // i64(2 * SPREAD_DIVISOR)
 
 
 def share_left(free: i64, wanted: i64, cap: i64) -> i64:

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
@@ -259,16 +262,16 @@ class NodesPolicy(Policy):
                 if slot < len(mask) and mask[slot] and residents.clash(ports) is not None:
                     mask[slot] = 0
 
-    def points(self, claim: Claim, mask: bytearray) -> list[int]:
+    def points(self, claim: Claim, mask: bytearray) -> vec[i64]:
         """A trifle for free cpu and memory, which breaks ties, and 100 points less for each PreferNoSchedule taint
         that the claim does not tolerate, so that such a node comes after all others.
         """
         points = self.index.columns.least_allocated(self.cost(claim))
         if not self.index.soft:
             return points
-        found = list(points)
+        found = vec[i64](points)
         for slot, facts in self.index.soft.items():
-            found[slot] -= FULL_SCORE * untolerated_soft(claim.spec.needs, facts)
+            found[slot] = found[slot] - FULL_SCORE * untolerated_soft(claim.spec.needs, facts)
         return found
 
     def _allowed(self, claim: Claim) -> list[bytes]:
