@@ -213,7 +213,7 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
     class Pieces:
         pieces = [lines, b""]  # noqa: RUF012 of one test
 
-        async def readany(self) -> bytes:
+        async def piece(self) -> bytes:
             return self.pieces.pop(0)
 
     turns = 0

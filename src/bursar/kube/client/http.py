@@ -3,9 +3,9 @@
 Invariants:
 
 * Before a write's first byte leaves, the gate (the owner of the lease) has said how many seconds are left. It is
-  asked twice: when the call starts, for the time-out, and again when the connection is ready and the body is about to
-  be sent, because a process may have been frozen in between. A write held back raises ``Fenced``; a request without
-  its body is never carried out. The server is told the same time-out, so that it does not carry it out later either.
+  asked twice: when the call starts, for the time-out, and again when the connection is ready and the request is about
+  to be sent, because a process may have been frozen in between. A write held back raises ``Fenced``, and nothing of it
+  was sent. The server is told the same time-out, so that it does not carry it out later either.
 * ``within`` bounds the whole call: waiting for a connection, all tries, all pauses.
 * Calls are counted by verb, group and resource in the words of RBAC, whatever their outcome.
 """
@@ -16,21 +16,19 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from multidict import CIMultiDict
-from yarl import URL
-
 from bursar._version import __version__
 from bursar.kube.client.config import ClusterConfig
+from bursar.kube.client.connections import Connection, Connections
 from bursar.kube.client.credentials import Secret
-from bursar.kube.client.errors import ApiError, Fenced, KubeError, Unanswered, Unauthorized, error_for, status_from
+from bursar.kube.client.errors import ApiError, ConfigError, KubeError, Unanswered, Unauthorized, error_for, status_from
 from bursar.kube.client.retries import DEFAULT_RETRY, Retry, pause_after
 
 Gate = Callable[[], float]
@@ -67,28 +65,18 @@ class Request(NamedTuple):
         return f"{self.call.verb} {self.path}"
 
 
-class _Outgoing(aiohttp.BytesPayload):
-    """A body that asks the gate once more at the moment it is sent, and knows whether it was."""
+@dataclass(slots=True)
+class _Sending:
+    """How far a try got."""
 
-    def __init__(self, body: bytes, content_type: str, gate: Gate | None) -> None:
-        super().__init__(body, content_type=content_type)
-        self._gate = gate
-        self.sent = False
-        self.refused: Fenced | None = None
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        if self._gate is not None:
-            try:
-                self._gate()
-            except Fenced as refused:
-                self.refused = refused
-                raise
-        self.sent = True
-        await super().write_with_length(writer, content_length)
+    sent: bool = False
 
 
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+_encoded = lru_cache(maxsize=256)(urlencode)  # of what is asked with each call: it is mostly the same
 
 
 class Http:
@@ -110,31 +98,25 @@ class Http:
         self.retries: Counter[Call] = Counter()
         self._timeout = timeout
         self._retry = retry
-        self._headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
         self._slots = asyncio.Semaphore(in_flight)
-        self._session: aiohttp.ClientSession | None = None
+        self._connections: Connections | None = None
+        self._given = {"User-Agent": user_agent, "Accept": "application/json", **config.headers}
+        self._headers: tuple[Secret, str] | None = None  # as written, with the secret that they contain
         self._tls: tuple[Secret, ssl.SSLContext] | None = None
         self._writing = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
 
     async def __aenter__(self) -> Self:
-        # Calls are bounded by the slots above; watches, one for each kind, need connections beside them.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
-        )
-        # It would send a DELETE again, unasked, when a connection was closed: by then the name may be another object's.
-        self._session._retry_connection = False  # noqa: SLF001 there is no public way
+        config = self.config
+        self._connections = Connections(config.server, config.proxy, config.trust.server_name)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._connections is not None:
+            await self._connections.close()
 
     async def send(self, request: Request, *, within: float | None = None, retry: Retry | None = None) -> bytes:
         """Carry out a call and return the answer's body. ``within``: seconds, for all tries together."""
@@ -160,86 +142,92 @@ class Http:
         gate = self.gate if request.write and request.gated else None
         if gate is not None:
             left = min(left, gate())
-        outgoing = None if request.body is None else _Outgoing(request.body, request.content_type, gate)
         self.calls[request.call] += 1
+        sending = _Sending()
+        self._under_way(gate, 1)
         try:
-            with self._under_way(gate is not None):
-                async with asyncio.timeout(left), self._slots if request.gated else nullcontext():
-                    return await self._exchange(request, outgoing, left if gate else None, renew=renew)
+            async with asyncio.timeout(left), self._slots if request.gated else nullcontext():
+                return await self._exchange(request, sending, gate, left, renew=renew)
         except TimeoutError:
             self.failures[request.call, 0] += 1
-            sent = outgoing is None or outgoing.sent
+            sent = sending.sent or not request.write
             raise Unanswered(f"{request}: no answer within {max(left, 0.0):.3g} s", sent=sent) from None
-
-    @contextmanager
-    def _under_way(self, gated: bool) -> Iterator[None]:
-        """Count a gated write, for ``drain``."""
-        self._writing += gated
-        self._quiet.clear() if self._writing else self._quiet.set()
-        try:
-            yield
         finally:
-            self._writing -= gated
+            self._under_way(gate, -1)
+
+    def _under_way(self, gate: Gate | None, step: int) -> None:
+        """Count a gated write, for ``drain``."""
+        if gate is not None:
+            self._writing += step
             self._quiet.clear() if self._writing else self._quiet.set()
 
     async def _exchange(
-        self, request: Request, outgoing: _Outgoing | None, server_limit: float | None, *, renew: bool
+        self, request: Request, sending: _Sending, gate: Gate | None, left: float, *, renew: bool
     ) -> bytes:
-        query = request.query
-        if server_limit is not None:
-            query = (*query, ("timeout", f"{max(server_limit, 0.001):.3f}s"))
+        limit = "" if gate is None else f"timeout={max(left, 0.001):.3f}s"
         try:
-            async with await self._open(request.method, request.path, query, outgoing, renew=renew) as response:
-                body = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            if outgoing is not None and outgoing.refused is not None:
-                raise outgoing.refused from None
+            connection, headers = await self._ready(renew=renew)
+        except OSError as error:
             self.failures[request.call, 0] += 1
-            sent = (outgoing is None or outgoing.sent) and not isinstance(error, aiohttp.ClientConnectorError)
-            raise Unanswered(f"{request}: {_words(error)}", sent=sent) from error
-        if response.status >= 300:
-            raise self._refusal(request.call, str(request), response, body)
+            raise Unanswered(f"{request}: {_words(error)}", sent=not request.write) from error
+        try:
+            if gate is not None:
+                gate()
+            connection.send(self._written(request, limit, headers))
+            sending.sent = True
+            body = await connection.whole()
+        except OSError as error:
+            self.failures[request.call, 0] += 1
+            raise Unanswered(f"{request}: {_words(error)}", sent=sending.sent or not request.write) from error
+        finally:
+            self._open().give_back(connection)
+        if connection.status >= 300:
+            raise self._refusal(request.call, str(request), connection, body)
         return body
 
-    def _refusal(self, call: Call, text: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-        self.failures[call, response.status] += 1
-        wish = response.headers.get("Retry-After", "")
+    def _refusal(self, call: Call, text: str, connection: Connection, body: bytes) -> ApiError:
+        status, wish = connection.status, connection.retry_after
+        self.failures[call, status] += 1
         retry_after = float(wish) if wish.isascii() and wish.isdigit() else None
-        return error_for(text, response.status, status_from(body, response.status), retry_after)
+        return error_for(text, status, status_from(body, status), retry_after)
 
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        query: tuple[tuple[str, str], ...],
-        body: _Outgoing | None = None,
-        *,
-        renew: bool = False,
-    ) -> aiohttp.ClientResponse:
-        if self._session is None:
+    def _open(self) -> Connections:
+        if self._connections is None:
             raise RuntimeError("the session is not open: use it in `async with`")
+        return self._connections
+
+    async def _ready(self, *, renew: bool = False) -> tuple[Connection, str]:
+        """A connection, and the headers of every request on it."""
         secret = await self.config.credentials.current(renew=renew)
-        headers: CIMultiDict[str] = CIMultiDict()
-        for name, value in self.config.headers.items():
+        connections = self._open()
+        if self._headers is None or self._headers[0] is not secret:
+            self._headers = secret, connections.headers + self._header_lines(secret)
+        return await connections.take(self._context(secret)), self._headers[1]
+
+    def _header_lines(self, secret: Secret) -> str:
+        lines: list[str] = []
+        given = {**self._given, "Authorization": secret.authorization} if secret.authorization else self._given
+        for name, value in given.items():
             for each in (value,) if isinstance(value, str) else value:
-                headers.add(name, each)
-        if secret.authorization:
-            headers["Authorization"] = secret.authorization
-        text = f"{self.config.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        return await self._session.request(
-            method,
-            URL(text, encoded=True),
-            data=body,
-            headers=headers,
-            allow_redirects=False,
-            ssl=self._context(secret),
-            server_hostname=self.config.trust.server_name or None,
-            proxy=self.config.proxy or None,
+                if not f"{name}{each}".isprintable():
+                    raise ConfigError(f"{self.config.source}: the header {name} has characters that no header has")
+                lines.append(f"{name}: {each}\r\n")
+        return "".join(lines)
+
+    def _written(self, request: Request, limit: str, headers: str) -> bytes:
+        parts = [part for part in (_encoded(request.query) if request.query else "", limit) if part]
+        target = f"{self._open().root}{request.path}" + (f"?{'&'.join(parts)}" if parts else "")
+        head = f"{request.method} {target} HTTP/1.1\r\n{headers}"
+        if request.body is None:
+            return f"{head}\r\n".encode()
+        return (
+            f"{head}Content-Type: {request.content_type}\r\nContent-Length: {len(request.body)}\r\n\r\n".encode()
+            + request.body
         )
 
-    def _context(self, secret: Secret) -> ssl.SSLContext | bool:
-        if self.config.server.startswith("http:"):
-            return True
+    def _context(self, secret: Secret) -> ssl.SSLContext | None:
+        if not self._open().encrypted:
+            return None
         if self._tls is None or (self._tls[0].certificate, self._tls[0].key) != (secret.certificate, secret.key):
             self._tls = (secret, self.config.trust.context(secret))
         return self._tls[1]
@@ -247,35 +235,47 @@ class Http:
     @asynccontextmanager
     async def stream(
         self, call: Call, path: str, query: tuple[tuple[str, str], ...], *, patience: float
-    ) -> AsyncIterator[aiohttp.StreamReader]:
+    ) -> AsyncIterator[Connection]:
         """An answer that is read as it comes. ``patience``: seconds until its first line must have come."""
         self.calls[call] += 1
-        text = f"{call.verb} {path}"
+        request = Request(call, "GET", path, query)
         try:
             async with asyncio.timeout(patience):
-                response = await self._open_watch(path, query, text, call)
+                connection = await self._open_watch(request)
         except TimeoutError:
             self.failures[call, 0] += 1
-            raise Unanswered(f"{text}: no answer within {patience:.3g} s", sent=False) from None
-        except (aiohttp.ClientError, OSError) as error:
+            raise Unanswered(f"{request}: no answer within {patience:.3g} s", sent=False) from None
+        except OSError as error:
             self.failures[call, 0] += 1
-            raise Unanswered(f"{text}: {_words(error)}", sent=False) from error
+            raise Unanswered(f"{request}: {_words(error)}", sent=False) from error
         try:
-            yield response.content
+            yield connection
         finally:
-            response.close()
+            self._open().give_back(connection)
 
-    async def _open_watch(
-        self, path: str, query: tuple[tuple[str, str], ...], text: str, call: Call
-    ) -> aiohttp.ClientResponse:
-        response = await self._open("GET", path, query)
-        if response.status == 401:
-            response.close()
-            response = await self._open("GET", path, query, renew=True)
-        if response.status >= 300:
-            async with response:
-                raise self._refusal(call, text, response, await response.read())
-        return response
+    async def _open_watch(self, request: Request) -> Connection:
+        connection = await self._asked(request, renew=False)
+        if connection.status == 401:
+            self._open().give_back(connection)
+            connection = await self._asked(request, renew=True)
+        if connection.status >= 300:
+            try:
+                body = await connection.whole()
+            finally:
+                self._open().give_back(connection)
+            raise self._refusal(request.call, str(request), connection, body)
+        return connection
+
+    async def _asked(self, request: Request, *, renew: bool) -> Connection:
+        """The beginning of an answer."""
+        connection, headers = await self._ready(renew=renew)
+        try:
+            connection.send(self._written(request, "", headers), streaming=True)
+            await connection.head()
+        except BaseException:
+            self._open().give_back(connection)
+            raise
+        return connection
 
     async def drain(self, within: float) -> bool:
         """Wait until no gated write is under way; whether that came true in time."""

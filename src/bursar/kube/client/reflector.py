@@ -19,10 +19,10 @@ import random
 import time
 from typing import Generic, NamedTuple, TypeVar
 
-import aiohttp
 import msgspec
 
 from bursar.kube.client.api import Api, Query
+from bursar.kube.client.connections import Connection
 from bursar.kube.client.errors import (
     ApiError,
     BadRequest,
@@ -175,7 +175,7 @@ class Reflector(Generic[T]):
                     await self._read(content, self._patience)
             except TimeoutError:
                 self.progress.counts["silences"] += not self._hurry.is_set()
-            except (aiohttp.ClientError, OSError) as error:
+            except OSError as error:
                 raise Unanswered(f"watch {self._path}: {str(error) or type(error).__name__}", sent=False) from error
             finally:
                 self._patience = None
@@ -194,13 +194,13 @@ class Reflector(Generic[T]):
             return (*query, ("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
         return (*query, ("resourceVersion", self._version or ""))
 
-    async def _read(self, content: aiohttp.StreamReader, patience: asyncio.Timeout) -> None:
+    async def _read(self, content: Connection, patience: asyncio.Timeout) -> None:
         lines = Lines()
         now = asyncio.get_running_loop().time
         taken = 0
         if self._hurry.is_set():  # since before this connection was there to be interrupted
             return
-        while piece := await content.readany():
+        while piece := await content.piece():
             self.progress.last_heard = time.monotonic()
             for line in lines.feed(piece):
                 self._take(line)
