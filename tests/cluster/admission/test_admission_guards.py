@@ -106,6 +106,15 @@ def test_a_governed_pod_must_not_choose_its_node(enforced: Acting) -> None:
         enforced.create_pod("one", nodeName="somewhere")
 
 
+@pytest.mark.parametrize("user", [ALICE, ADMIN])
+def test_nor_later(enforced: Acting, user: str) -> None:
+    """The API server itself lets nobody set it but by a binding, whether or not the gate goes with it."""
+    enforced.create_pod("one")
+    for gates in ([{"name": GATE}], None):
+        with refused("Forbidden|only Bursar removes"):
+            enforced.merge(user, "one", {"spec": {"nodeName": "somewhere", "schedulingGates": gates}})
+
+
 def test_nor_where_only_its_label_governs_it(ordinary: Acting) -> None:
     with refused("remove spec.nodeName, use node affinity"):
         ordinary.create_pod("one", labels={TREE: "theory"}, nodeName="somewhere")
