@@ -154,7 +154,7 @@ async def test_one_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.
 
 async def test_those_that_are_not_needed_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_IDLE", 0.01)
-    async with served(saying(*[OK + b"Content-Length: 0\r\n\r\n"] * 2, hang=True)) as found:
+    async with served(saying(OK + b"Content-Length: 0\r\n\r\n", hang=True)) as found:
         first, second = await found.take(None), await found.take(None)
         await asked(first)
         found.give_back(first)
