@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cluster.controlplane import ApiError
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import CAPACITY, KIND, quota
 from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
@@ -36,6 +37,37 @@ def test_a_pod_that_ends_lets_a_waiting_one_start(story: Story) -> None:
     story.waits(team, "next", "elastic.max.nvidia.com/gpu")
     story.running(team, "next")
     assert story.seen(team, "short")["status"]["phase"] == "Succeeded"
+
+
+def test_a_pod_that_shrinks_lets_a_waiting_one_start_and_cannot_grow_again(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1)
+    story.apply(quota(team, {"cpu": 3}, {"cpu": 3}))
+    story.governed(team)
+    story.submit(team, story.pod("large", {"cpu": "2"}))
+    story.running(team, "large")
+    story.submit(team, story.pod("next", {"cpu": "2"}))
+    story.waits(team, "next", "elastic.max.cpu", "2 of 3 are in use")
+    assert resized(story, team, "large", "1") == ""
+    story.running(team, "next")
+    story.status(KIND, "quota", team, {"used": {"cpu": "3"}})
+    assert "cannot grow in place" in resized(story, team, "large", "2")
+
+
+def resized(story: Story, namespace: str, name: str, cpu: str) -> str:
+    """Resize the pod; what the API server has against it. Kubelets that can do it say what a container has."""
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    api = story.plane.api()
+    (main,) = api.get(path)["spec"]["containers"]
+    (status,) = api.get(path)["status"]["containerStatuses"]
+    api.patch(f"{path}/status", {"status": {"containerStatuses": [{**status, "resources": main["resources"]}]}})
+    room = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+    body = {"spec": {"containers": [{"name": "main", "resources": room}]}}
+    try:
+        api.request("PATCH", f"{path}/resize", body, "application/strategic-merge-patch+json")
+    except ApiError as error:
+        return error.message
+    return ""
 
 
 def test_a_quota_is_deleted_and_made_again(story: Story) -> None:
