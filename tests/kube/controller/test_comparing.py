@@ -1,0 +1,87 @@
+"""Differences between ledger and cluster: each kind is found, and put right or said to need a new ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bursar.kube.controller.comparing import differences, repair
+from bursar.kube.controller.mirror import Mirror
+from tests.kube.controller.plain import PlainKubernetes
+from tests.kube.controller.test_changes import GPU, cluster_with, namespace, node, pod, quota
+
+ENFORCED = {"bursar.dev/quota": "enforced"}
+
+
+def team() -> PlainKubernetes:
+    """One pod runs, one waits for quota."""
+    cluster = cluster_with(
+        node("n", 2), node("m", 2), namespace("a", **ENFORCED), quota("a", 2, 2), pod("a", "runs", 2), pod("a", "waits")
+    )
+    assert (cluster.phases["a/runs"], cluster.phases["a/waits"]) == ("Running", "Pending")
+    assert found(cluster.mirror) == []
+    return cluster
+
+
+def found(mirror: Mirror) -> list[str]:
+    return [f"{one.key} {one.problem}" for one in differences(mirror.controller, mirror.pods)]
+
+
+def uid_of(mirror: Mirror, key: str) -> str:
+    claim = mirror.controller.claim(key)
+    assert claim is not None
+    return claim.uid
+
+
+def repaired(mirror: Mirror) -> list[bool]:
+    return [repair(mirror.controller, mirror.pods, one) for one in differences(mirror.controller, mirror.pods)]
+
+
+def test_a_claim_without_a_pod_is_released_and_who_waits_may_start() -> None:
+    mirror = team().mirror
+    sight = mirror.pods.by_key.pop("a/runs")
+    del mirror.pods.by_uid[sight.uid]
+    assert found(mirror) == ["a/runs counts, but there is no such pod"]
+    assert repaired(mirror) == [True]
+    assert found(mirror) == []
+    mirror.controller.settle()
+    waiting = mirror.controller.claim("a/waits")
+    assert waiting is not None
+    assert waiting.place
+
+
+def test_a_claim_in_the_wrong_place_is_moved_to_where_its_pod_is() -> None:
+    cluster = team()
+    mirror = cluster.mirror
+    uid = uid_of(mirror, "a/runs")
+    here = cluster.pods["a/runs"]["spec"]["nodeName"]
+    (there,) = {"n", "m"} - {here}
+    mirror.engine.place(uid, there, cluster.now, forced=True)
+    assert found(mirror) == [f"a/runs is on {here}, but counts on {there}"]
+    assert repaired(mirror) == [True]
+    assert found(mirror) == []
+    used = {name: mirror.engine.state.account(f"nodes/{name}").used.amount(GPU) for name in (here, there)}
+    assert used == {here: 2, there: 0}
+
+
+def lose_runner(mirror: Mirror, now: int) -> None:
+    mirror.engine.release(uid_of(mirror, "a/runs"), now)
+
+
+def lose_waiter(mirror: Mirror, now: int) -> None:
+    mirror.engine.release(uid_of(mirror, "a/waits"), now)
+
+
+@pytest.mark.parametrize(
+    ("lose", "problem"),
+    [
+        (lose_runner, "a/runs is on {node}, but does not count"),
+        (lose_waiter, "a/waits waits, but nobody knows of it"),
+    ],
+)
+def test_a_pod_without_a_claim_needs_a_new_ledger(lose: Callable[[Mirror, int], None], problem: str) -> None:
+    cluster = team()
+    lose(cluster.mirror, cluster.now)
+    assert found(cluster.mirror) == [problem.format(node=cluster.pods["a/runs"]["spec"]["nodeName"])]
+    assert repaired(cluster.mirror) == [False]
