@@ -1,0 +1,25 @@
+"""Alert rules for the controller speak of metrics that it has."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from bursar.kube.controller import measuring
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def told() -> set[str]:
+    """The names as Prometheus sees them; what is read when a replica leads stands in the source only."""
+    source = Path(measuring.__file__).with_suffix(".py").read_text()
+    made = re.findall(r'_(gauge|counter)\("(\w+)"', source)
+    return {f"{name}_total" if kind == "counter" else name for kind, name in made}
+
+
+def test_every_metric_that_is_asked_for_is_told() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts" / "controller.yaml").read_text())
+    asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    wanted = {name for text in asked for name in re.findall(r"\bbursar_\w+", text)}
+    assert len(wanted) > 5
+    assert wanted <= told()
