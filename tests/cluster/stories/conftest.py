@@ -47,7 +47,10 @@ def story(plane: ControlPlane, bursar: Running) -> Iterator[Story]:
     yield story
     sys.stdout.write(f"the controller's log of {story.name}:\n{bursar.log.read_text()[before:]}\n")
     story.end()
-    assert bursar.metrics()["bursar_ledger_differences_total"] == 0, "ledger and cluster differ"
+    metrics = bursar.metrics()
+    assert metrics["bursar_ledger_differences_total"] == 0, "ledger and cluster differ"
+    assert not metrics.get('bursar_terms_total{why="rebuilt"}'), "the ledger was built anew, and counts from 0 again"
+    assert not metrics.get('bursar_terms_total{why="failed"}'), "a fault ended a term"
     assert forbidden(bursar) <= failed, "the roles do not allow what the controller does"
 
 
