@@ -150,3 +150,4 @@ async def _following(plane: ControlPlane, observer: Observer) -> AsyncIterator[N
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+    await asyncio.sleep(0.25)  # until the connection has ended: TLS says goodbye, and the loop ends with this
