@@ -232,6 +232,27 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
     assert turns >= 9
 
 
+async def test_a_stream_is_silent_after_the_last_piece_not_before(api: Api) -> None:
+    loop, silence = asyncio.get_running_loop(), 0.16
+    last = 0.0
+
+    class Pieces:
+        left = 20
+
+        async def piece(self) -> bytes:
+            nonlocal last
+            self.left -= 1
+            await asyncio.sleep(0.02 if self.left > 0 else 10.0)
+            last = loop.time()
+            return b"\n"
+
+    reflector = Reflector(api, CONFIG_MAPS, as_body, Diary(), Following(silence=silence))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(silence) as patience:
+            await reflector._read(Pieces(), patience)  # type: ignore[arg-type]  # all that is used of a stream
+    assert loop.time() - last >= silence
+
+
 async def test_other_errors_on_the_stream_do_not_lose_the_place(fake: FakeApi, api: Api) -> None:
     async with followed(api) as (diary, reflector):
         fake.send_garbage("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "oh"})

@@ -145,7 +145,8 @@ class Api:
 
     async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> Body:
         path = resource.path(namespace)
-        return await self._write(Request(_call("create", resource), "POST", path, how.query(), _encode(body)), how)
+        call = _call("create", resource)
+        return await self._write(Request(call, "POST", path, how.query(), _encode(body), gated=how.gated), how)
 
     async def patch(
         self,
@@ -161,7 +162,7 @@ class Api:
         """Change an object, or with ``subresource="status"`` its status. A JSON patch is a list of operations."""
         path = resource.path(namespace, name, subresource)
         call = _call("patch", resource, subresource)
-        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value), how)
+        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value, how.gated), how)
 
     async def apply(
         self,
@@ -178,7 +179,9 @@ class Api:
         path = resource.path(namespace, name, subresource)
         query = (*how.query(), ("force", "true" if force else "false"))
         call = _call("patch", resource, subresource)
-        return await self._write(Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value), how)
+        return await self._write(
+            Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value, how.gated), how
+        )
 
     async def delete(
         self,
@@ -194,7 +197,8 @@ class Api:
         """Delete an object; with ``uid`` or ``resource_version`` only that very one (``Conflict`` otherwise)."""
         options = delete_options(uid, resource_version, grace, how)
         path = resource.path(namespace, name)
-        await self._send(Request(_call("delete", resource), "DELETE", path, (), _encode(options)), how)
+        call = _call("delete", resource)
+        await self._send(Request(call, "DELETE", path, (), _encode(options), gated=how.gated), how)
 
     async def evict(
         self, name: str, namespace: str, *, uid: str = "", grace: int | None = None, how: Writing = PLAIN
@@ -207,7 +211,8 @@ class Api:
             "deleteOptions": delete_options(uid, "", grace, how),
         }
         path = PODS.path(namespace, name, "eviction")
-        request = Request(_call("create", PODS, "eviction"), "POST", path, how.query(), _encode(body))
+        call = _call("create", PODS, "eviction")
+        request = Request(call, "POST", path, how.query(), _encode(body), gated=how.gated)
         try:
             await self._send(request, how)
         except ApiError as error:
@@ -231,7 +236,6 @@ class Api:
         return _body(request, await self._send(request, how))
 
     async def _send(self, request: Request, how: Writing) -> bytes:
-        request = request._replace(gated=how.gated)
         return await self.http.send(request, within=how.within, retry=how.retry)
 
 

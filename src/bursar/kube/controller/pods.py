@@ -207,7 +207,7 @@ class PodIntake:
                 self.gone(pod.key)
                 return
             self._let_go(sight, now)
-        if _grows(pod) != _grows(before):
+        if _grew(before, pod):
             self._adjust(sight, pod)
         self._progress(sight, pod)
 
@@ -286,12 +286,17 @@ class PodIntake:
 
 def _asks(pod: SeenPod) -> tuple[object, ...]:
     """All that a gated pod may change and that a decision reads."""
-    meta = pod.metadata
-    return pod.spec, wished_labels(meta.labels), wished_annotations(meta.annotations)
+    return pod.spec, *_marks(pod)
 
 
-def _grows(pod: SeenPod) -> tuple[object, ...]:
-    """All that a pod without a gate may change and that a decision reads."""
-    meta, spec = pod.metadata, pod.spec
-    marks = wished_labels(meta.labels), wished_annotations(meta.annotations)
-    return spec.containers, spec.init_containers, spec.resources, *marks
+def _grew(before: SeenPod, pod: SeenPod) -> bool:
+    """Whether anything changed that a pod without a gate may change and that a decision reads."""
+    was, now = before.spec, pod.spec
+    if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
+        return True
+    return _marks(before) != _marks(pod)
+
+
+def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
+    """What whoever made the pod wrote on it."""
+    return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)

@@ -102,7 +102,7 @@ def wished_labels(labels: dict[str, str]) -> dict[str, str]:
 
 def wished_annotations(annotations: dict[str, str]) -> dict[str, str]:
     """The annotations without those that Bursar writes."""
-    if not any(is_own_annotation(name) for name in annotations):
+    if not annotations:
         return annotations
     return {name: value for name, value in annotations.items() if not is_own_annotation(name)}
 

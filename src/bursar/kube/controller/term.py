@@ -33,6 +33,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
+GATHER = 0.01  # seconds in which news come together: each time the ledger is looked at costs something
 TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
 ROUNDS = 10  # rounds of settling between two looks at the clock
 TICK = 1.0  # seconds between looks at the clock
@@ -215,7 +216,9 @@ class Term:
 
     async def _pump(self) -> None:
         while True:
-            await self._wake.wait()
+            if not self._wake.is_set():
+                await self._wake.wait()
+                await asyncio.sleep(GATHER)
             self._wake.clear()
             over = time.monotonic() + TURN
             while self._inbox and time.monotonic() < over:
@@ -226,7 +229,8 @@ class Term:
             self._flush()
             if self._inbox or not at_rest:
                 self._wake.set()
-            await asyncio.sleep(0)
+            if self._wake.is_set():  # else others get their turn by our waiting
+                await asyncio.sleep(0)
 
     def _flush(self) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
