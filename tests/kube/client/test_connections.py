@@ -31,10 +31,9 @@ async def served(serve: Serve) -> AsyncIterator[Connections]:
     """A server of one kind, and connections to it."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # nobody asks any more
             await serve(reader, writer)
-        finally:
-            writer.close()
+        writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     async with server:
@@ -140,6 +139,21 @@ async def test_one_that_was_given_up_is_closed() -> None:
         await asyncio.sleep(0)
         with pytest.raises(OSError, match="closed"):
             first.send(REQUEST)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_nothing_is_left_of_a_session_that_was_closed(encrypted: bool) -> None:
+    known = authority("ca")
+    certificate = issued_by(known, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    Trust()._add_certificate(context, Secret("", certificate.pem, certificate.key))
+    async with FakeApi(tls=context if encrypted else None) as fake:
+        config = ClusterConfig(fake.url, Trust(known.pem))
+        async with Http(config) as http:
+            await asyncio.gather(*(Api(http).server_version() for _ in range(3)))
+            made = list(http._open()._open)
+        assert made
+        assert all(connection._transport is None for connection in made)
 
 
 async def test_one_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:

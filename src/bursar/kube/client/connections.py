@@ -16,6 +16,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -36,6 +37,7 @@ class Connection(asyncio.Protocol):
         self.retry_after = ""
         self.context: ssl.SSLContext | None = None
         self.idle_since = 0.0
+        self.ended: Callable[[Connection], None] | None = None  # told when nothing is left of it
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._streaming = False
@@ -105,6 +107,8 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+        elif self.ended is not None:
+            self.ended(self)
 
     def detached(self) -> asyncio.Transport:
         """The transport, for another protocol upon it."""
@@ -136,6 +140,8 @@ class Connection(asyncio.Protocol):
         elif self._lost is None:
             self._lost = exc if isinstance(exc, OSError) else ConnectionResetError("the server closed the connection")
         self._wake()
+        if self.ended is not None:
+            self.ended(self)
 
     # What the parser says
 
@@ -177,6 +183,8 @@ class Connections:
         self._server_name = server_name or self._server.hostname or ""
         self._idle: deque[Connection] = deque()  # the last one used is the first to be used again
         self._open: set[Connection] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
 
         self.encrypted = self._server.scheme == "https"
         self.host = self._server.netloc.rpartition("@")[2]
@@ -192,14 +200,16 @@ class Connections:
             found = self._idle.pop()
             if found.reusable and found.context is context and found.idle_since > oldest:
                 return found
-            self._drop(found)
+            found.close()
         try:
             async with asyncio.timeout(CONNECTING):
                 made = await self._connect(context)
         except TimeoutError:
             raise ConnectionError(f"no connection to {self.host} within {CONNECTING:.3g} s") from None
         made.context = context
+        made.ended = self._ended
         self._open.add(made)
+        self._none_left.clear()
         return made
 
     def give_back(self, connection: Connection) -> None:
@@ -208,19 +218,22 @@ class Connections:
             connection.idle_since = now
             self._idle.append(connection)
         else:
-            self._drop(connection)
+            connection.close()
         while self._idle and self._idle[0].idle_since <= now - KEPT_IDLE:  # more than are needed now
-            self._drop(self._idle.popleft())
-
-    def _drop(self, connection: Connection) -> None:
-        connection.close()
-        self._open.discard(connection)
+            self._idle.popleft().close()
 
     async def close(self) -> None:
-        for connection in list(self._open):
-            self._drop(connection)
+        """Close all; returns when nothing is left of them."""
         self._idle.clear()
-        await asyncio.sleep(0)  # in which they are
+        for connection in list(self._open):
+            connection.close()
+        async with asyncio.timeout(CONNECTING):
+            await self._none_left.wait()
+
+    def _ended(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._none_left.set()
 
     async def _connect(self, context: ssl.SSLContext | None) -> Connection:
         if self._proxy is not None:
