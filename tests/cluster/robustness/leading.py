@@ -1,7 +1,7 @@
 """Kill or freeze the leader under load, again and again: ``python -m tests.cluster.robustness.leading --rounds 50``.
 
 Two replicas run. Pods with GPUs come and go in two namespaces with elastic quotas, so that quota is borrowed and taken
-back by eviction, and in one with a quota tree. In each round the leader is killed (kill -9) or frozen past its lease
+back by eviction, and in one with a quota tree. In turn the leader is killed (kill -9), or frozen past its lease
 and woken again; a new one takes over and admits pods. A watcher that knows only pods checks every single change. At
 the end all that wait get their turn, and the ledger must equal the cluster.
 """
@@ -28,7 +28,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installing import TIMES, Replicas, install
 from tests.cluster.robustness.observing import GPU, Limits, Observer
 
-NODES, GPUS = 3, 8
+NODES, GPUS, CPUS = 3, 8, 6  # processors run out before GPUs where small pods meet
 TREE = "quota.bursar.dev/departments"
 WAITING = 60  # pods, at most: all of them get their turn at the end
 FROZEN = 4.5  # seconds: longer than the lease
@@ -42,7 +42,9 @@ class Storm:
         self._random = random.Random(seed)
         self._names = [f"{prefix}-{seed}-{part}" for part in ("a", "b", "t")]
         self._made = 0
-        limits = Limits({self._names[0]: 8, self._names[1]: 8}, 10, {"research": 3, "product": 4}, TREE, GPUS)
+        limits = Limits(
+            {self._names[0]: 8, self._names[1]: 8}, 10, {"research": 3, "product": 4}, TREE, {GPU: GPUS, "cpu": CPUS}
+        )
         self.observer = Observer(limits)
         self.journals = plane.folder / f"journals-{seed}"
         flags = ("--no-webhook", *TIMES, "--compare-every", "2", "--journal", str(self.journals))
@@ -51,7 +53,7 @@ class Storm:
         self._nodes: list[str] = []
 
     def prepare(self) -> None:
-        self._nodes = self._plane.add_nodes(NODES, {GPU: str(GPUS), "cpu": "64", "memory": "64Gi", "pods": "200"})
+        self._nodes = self._plane.add_nodes(NODES, {GPU: str(GPUS), "cpu": str(CPUS), "memory": "64Gi", "pods": "200"})
         for name in self._names:
             self._plane.create_namespace(name, {"bursar.dev/quota": "enforced"})
         documents = [_elastic(name, 5, 8) for name in self._names[:2]]
@@ -88,7 +90,7 @@ class Storm:
         leader = await asyncio.to_thread(self.replicas.leader)
         term = self.replicas.lease()[1]
         await asyncio.sleep(self._random.uniform(1.0, 3.0))
-        kill = self._random.random() < 0.5
+        kill = number % 2 == 0
         if kill:
             leader.process.kill()
             self.replicas.remove(leader)
@@ -143,8 +145,9 @@ class Storm:
         self.check()
         await asyncio.sleep(3)  # the leader compares once more
         leader = await asyncio.to_thread(self.replicas.leader)
-        compared = re.findall(r"ledger-differs.*", leader.process.log.read_text())
-        assert not compared, compared[:5]
+        logs = leader.process.log.read_text()
+        wrong = re.findall(r"ledger-differs.*|built anew.*", logs)
+        assert not wrong, wrong[:5]
 
     async def _until(self, true: Any, what: str, seconds: float = 30.0) -> None:  # noqa: ANN401 any condition
         deadline = time.monotonic() + seconds

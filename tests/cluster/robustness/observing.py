@@ -31,23 +31,27 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True)
 class Limits:
-    """What must hold at every moment: GPUs by namespace, GPUs of all these namespaces, GPUs by tree and group."""
+    """What must hold at every moment: GPUs by namespace, of all of these, by group of a tree; and what nodes have."""
 
     by_namespace: dict[str, int]
     together: int
     by_group: dict[str, int] = field(default_factory=dict)
     tree_label: str = ""
-    by_node: int = 0
+    by_node: dict[str, int] = field(default_factory=dict)  # what any node has of each resource
 
 
 @dataclass
 class SeenPod:
     namespace: str
-    gpus: int
+    asks: Counter[str]  # whole numbers only
     group: str
     counts: bool
     record: str
     node: str
+
+    @property
+    def gpus(self) -> int:
+        return self.asks[GPU]
 
 
 class Observer:
@@ -58,7 +62,7 @@ class Observer:
         self.pods: dict[str, SeenPod] = {}  # by uid
         self.used: Counter[str] = Counter()
         self.groups: Counter[str] = Counter()
-        self.nodes: Counter[str] = Counter()
+        self.nodes: Counter[tuple[str, str]] = Counter()  # by node and resource
         self.faults: list[str] = []
         self.admitted: set[str] = set()
         self.most = 0
@@ -97,19 +101,23 @@ class Observer:
 
     def _read(self, item: Body) -> SeenPod:
         spec, metadata = item["spec"], item["metadata"]
-        gpus = sum(int(c.get("resources", {}).get("requests", {}).get(GPU, 0)) for c in spec["containers"])
+        asks: Counter[str] = Counter()
+        for container in spec["containers"]:
+            requests = container.get("resources", {}).get("requests", {})
+            asks.update({name: int(requests.get(name, 0)) for name in (GPU, *self._limits.by_node)})
         gated = any(gate["name"] == GATE for gate in spec.get("schedulingGates") or ())
         ended = item.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         group = (metadata.get("labels") or {}).get(self._limits.tree_label, "")
         record = (metadata.get("annotations") or {}).get(ADMISSION, "")
-        return SeenPod(metadata["namespace"], gpus, group, not gated and not ended, record, spec.get("nodeName", ""))
+        return SeenPod(metadata["namespace"], asks, group, not gated and not ended, record, spec.get("nodeName", ""))
 
     def _set(self, uid: str, pod: SeenPod | None) -> None:
         for sign, one in ((-1, self.pods.pop(uid, None)), (1, pod)):
             if one is not None and one.counts:
                 self.used[one.namespace] += sign * one.gpus
                 self.groups[one.group] += sign * one.gpus
-                self.nodes[one.node] += sign * one.gpus
+                for name in self._limits.by_node:
+                    self.nodes[one.node, name] += sign * one.asks[name]
         if pod is not None:
             self.pods[uid] = pod
 
@@ -122,8 +130,9 @@ class Observer:
         self.most = max(self.most, together)
         if together > limits.together:
             self.faults.append(f"{key}: {together} of {limits.together} GPUs are used together")
-        if pod.node and self.nodes[pod.node] > limits.by_node:
-            self.faults.append(f"{key}: {self.nodes[pod.node]} of {limits.by_node} GPUs of {pod.node} are taken")
+        for name, most in limits.by_node.items():
+            if pod.node and self.nodes[pod.node, name] > most:
+                self.faults.append(f"{key}: {self.nodes[pod.node, name]} of {most} {name} of {pod.node} are taken")
         allowed = limits.by_group.get(pod.group)
         if allowed is not None and self.groups[pod.group] > allowed:
             self.faults.append(f"{key}: group {pod.group} uses {self.groups[pod.group]} of {allowed} GPUs")

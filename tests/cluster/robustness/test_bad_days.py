@@ -65,7 +65,7 @@ def test_what_happened_behind_an_expired_watch_is_found_by_comparing(plane: Cont
     """The leader is frozen, stays leader, and all its watches end in a server that has forgotten where they were."""
     scene.nodes(1)
     scene.quota(4)
-    limits = Limits({scene.namespace: 6}, 6, by_node=8)
+    limits = Limits({scene.namespace: 6}, 6, by_node={GPU: 8})
     patient = ("--lease-duration", "60", "--renew-deadline", "50", "--compare-every", "0.5")
     with observed(plane, limits) as seen, replicas(plane, 1, *patient) as running:
         leader, before = running.leader(), running.lease()
@@ -113,7 +113,7 @@ def test_a_replica_whose_clock_is_wrong_waits_its_turn_and_leads_like_others(
 ) -> None:
     scene.nodes(1)
     scene.quota(4)
-    with observed(plane, Limits({scene.namespace: 4}, 4, by_node=8)), replicas(plane) as running:
+    with observed(plane, Limits({scene.namespace: 4}, 4, by_node={GPU: 8})), replicas(plane) as running:
         right, first = running.leader(), running.lease()
         wrong = running.start(skew)
         scene.wait_running(scene.pod("first", 3))
