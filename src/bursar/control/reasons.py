@@ -36,6 +36,11 @@ CONTROL: Final = (
         "Its owner creates it anew; see the scheduler's events on the pod.",
     ),
     Reason(
+        "control.preempted-by-others",
+        "Kubernetes only: not Bursar but the scheduler itself preempts the pod, for one of higher priority.",
+        "Its owner creates it anew, and it waits for quota again; let quota govern the pods of higher priority too.",
+    ),
+    Reason(
         "control.ledger-differs",
         "Kubernetes only: the ledger and the cluster did not agree about the pod, and the ledger was put right.",
         "If it comes again, report it, with the event's note.",

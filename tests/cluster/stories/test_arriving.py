@@ -100,3 +100,18 @@ def test_pods_that_nobody_governs_count_on_their_nodes(story: Story) -> None:
     story.running(team, "one")
     story.delete("pod", "guest", free)
     story.running(team, "two")
+
+
+def test_a_preemption_by_the_scheduler_is_told_as_one_by_others(story: Story) -> None:
+    """Pods that no quota governs may have a higher priority: the scheduler takes the place of one that is governed."""
+    team, free = story.namespace(), story.namespace("free")
+    story.nodes(1, {GPU: "2"})
+    story.apply(quota(team, {GPU: 2}))
+    story.governed(team)
+    story.submit(team, story.pod("ours", {GPU: "2"}))
+    story.running(team, "ours")
+    urgent = story.priority(1_000)
+    story.submit(free, story.pod("theirs", {GPU: "2"}, priorityClassName=urgent))
+    story.running(free, "theirs")
+    told = story.told(team, "ours", "control.preempted-by-others")
+    assert told == ["the scheduler takes its place for a pod of higher priority"]

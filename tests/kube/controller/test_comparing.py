@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from bursar.kube.controller.comparing import differences, repair
+from bursar.kube.controller.comparing import differences, repair, wrong_sums
 from bursar.kube.controller.mirror import Mirror
+from bursar.vectors import from_amounts
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_changes import GPU, cluster_with, namespace, node, pod, quota
 
@@ -21,6 +23,7 @@ def team() -> PlainKubernetes:
     )
     assert (cluster.phases["a/runs"], cluster.phases["a/waits"]) == ("Running", "Pending")
     assert found(cluster.mirror) == []
+    assert list(wrong_sums(cluster.mirror.engine.state)) == []
     return cluster
 
 
@@ -63,6 +66,31 @@ def test_a_claim_in_the_wrong_place_is_moved_to_where_its_pod_is() -> None:
     assert found(mirror) == []
     used = {name: mirror.engine.state.account(f"nodes/{name}").used.amount(GPU) for name in (here, there)}
     assert used == {here: 2, there: 0}
+
+
+@pytest.mark.parametrize(("name", "asks"), [("runs", 2), ("waits", 1)])
+def test_a_claim_that_counts_for_less_than_its_pod_asks_for_is_told_again(name: str, asks: int) -> None:
+    mirror = team().mirror
+    sight = mirror.pods.by_key[f"a/{name}"]
+    more = {GPU: "1", "cpu": "500m"}
+    container = sight.seen.spec.containers[0]
+    grown = msgspec.structs.replace(container, resources=msgspec.structs.replace(container.resources, requests=more))
+    sight.seen = msgspec.structs.replace(sight.seen, spec=msgspec.structs.replace(sight.seen.spec, containers=(grown,)))
+    assert found(mirror) == [f"a/{name} asks for 500m cpu, 1 {GPU}, but counts for {asks} {GPU}"]
+    assert repaired(mirror) == [True]
+    assert found(mirror) == []
+    assert list(wrong_sums(mirror.engine.state)) == []
+
+
+def test_a_sum_that_is_not_what_the_claims_cost_is_named() -> None:
+    state = team().mirror.engine.state
+    (node,) = [name for name in ("nodes/n", "nodes/m") if not state.account(name).used.amount(GPU)]
+    state.account(node).used.add(from_amounts({GPU: 1}))
+    state.account(node).busy.add(from_amounts({GPU: 2}))
+    assert list(wrong_sums(state)) == [
+        f"{node}: 1 {GPU} used, and its claims cost nothing",
+        f"{node}: 2 {GPU} busy, and its claims cost nothing",
+    ]
 
 
 def lose_runner(mirror: Mirror, now: int) -> None:

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from bursar.kube.client.resources import LEASES, NODES
+from bursar.kube.controller.measuring import Metrics
 from bursar.kube.controller.mirror import MirrorOptions
 from bursar.kube.controller.names import HOLD
 from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
 from bursar.kube.controller.term import TermOptions
 from bursar.policies.plugin import default_registry
+from bursar.vectors import from_amounts
 from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, stage
 from tests.kube.waiting import eventually
 
@@ -152,6 +154,20 @@ async def test_a_dry_run_changes_nothing_and_takes_nobodys_lease() -> None:
         assert {("PATCH", "/api/v1/namespaces/a/pods/held"), ("POST", "/api/v1/namespaces/b/pods/lost/eviction")} <= {
             (method, path) for method, path, _ in tried
         }
+
+
+async def test_differences_are_counted_beyond_the_ledger_that_was_given_up_for_them() -> None:
+    async with stage() as cluster:
+        prepare(cluster)
+        options = TermOptions(pin_patience=0, compared_every=0.1)
+        async with replica(cluster, options) as made:
+            assert made.term is not None
+            state = made.term.mirror.engine.state
+            state.account("nodes/n").busy.add(from_amounts({GPU: 1}))
+            await eventually(lambda: made.ended["rebuilt"] == 1 and made.term is not None and made.term.ready)
+            assert made.term.mirror.engine.state is not state
+            assert made.differences == 1
+            assert b"bursar_ledger_differences_total 1.0" in Metrics(made).render()
 
 
 async def test_who_leads_again_waits_for_the_end_of_the_term_before() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bursar.kube.controller.comparing import wrong_sums
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.sight import read_pod
 from bursar.objects.errors import ManifestError
@@ -30,6 +31,7 @@ def test_the_next_leader_charges_the_same(scenario: Scenario) -> None:
         except ManifestError:
             continue
         _run(kubernetes, step)
+        assert list(wrong_sums(kubernetes.mirror.engine.state)) == []
         assert _charges(_rebuilt(kubernetes)) == _charges(kubernetes.mirror), f"step {step.number}: {step.action}"
 
 

@@ -214,6 +214,7 @@ class Storm:
         assert term is not None
         bound = all(is_gated(pod) or pod["spec"].get("nodeName") or has_ended(pod) for pod in self.cluster.pods())
         known = not comparing.differences(term.mirror.controller, term.mirror.pods)
+        assert list(comparing.wrong_sums(term.mirror.engine.state)) == []
         there = {pod["metadata"]["uid"] for pod in self.cluster.pods() if not has_ended(pod)}
         return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._desks()))
 

@@ -41,6 +41,8 @@ class Metrics(Collector):
         yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
         yield _gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.elector.leading)})
         yield _counter("bursar_terms", "Terms that ended, by why.", ("why",), _single(replica.ended))
+        text = "Differences between ledger and cluster; must stay 0."
+        yield _counter("bursar_ledger_differences", text, (), {(): replica.differences})
         dropped = _single(replica.recorder.dropped)
         yield _counter("bursar_events_dropped", "Events that were not written, by why.", ("why",), dropped)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -70,8 +72,6 @@ def _term(term: Term) -> Iterator[Metric]:
     yield _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(pending))
     yield _counter("bursar_pods_started", "Pods that were let go in this term.", (), {(): term.writer.started})
     yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.reclaimer.evicted})
-    text = "Differences between ledger and cluster in this term; must stay 0."
-    yield _counter("bursar_ledger_differences", text, (), {(): term.differences})
     invalid = len(mirror.objects.invalid)
     yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
     if mirror.shadow is not None:

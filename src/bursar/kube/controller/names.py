@@ -25,6 +25,7 @@ OWN_LABELS: Final = frozenset({CAPACITY_LABEL})
 
 INVALID: Final = "control.invalid"
 UNJUDGED: Final = "control.unjudged"
+PREEMPTED: Final = "control.preempted-by-others"
 
 
 def is_own_annotation(name: str) -> bool:

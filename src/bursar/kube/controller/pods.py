@@ -19,11 +19,19 @@ import msgspec
 from bursar.control.admission import Admission
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
-from bursar.kube.controller.names import INVALID, UNJUDGED
+from bursar.kube.controller.names import INVALID, PREEMPTED, UNJUDGED
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import SeenPod, milliseconds, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.sight import (
+    SeenPod,
+    asks,
+    grew,
+    milliseconds,
+    unjudged,
+    wished_annotations,
+    wished_labels,
+)
 from bursar.kube.controller.wishes import Reading, UnjudgedError, Wishes, claimed_devices
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import ObjectMeta, Pod
@@ -194,11 +202,13 @@ class PodIntake:
         before = sight.seen
         sight.seen = pod
         node = pod.spec.node_name
+        if pod.preempted and not before.preempted and sight.governed:
+            self._report("Pod", sight.key, PREEMPTED, "the scheduler takes its place for a pod of higher priority")
         if pod.leaving and not node:
             self.gone(pod.key)
             return
         if not node and (pod.gated or self._overshadowed(pod)):
-            if _asks(pod) != _asks(before):
+            if asks(pod) != asks(before):
                 self._wish(sight)
             return
         if sight.wish:
@@ -207,7 +217,7 @@ class PodIntake:
                 self.gone(pod.key)
                 return
             self._let_go(sight, now)
-        if _grew(before, pod):
+        if grew(before, pod):
             self._adjust(sight, pod)
         self._progress(sight, pod)
 
@@ -234,6 +244,13 @@ class PodIntake:
         )
         meta = self._counted_meta(sight, annotations)
         self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=spec))
+
+    def tell_again(self, sight: Sight) -> None:
+        """The ledger is wrong about what it asks for."""
+        if sight.wish:
+            self._wish(sight)
+        else:
+            self._adjust(sight, sight.seen)
 
     def _progress(self, sight: Sight, pod: SeenPod) -> None:
         uid = sight.uid
@@ -282,21 +299,3 @@ class PodIntake:
             self._report("Pod", sight.key, reason, problem)
         sight.problem = problem
         self._troubled[sight.uid] = sight
-
-
-def _asks(pod: SeenPod) -> tuple[object, ...]:
-    """All that a gated pod may change and that a decision reads."""
-    return pod.spec, *_marks(pod)
-
-
-def _grew(before: SeenPod, pod: SeenPod) -> bool:
-    """Whether anything changed that a pod without a gate may change and that a decision reads."""
-    was, now = before.spec, pod.spec
-    if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
-        return True
-    return _marks(before) != _marks(pod)
-
-
-def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
-    """What whoever made the pod wrote on it."""
-    return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)

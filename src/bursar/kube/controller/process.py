@@ -61,6 +61,7 @@ class Replica:
         self.options = options
         self.term: Term | None = None  # while leading
         self.ended: Counter[str] = Counter()  # terms, by why they ended
+        self._past_differences = 0  # in terms that are over
         self.recorder = Recorder(api, CONTROLLER, options.identity)
         self.elector = Elector(
             api,
@@ -107,10 +108,20 @@ class Replica:
         try:
             while True:
                 self.ended[await self._one_term(number)] += 1
-                self.term = None
+                self._retire()
                 await asyncio.sleep(_PAUSE)
         finally:
+            self._retire()
+
+    def _retire(self) -> None:
+        if self.term is not None:
+            self._past_differences += self.term.differences
             self.term = None
+
+    @property
+    def differences(self) -> int:
+        """Between ledger and cluster, as long as the process runs: a term that is given up for one takes none along."""
+        return self._past_differences + (0 if self.term is None else self.term.differences)
 
     async def _one_term(self, number: int | None) -> str:
         try:

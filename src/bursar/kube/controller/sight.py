@@ -75,6 +75,16 @@ class SeenPod(Pod, frozen=True):
             for condition in self.status.conditions
         )
 
+    @property
+    def preempted(self) -> bool:
+        """Whether the scheduler itself takes its place for another pod."""
+        return any(
+            condition.type == "DisruptionTarget"
+            and condition.status == "True"
+            and condition.reason == "PreemptionByScheduler"
+            for condition in self.status.conditions
+        )
+
 
 read_pod = msgspec.json.Decoder(SeenPod).decode
 
@@ -112,3 +122,21 @@ def milliseconds(timestamp: str) -> int:
     if not timestamp:
         return 0
     return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def asks(pod: SeenPod) -> tuple[object, ...]:
+    """All that a gated pod may change and that a decision reads."""
+    return pod.spec, *_marks(pod)
+
+
+def grew(before: SeenPod, pod: SeenPod) -> bool:
+    """Whether anything changed that a pod without a gate may change and that a decision reads."""
+    was, now = before.spec, pod.spec
+    if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
+        return True
+    return _marks(before) != _marks(pod)
+
+
+def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
+    """What whoever made the pod wrote on it."""
+    return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)

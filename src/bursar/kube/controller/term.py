@@ -287,3 +287,6 @@ class Term:
             mirror.report(POD.name, difference.key, comparing.DIFFERENT, difference.problem)
             if not comparing.repair(mirror.controller, mirror.pods, difference):
                 raise RebuildNeeded(f"{difference.key} {difference.problem}")
+        for wrong in comparing.wrong_sums(mirror.engine.state):
+            self.differences += 1
+            raise RebuildNeeded(wrong)
