@@ -33,7 +33,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-GATHER = 0.01  # seconds in which news come together: each time the ledger is looked at costs something
+GATHER = 0.04  # seconds in which news come together: each look at the ledger costs something, however little is new
 TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
 ROUNDS = 10  # rounds of settling between two looks at the clock
 TICK = 1.0  # seconds between looks at the clock
