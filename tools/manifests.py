@@ -24,7 +24,7 @@ from bursar.kube.admission.hooks import gate_hooks, quota_hooks
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.policies import gate
 from bursar.objects.crds import definitions
-from bursar.policies.plugin import default_registry
+from bursar.policies.plugin import Registry, default_registry
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "bursar"
@@ -82,9 +82,7 @@ def generated() -> dict[Path, str]:
         files[ROOT / "deploy" / "crds" / f"{name}.yaml"] = NOTE + dump(crd)
         files[CHART / "templates" / "crds" / f"{name}.yaml"] = crd_template(name, crd)
     files[ROOT / "deploy" / "rbac.yaml"] = NOTE + dump_all(rbac.manifests(registry, "bursar-system"))
-    files[CHART / "templates" / "rbac.yaml"] = role_template(
-        rbac.manifests(registry, NAMESPACE), len(rbac.people_roles(registry))
-    )
+    files[CHART / "templates" / "rbac.yaml"] = role_template(registry)
     for name, text in admission_templates().items():
         files[CHART / "templates" / "admission" / f"{name}.yaml"] = text
     return files
@@ -97,9 +95,12 @@ def crd_template(name: str, crd: Manifest) -> str:
     return when(f'and .Values.crds.install (not (has "{name}" .Values.crds.skip))', NOTE + body)
 
 
-def role_template(roles: list[Manifest], people: int) -> str:
-    own, others = filled_in(roles[:-people]), filled_in(roles[-people:])
-    return when(".Values.rbac.create", NOTE + own + when(".Values.rbac.people", "---\n" + others))
+def role_template(registry: Registry) -> str:
+    """The controller's roles, of which shadow mode leaves those to look on; and those of people."""
+    looks_on, acts = (filled_in(rbac.controller_roles(registry, NAMESPACE, shadow=one)) for one in (True, False))
+    own = f"{{{{- if .Values.controller.shadow }}}}\n{looks_on}{{{{- else }}}}\n{acts}{{{{- end }}}}\n"
+    people = when(".Values.rbac.people", "---\n" + filled_in(rbac.people_roles(registry)))
+    return when(".Values.rbac.create", NOTE + own + people)
 
 
 def admission_templates() -> dict[str, str]:

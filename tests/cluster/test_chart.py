@@ -162,6 +162,16 @@ def test_who_only_watches_gates_nothing(helm: Helm, mode: str) -> None:
     assert not [kind for kind in kinds if "Admission" in kind or "Webhook" in kind]
 
 
+def test_shadow_mode_may_only_look_on(helm: Helm) -> None:
+    roles = [
+        given
+        for given in helm.template("--set", "controller.shadow=true")
+        if given["kind"] in {"Role", "ClusterRole"} and given["metadata"]["name"] == "bursar-controller"
+    ]
+    verbs = {given["kind"]: {verb for rule in given["rules"] for verb in rule["verbs"]} for given in roles}
+    assert verbs == {"ClusterRole": {"list", "watch"}, "Role": {"get"}}
+
+
 def test_arguments_are_known_to_the_command(helm: Helm) -> None:
     values = (
         "controller.shadow=true,controller.dryRun=true,controller.pinAll=true,controller.verbose=true,"

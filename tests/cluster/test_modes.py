@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bursar.kube.rbac import manifests
+from bursar.kube.rbac import controller_roles
 from bursar.policies.plugin import default_registry
 from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
@@ -36,7 +36,7 @@ def plane(log: Path) -> Iterator[ControlPlane]:
     with ControlPlane.start(apiserver_flags=flags(log.with_suffix(".json"), log, BURSAR)) as plane:
         plane.create_namespace(NAMESPACE)
         plane.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
-        roles = yaml.safe_dump_all(manifests(default_registry(), NAMESPACE))
+        roles = yaml.safe_dump_all(controller_roles(default_registry(), NAMESPACE, shadow=True))
         plane.kubectl("apply", "--server-side", "-f", "-", input=roles)
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         yield plane
@@ -117,6 +117,7 @@ def test_shadow_mode_reports_each_verdict_and_asks_for_no_change(plane: ControlP
         pod(plane, owner, "owner")
         eventually(lambda: findings(process).get("would-evict", 0) >= 1, "who borrows would give way")
         assert findings(process)["would-start"] >= 3
+        assert 'code="403"' not in metrics(process), "its roles are enough to look on"
         told = process.log.read_text()
     assert f"shadow: {lender}/p0 agreed" in told
     assert re.search(rf"shadow: {lender}/more would-wait .*elastic/ElasticQuota/{lender}/quota", told)

@@ -8,7 +8,7 @@ but not its quotas, as Kubernetes does with ResourceQuota.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bursar.control.kinds import known_kinds
@@ -67,6 +67,8 @@ IN_OWN_NAMESPACE = (
     Access("", ("secrets",), ("create",), "keep the webhook's certificate"),
     Access("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
 )
+LOOKING_ON = (Access("coordination.k8s.io", ("leases",), ("get",), "whose term it is", (LEASE,)),)
+"""In its own namespace, of one that changes nothing."""
 # Objects that policies make, label or delete, by kind.
 OBJECT_WRITES = {
     "ElasticQuota.scheduling.sigs.k8s.io": ("create", "delete", "patch"),  # root quotas of profiles
@@ -101,6 +103,11 @@ def cluster_access(registry: Registry) -> list[Access]:
     ]
 
 
+def followed(registry: Registry) -> list[Access]:
+    """Everything the controller does cluster-wide in shadow mode: it looks on, and cannot do more."""
+    return [replace(one, verbs=_FOLLOW) for one in cluster_access(registry) if set(_FOLLOW) <= set(one.verbs)]
+
+
 def rules(accesses: Iterable[Access]) -> list[Manifest]:
     return [access.rule() for access in accesses]
 
@@ -128,16 +135,21 @@ def _people_role(name: str, kinds: list[Kind], verbs: tuple[str, ...], part_of: 
     return _role("ClusterRole", f"{NAME}-{name}", "", rules(accesses), labels)
 
 
-def manifests(registry: Registry, namespace: str, account: str = NAME) -> list[Manifest]:
+def manifests(registry: Registry, namespace: str) -> list[Manifest]:
     """All roles, and those of the controller bound to its service account."""
+    return [*controller_roles(registry, namespace), *people_roles(registry)]
+
+
+def controller_roles(registry: Registry, namespace: str, *, shadow: bool = False) -> list[Manifest]:
+    """The roles of the controller, bound to its service account."""
     controller = f"{NAME}-controller"
-    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
+    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
+    everywhere = followed(registry) if shadow else cluster_access(registry)
     return [
-        _role("ClusterRole", controller, "", rules(cluster_access(registry))),
+        _role("ClusterRole", controller, "", rules(everywhere)),
         _binding("ClusterRoleBinding", controller, "", "ClusterRole", subjects),
-        _role("Role", controller, namespace, rules(IN_OWN_NAMESPACE)),
+        _role("Role", controller, namespace, rules(LOOKING_ON if shadow else IN_OWN_NAMESPACE)),
         _binding("RoleBinding", controller, namespace, "Role", subjects),
-        *people_roles(registry),
     ]
 
 
