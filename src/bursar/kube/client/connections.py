@@ -63,6 +63,8 @@ class Connection(asyncio.Protocol):
     async def whole(self) -> bytes:
         """The rest of the answer."""
         self._streaming = False
+        if self._held > _HELD and self._transport is not None:
+            self._transport.resume_reading()
         while not self._complete:
             await self._news()
         return b"".join(self._pieces)

@@ -55,12 +55,18 @@ def pause_after(error: KubeError, backoff: Backoff, *, write: bool) -> float | N
     if isinstance(error, Throttled):
         if write and (error.retry_after is None or is_budget(error)):
             return None
-        return max(backoff.next(), min(error.retry_after or 0.0, _LONGEST_WISH))
+        return _as_wished(error.retry_after, backoff)
     if isinstance(error, Unanswered):
         return None if write and error.sent else backoff.next()
     if isinstance(error, ServerError) and not write and error.code in _PASSING:
-        return max(backoff.next(), min(error.retry_after or 0.0, _LONGEST_WISH))
+        return _as_wished(error.retry_after, backoff)
     return None
+
+
+def _as_wished(seconds: float | None, backoff: Backoff) -> float:
+    """As long as the server asks for and up to half as long again: who was refused together comes back apart."""
+    wish = min(seconds or 0.0, _LONGEST_WISH)
+    return max(backoff.next(), wish * random.uniform(1.0, 1.5))  # noqa: S311 spreads load, keeps no secret
 
 
 def is_budget(error: Throttled) -> bool:
