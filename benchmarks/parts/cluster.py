@@ -1,9 +1,10 @@
 """Part cluster: pods a second through a real control plane, alone and with controllers that gate.
 
 ``make bench PART=cluster [NODES=n] [PODS=n] [WAITING=n] [REPEATS=n]``; without NODES both sizes of the design are run.
-All variants of one size are run in turn and compared inside that run. Rates are of wall-clock time, because most of the
-work is done by other processes. On a busy machine they say little; processor times then tell more, and their sum over
-all processes is what bounds the rate where they share two cores.
+All variants of one size are run in turn, every second time in reverse. A ratio is the median of those inside one turn,
+because a machine that others use is faster in one minute and slower in the next. Rates are of wall-clock time, because
+most of the work is done by other processes; the processor time of all processes is what bounds them where these share
+a few cores.
 """
 
 import os
@@ -44,9 +45,9 @@ _OF_STOCK = {Size(1_000, 3_000, 0): 0.75, Size(5_000, 3_000, 10_000): 0.85}
 def rows() -> Iterator[Row]:
     repeats = _option("REPEATS", 3)
     for size in _sizes():
-        found = _measure(size, repeats)
-        yield from _figures(size, found)
-        yield from _ratios(size, found)
+        turns = _measure(size, repeats)
+        yield from _figures(size, turns)
+        yield from _ratios(size, turns)
 
 
 def _sizes() -> list[Size]:
@@ -59,17 +60,19 @@ def _option(name: str, default: int) -> int:
     return int(os.environ.get(name, default))
 
 
-def _measure(size: Size, repeats: int) -> dict[str, Figures]:
-    """The medians of each variant."""
+def _measure(size: Size, repeats: int) -> list[dict[str, Figures]]:
+    """The figures of each variant, by turn."""
     say(f"   {size}: starting two control planes")
-    runs: dict[str, list[Figures]] = {name: [] for name in _VARIANTS}
+    turns: list[dict[str, Figures]] = []
     with arena(size, governed=False) as bare, arena(size, governed=True) as governed:
         for number in range(repeats):
-            for name, variant in _VARIANTS.items():
+            turns.append({})
+            for name in list(_VARIANTS) if number % 2 == 0 else reversed(_VARIANTS):
+                variant = _VARIANTS[name]
                 found = (governed if variant.governed else bare).run(variant.start)
-                say(f"   {size}: {name}, run {number + 1}: {_in_short(found)}")
-                runs[name].append(found)
-    return {name: Figures(*map(median, zip(*found, strict=True))) for name, found in runs.items()}
+                say(f"   {size}: {name}, turn {number + 1}: {_in_short(found)}")
+                turns[-1][name] = found
+    return turns
 
 
 def _in_short(found: Figures) -> str:
@@ -78,8 +81,9 @@ def _in_short(found: Figures) -> str:
     return f"{found.rate:.0f} pods/s; ms per pod: {times}, all {found.cpu:.2f}"
 
 
-def _figures(size: Size, found: dict[str, Figures]) -> Iterator[Row]:
-    for name, figures in found.items():
+def _figures(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
+    for name in _VARIANTS:
+        figures = Figures(*map(median, zip(*(turn[name] for turn in turns), strict=True)))
         yield Row(f"{name}: {size}", figures.rate, "pods/s")
         yield Row("  processor time of all processes", figures.cpu, "ms per pod")
         yield Row("  of these, the API server", figures.apiserver_cpu, "ms per pod")
@@ -92,7 +96,7 @@ def _figures(size: Size, found: dict[str, Figures]) -> Iterator[Row]:
             yield Row("  other writes by the controller", figures.other_writes, "per pod")
 
 
-def _ratios(size: Size, found: dict[str, Figures]) -> Iterator[Row]:
+def _ratios(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
     """What was measured against what: by rate, with the goals, and by the processor time of all processes."""
     pairs = (
         (_BURSAR, _PASSED, _OF_PASSED),
@@ -102,5 +106,7 @@ def _ratios(size: Size, found: dict[str, Figures]) -> Iterator[Row]:
         (_FREE_PINNED, _STOCK, None),
     )
     for one, other, goal in pairs:
-        yield Row(f"{one} / {other}", found[one].rate / found[other].rate, "of the rate", goal)
-        yield Row("  the same by processor time", found[other].cpu / found[one].cpu, "of the rate")
+        rates = median(turn[one].rate / turn[other].rate for turn in turns)
+        yield Row(f"{one} / {other}", rates, "of the rate", goal)
+        times = median(turn[other].cpu / turn[one].cpu for turn in turns)
+        yield Row("  the same by processor time", times, "of the rate")

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.work.passing import GATE, READY
 from benchmarks.work.scheduling import processor_seconds, resident, time_pods
+from tests.cluster import scraping
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.auditing import WRITES, calls, flags
@@ -214,9 +215,19 @@ def bursar(*options: str) -> Starter:
         command += ["--identity", name, "--host", "127.0.0.1", "--health-port", "0", "--no-webhook", *options]
         controller = plane.spawn(name, command)
         controller.wait_until(lambda: _lease(plane).get("holderIdentity") == name)
+        controller.wait_until(lambda: _has_decided(controller), 120)
         return controller
 
     return start
+
+
+def _has_decided(controller: Component) -> bool:
+    """Over every pod that was there when it came."""
+    try:
+        metrics = scraping.get(scraping.announced_port(controller.log), "/metrics")
+    except OSError:
+        return False  # it is busy
+    return "bursar_pods_started_total" in metrics and 'reason="undecided"' not in metrics
 
 
 def _lease(plane: ControlPlane) -> dict[str, object]:
