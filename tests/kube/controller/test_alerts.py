@@ -1,5 +1,6 @@
-"""Alert rules for the controller speak of metrics that it has."""
+"""Alert rules and dashboard of the controller speak of metrics that it has."""
 
+import json
 import re
 from pathlib import Path
 
@@ -19,7 +20,10 @@ def told() -> set[str]:
 
 def test_every_metric_that_is_asked_for_is_told() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "alerts" / "controller.yaml").read_text())
-    asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    wanted = {name for text in asked for name in re.findall(r"\bbursar_\w+", text)}
-    assert len(wanted) > 5
-    assert wanted <= told()
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "controller.json").read_text())
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    pictures = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for asked in (alerts, pictures):
+        wanted = {name for text in asked for name in re.findall(r"\bbursar_\w+", text)}
+        assert len(wanted) > 5
+        assert wanted <= told()
