@@ -62,13 +62,11 @@ class Story:
         where = ("-n", namespace) if namespace else ()
         return self.plane.kubectl("apply", *where, "-f", "-", input=yaml.safe_dump_all(bodies), user=user)
 
-    def priority(self, value: int) -> str:
-        """A priority class that pods can name at once; its name."""
+    def priority(self, value: int, **more: str) -> str:
+        """A priority class that pods can name at once; its name. ``more``: fields of it."""
         name = f"{self.name}-{value}"
-        metadata = {"name": name}
-        self.apply(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
-        )
+        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        self.apply({**head, "value": value, **more})
         self.wait(lambda: self._takes(self.pod("probe", priorityClassName=name)), "the server knows the priority class")
         return name
 

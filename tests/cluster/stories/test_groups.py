@@ -1,5 +1,11 @@
 """Groups: all of their pods are let go at once, or none."""
 
+from bursar.kube.controller.names import ADMISSION, GATE, TERM
+from bursar.kube.controller.records import AdmissionRecord, written
+from tests.cluster.controlplane.api import STRATEGIC_PATCH
+from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.installing import LEASE
+from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import quota
 
@@ -35,3 +41,32 @@ def test_a_group_that_exceeds_its_quota_takes_nothing(story: Story) -> None:
     story.submit(team, story.pod("alone", {GPU: "2"}))
     story.running(team, "alone")
     assert all(story.is_gated(team, f"w{number}") for number in range(3))
+
+
+def test_who_comes_first_takes_no_place_of_a_group_that_is_half_way_in(story: Story, bursar: Running) -> None:
+    """The leader ended when it had let one of two go; by then somebody more urgent waits, too."""
+    team = story.namespace()
+    (node,) = story.nodes(1, {GPU: "2"})
+    story.apply(quota(team, {GPU: 2}))
+    story.governed(team)
+    urgent = story.priority(1_000, preemptionPolicy="Never")
+    bursar.stop()
+    story.submit(team, member(story, "w0", 2), member(story, "w1", 2))
+    let_go(story, team, "w0", node)
+    story.running(team, "w0")
+    story.submit(team, story.pod("urgent", {GPU: "1"}, priorityClassName=urgent))
+    bursar.start()
+    story.running(team, "w1")
+    story.waits(team, "urgent", "2 of 2 are in use")
+    assert story.is_gated(team, "urgent")
+
+
+def let_go(story: Story, namespace: str, name: str, node: str) -> None:
+    """As the leader did that ended right after."""
+    pod = story.seen(namespace, name)
+    term = story.plane.api().get(LEASE)["spec"].get("leaseTransitions", 0)
+    marks = {ADMISSION: written(AdmissionRecord(1, term, node)), TERM: str(term)}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    spec = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
+    body = {"metadata": {"uid": pod["metadata"]["uid"], "annotations": marks}, "spec": spec}
+    story.plane.api(BURSAR).patch(path, body, STRATEGIC_PATCH)
