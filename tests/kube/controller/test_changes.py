@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from bursar.kube.controller.mirror import Mirror
+from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
+from bursar.policies.plugin import default_registry
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_rebuild import _rebuilt
 
@@ -105,3 +107,11 @@ def test_an_object_that_others_need_stays_when_it_is_created_anew(monkeypatch: p
 
 def refuse(_changes: object) -> None:
     raise ManifestError("others need it", "")
+
+
+def test_time_goes_on_when_somebody_sets_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = Mirror(default_registry(), MirrorOptions())
+    before, wall = mirror.notes.now(), time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: wall - 3_600 * 10**9)
+    assert 0 <= mirror.notes.now() - before < 60_000
+    assert abs(before - wall // 1_000_000) < 60_000

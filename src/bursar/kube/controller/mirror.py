@@ -47,11 +47,17 @@ class MirrorOptions:
     pin_all: bool = False
 
 
+def _clock() -> Callable[[], int]:
+    """Milliseconds, by the clock on the wall as it is now and the steady one from here: setting a clock ends no wait."""
+    began = time.time_ns() - time.monotonic_ns()
+    return lambda: (began + time.monotonic_ns()) // 1_000_000
+
+
 class Mirror:
     """Engine, control loop and what feeds them."""
 
     def __init__(self, registry: Registry, options: MirrorOptions) -> None:
-        self.notes = Notes(lambda: time.time_ns() // 1_000_000)
+        self.notes = Notes(_clock())
         self.engine = Engine(registry.policies())
         self.controller = Controller(self.engine, registry, self.notes)
         kinds = known_kinds(registry)
