@@ -48,7 +48,7 @@ class MirrorOptions:
 
 
 def _clock() -> Callable[[], int]:
-    """Milliseconds, by the clock on the wall as it is now and the steady one from here: setting a clock ends no wait."""
+    """Milliseconds, by the clock on the wall as it is now and the steady one from here: setting it ends no wait."""
     began = time.time_ns() - time.monotonic_ns()
     return lambda: (began + time.monotonic_ns()) // 1_000_000
 
