@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Thread
+import time
+from itertools import count
+from threading import Event, Thread
 from typing import Any
 
 from bursar.policies.limits.policy import DEMAND
@@ -88,16 +90,18 @@ def test_a_replayed_ledger_lists_the_same() -> None:
 
 
 class Writer(Thread):
-    """Moves one worker after the other from team to team, and notes what is true at each version."""
+    """Moves one worker after the other from team to team until it may end, and notes what is true at each version."""
 
-    def __init__(self, found: World, rounds: int) -> None:
-        super().__init__()
+    def __init__(self, found: World) -> None:
+        super().__init__(daemon=True)
         self.found = found
-        self.rounds = rounds
+        self.may_end = Event()
         self.truth: dict[int, dict[str, tuple[int, int]]] = {}  # (milli-tflops, workers) by team
 
     def run(self) -> None:
-        for number in range(self.rounds):
+        for number in count():
+            if self.may_end.is_set():
+                return
             uid = f"w{number}"
             self._do(lambda n=number, u=uid: self.found.alloc((1 + n % 7, 1), 1 + n % 3, u, namespace=TEAMS[n % 3]))
             if number >= 5:
@@ -116,16 +120,18 @@ class Writer(Thread):
 
 def test_every_list_is_of_one_version_while_others_write() -> None:
     found = world()
-    writer = Writer(found, 400)
+    writer = Writer(found)
     writer.note()
-    seen: list[tuple[int, list[dict[str, Any]], list[dict[str, Any]]]] = []
+    seen: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
     writer.start()
-    while writer.is_alive():
+    deadline = time.monotonic() + 60
+    while len(seen) < 20 and time.monotonic() < deadline:
         one = view(found)
-        seen.append((one.version, *rows(one)))
+        seen[one.version] = rows(one)
+    writer.may_end.set()
     writer.join()
-    assert len({version for version, _, _ in seen}) > 1
-    for version, quotas, workers in seen:
+    assert len(seen) == 20
+    for version, (quotas, workers) in seen.items():
         for team, row in zip(TEAMS, quotas, strict=True):
             tflops, count = writer.truth[version][team]
             mine = [worker for worker in workers if worker["worker"].startswith(f"{team}/")]
