@@ -254,7 +254,12 @@ def test_the_fallback_gates_the_same_pods(guarded: ControlPlane, replica: Replic
         guarded.api().delete(hooks)
         for binding in kept:
             apply(guarded, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
-        eventually(lambda: _quietly(lambda: bool(enforced.gates(enforced.create_pod("x", dry_run=True)))), "the gate")
+        by_label = {"quota.bursar.dev/lab": "x"}
+        eventually(lambda: _quietly(lambda: enforced.gates(enforced.create_pod("x", dry_run=True))), "the gate")
+        eventually(
+            lambda: _quietly(lambda: ordinary.gates(ordinary.create_pod("x", labels=by_label, dry_run=True))),
+            "the gate for pods that name a quota",
+        )
 
 
 def _quietly(look: Any) -> bool:  # noqa: ANN401 a callable

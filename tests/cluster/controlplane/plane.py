@@ -44,6 +44,7 @@ class ControlPlane:
         self._who = Identities(folder, self.url, self.ca_path, users)
         self._guard = Guard(folder)
         self._components: dict[str, Component] = {}
+        self._stopped: set[str] = set()  # components that somebody wants to be away
         self._spawned: list[Component] = []
         self._apis: dict[str, Api] = {}
 
@@ -142,11 +143,13 @@ class ControlPlane:
         return self._components[name]
 
     def stop_component(self, name: str) -> None:
+        self._stopped.add(name)
         self._components[name].stop()
 
     def start_component(self, name: str) -> None:
         """Start one that was stopped, and wait for it where there is something to wait for."""
         component = self._components[name]
+        self._stopped.discard(name)
         component.start()
         if name == APISERVER:
             component.wait_until(self._apiserver_ready)
@@ -203,12 +206,14 @@ class ControlPlane:
             self._components[CONTROLLER_MANAGER].wait_until(self._roles_filled)
 
     def _restart_clients(self) -> None:
-        """They would come back by themselves, but each restart of the API server makes them wait longer for it."""
-        clients = [self._components[name] for name in (SCHEDULER, CONTROLLER_MANAGER, KWOK) if name in self._components]
-        running = [client for client in clients if client.running]
-        for client in running:
+        """They would come back by themselves, but each restart of the API server makes them wait longer for it; and one
+        that was just starting when the server went has ended.
+        """
+        there = [name for name in (SCHEDULER, CONTROLLER_MANAGER, KWOK) if name in self._components]
+        clients = [self._components[name] for name in there if name not in self._stopped]
+        for client in clients:
             client.ask_to_stop()
-        for client in running:
+        for client in clients:
             client.stop()
             client.start()
 
