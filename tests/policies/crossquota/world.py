@@ -207,9 +207,8 @@ class World:
     def score(self, one: Claim, node: str) -> int:
         mask = bytearray(len(self.nodes))
         mask[self.nodes.slots[node]] = 1
-        scores = [0] * len(mask)
-        self.policy.score(one, mask, scores)
-        return scores[self.nodes.slots[node]]
+        points = self.policy.points(one, mask)
+        return 0 if points is None else int(points[self.nodes.slots[node]])
 
     def rank(self, one: Claim, node: str) -> int:
         mask = bytearray(b"\x01" * len(self.nodes))

@@ -42,10 +42,14 @@ def differences(controller: Controller, pods: PodIntake) -> list[Difference]:
     asked = _Asked()
     for sight in pods.by_uid.values():
         claim = claims.get(sight.uid)
-        problem = _whether(claim, sight) or asked.problem(claim, sight)
+        problem = _problem(claim, sight, asked)
         if problem:
             found.append(Difference(sight.key, sight.uid, problem))
     return sorted(found, key=lambda difference: difference.key)
+
+
+def _problem(claim: Claim | None, sight: Sight, asked: _Asked) -> str:
+    return _whether(claim, sight) or asked.problem(claim, sight)
 
 
 def _whether(claim: Claim | None, sight: Sight) -> str:
@@ -102,8 +106,7 @@ def repair(controller: Controller, pods: PodIntake, difference: Difference) -> b
         controller.bound(sight.uid, sight.seen.spec.node_name)
     if _Asked().problem(claims[sight.uid], sight):
         pods.tell_again(sight)
-    claim = claims.get(sight.uid)
-    return not (_whether(claim, sight) or _Asked().problem(claim, sight))
+    return not _problem(claims.get(sight.uid), sight, _Asked())
 
 
 def wrong_sums(state: State) -> Iterator[str]:

@@ -287,6 +287,7 @@ class Term:
             mirror.report(POD.name, difference.key, comparing.DIFFERENT, difference.problem)
             if not comparing.repair(mirror.controller, mirror.pods, difference):
                 raise RebuildNeeded(f"{difference.key} {difference.problem}")
-        for wrong in comparing.wrong_sums(mirror.engine.state):
+        wrong = next(comparing.wrong_sums(mirror.engine.state), "")
+        if wrong:
             self.differences += 1
             raise RebuildNeeded(wrong)

@@ -272,18 +272,13 @@ class CrossQuotaPolicy(Policy):
             self.index.columns.narrow(mask, self.wanted(claim), False)
 
     def points(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
-        if not self.index.scope.limited(claim):
+        index = self.index
+        if not index.scope.limited(claim):
             return None
         found = [0] * len(mask)
-        self.score(claim, mask, found)
+        least = claim.spec.annotations.get(STRATEGY) == LEAST_ALLOCATED
+        index.columns.score(mask, index.cache.cost(claim.spec.requests), index.arguments, least, found)
         return vec[i64](found)
-
-    def score(self, claim: Claim, mask: bytearray, scores: list[int]) -> None:
-        """Add the points of the nodes of the mask."""
-        index = self.index
-        if index.scope.limited(claim):
-            least = claim.spec.annotations.get(STRATEGY) == LEAST_ALLOCATED
-            index.columns.score(mask, index.cache.cost(claim.spec.requests), index.arguments, least, scores)
 
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
         if not self.index.arguments.prefer_others or not self.index.scope.limited(claim):

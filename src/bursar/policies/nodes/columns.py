@@ -161,6 +161,9 @@ class Columns:
             found = Shares()
             self.shares[cpu, memory] = found
         points = found.points
+        if len(self.changes) - found.cursor > len(points):  # more than there are slots: all of them anew
+            points = vec[i64]()
+            found.cursor = len(self.changes)
         for at in range(found.cursor, len(self.changes)):
             slot = self.changes[at]
             if slot < len(points):
