@@ -193,6 +193,16 @@ async def merge_patch_removes_by_null(api: Api, namespace: str) -> None:
 
 
 @case
+async def a_brief_answer_has_metadata_only(api: Api, namespace: str) -> None:
+    await api.create(CONFIG_MAPS, config_map("a", x="1"), namespace)
+    brief = await api.patch(CONFIG_MAPS, "a", namespace, PatchKind.MERGE, {"data": {"x": "2"}}, how=Writing(brief=True))
+    now = await api.get(CONFIG_MAPS, "a", namespace)
+    assert brief.meta == now.meta
+    assert set(brief.plain()) == {"kind", "apiVersion", "metadata"}
+    assert brief.plain()["kind"] == "PartialObjectMetadata"
+
+
+@case
 async def a_patch_that_changes_nothing_makes_no_version(api: Api, namespace: str) -> None:
     made = await api.create(CONFIG_MAPS, config_map("a", x="1"), namespace)
     same = await api.patch(CONFIG_MAPS, "a", namespace, PatchKind.MERGE, {"data": {"x": "1"}})

@@ -182,7 +182,7 @@ class FakeApi:
         if request.method == "POST":
             return self._post(request, place, content)
         if request.method == "PATCH":
-            return web.json_response(self._patch(request, place, content))
+            return web.json_response(_asked_for(request, self._patch(request, place, content)))
         if request.method == "DELETE":
             conditions = content.get("preconditions", {})
             uid, version = conditions.get("uid", ""), conditions.get("resourceVersion", "")
@@ -337,6 +337,13 @@ class FakeApi:
             raise Refusal(429, "Cannot evict pod as it would violate its budget.", causes=[cause], retry_after=wait)
         uid = content.get("deleteOptions", {}).get("preconditions", {}).get("uid", "")
         self.state.delete(PODS, place.namespace, place.name, uid=uid, keep=keep)
+
+
+def _asked_for(request: web.Request, found: Object) -> Object:
+    """The whole object, or its metadata only."""
+    if ";as=PartialObjectMetadata" not in request.headers["Accept"]:
+        return found
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
 
 
 def _kept(request: web.Request, options: Object | None = None) -> bool:

@@ -21,6 +21,7 @@ from bursar.kube.client.retries import Retry, is_budget
 
 FIELD_MANAGER = "bursar"
 PAGE = 500
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 Payload = Mapping[str, object] | msgspec.Struct | bytes
 JsonPatch = list[dict[str, object]]
@@ -79,6 +80,7 @@ class Writing:
     field_manager: str = FIELD_MANAGER
     dry_run: bool = False
     gated: bool = True
+    brief: bool = False  # only metadata comes back, which is less work for the server
     within: float | None = None  # seconds, all tries together
     retry: Retry | None = None
 
@@ -146,7 +148,7 @@ class Api:
     async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> Body:
         path = resource.path(namespace)
         call = _call("create", resource)
-        return await self._write(Request(call, "POST", path, how.query(), _encode(body), gated=how.gated), how)
+        return await self._write(Request(call, "POST", path, how.query(), _encode(body)), how)
 
     async def patch(
         self,
@@ -162,7 +164,7 @@ class Api:
         """Change an object, or with ``subresource="status"`` its status. A JSON patch is a list of operations."""
         path = resource.path(namespace, name, subresource)
         call = _call("patch", resource, subresource)
-        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value, how.gated), how)
+        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value), how)
 
     async def apply(
         self,
@@ -179,9 +181,7 @@ class Api:
         path = resource.path(namespace, name, subresource)
         query = (*how.query(), ("force", "true" if force else "false"))
         call = _call("patch", resource, subresource)
-        return await self._write(
-            Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value, how.gated), how
-        )
+        return await self._write(Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value), how)
 
     async def delete(
         self,
@@ -198,7 +198,7 @@ class Api:
         options = delete_options(uid, resource_version, grace, how)
         path = resource.path(namespace, name)
         call = _call("delete", resource)
-        await self._send(Request(call, "DELETE", path, (), _encode(options), gated=how.gated), how)
+        await self._send(Request(call, "DELETE", path, (), _encode(options)), how)
 
     async def evict(
         self, name: str, namespace: str, *, uid: str = "", grace: int | None = None, how: Writing = PLAIN
@@ -212,7 +212,7 @@ class Api:
         }
         path = PODS.path(namespace, name, "eviction")
         call = _call("create", PODS, "eviction")
-        request = Request(call, "POST", path, how.query(), _encode(body), gated=how.gated)
+        request = Request(call, "POST", path, how.query(), _encode(body))
         try:
             await self._send(request, how)
         except ApiError as error:
@@ -236,7 +236,9 @@ class Api:
         return _body(request, await self._send(request, how))
 
     async def _send(self, request: Request, how: Writing) -> bytes:
-        return await self.http.send(request, within=how.within, retry=how.retry)
+        accept = METADATA if how.brief else request.accept
+        asked = request._replace(accept=accept, gated=how.gated)
+        return await self.http.send(asked, within=how.within, retry=how.retry)
 
 
 def delete_options(uid: str, resource_version: str, grace: int | None, how: Writing) -> dict[str, object]:

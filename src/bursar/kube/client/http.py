@@ -55,6 +55,7 @@ class Request(NamedTuple):
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     content_type: str = "application/json"
+    accept: str = "application/json"
     gated: bool = True  # False, for what keeps the lease itself: neither asks the gate nor waits for a slot
 
     @property
@@ -100,7 +101,7 @@ class Http:
         self._retry = retry
         self._slots = asyncio.Semaphore(in_flight)
         self._connections: Connections | None = None
-        self._given = {"User-Agent": user_agent, "Accept": "application/json", **config.headers}
+        self._given = {"User-Agent": user_agent, **config.headers}
         self._headers: tuple[Secret, str] | None = None  # as written, with the secret that they contain
         self._tls: tuple[Secret, ssl.SSLContext] | None = None
         self._writing = 0
@@ -217,7 +218,7 @@ class Http:
     def _written(self, request: Request, limit: str, headers: str) -> bytes:
         parts = [part for part in (_encoded(request.query) if request.query else "", limit) if part]
         target = f"{self._open().root}{request.path}" + (f"?{'&'.join(parts)}" if parts else "")
-        head = f"{request.method} {target} HTTP/1.1\r\n{headers}"
+        head = f"{request.method} {target} HTTP/1.1\r\n{headers}Accept: {request.accept}\r\n"
         if request.body is None:
             return f"{head}\r\n".encode()
         return (

@@ -72,7 +72,7 @@ class PodWriter:
         self._placement = placement
         self._term = term
         self._report = report
-        self._how = Writing(dry_run=dry_run)
+        self._how = Writing(dry_run=dry_run, brief=True)
         self._wanted: dict[str, Wanted] = {}
         self._labels = LabelKeeper()
         self._plans: dict[str, Plan] = {}  # by uid of the claimant
