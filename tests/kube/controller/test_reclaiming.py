@@ -54,6 +54,23 @@ async def test_a_pod_without_a_place_is_taken_back_and_that_is_said_once() -> No
         await cluster.until(lambda: cluster.find("a", pod["metadata"]["name"]) is None, within=20)
 
 
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [({}, 1), ({"code": 404}, 0), ({"code": 409}, 0)],
+    ids=["accepted", "gone", "another pod has its name"],
+)
+async def test_only_evictions_that_the_server_accepted_are_counted(answer: dict[str, int], counted: int) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        let_go(cluster, "p")
+        if answer:
+            cluster.fake.fail("POST .*/eviction", **answer)
+        term = await cluster.lead(TermOptions(pin_patience=1))
+        await cluster.until(lambda: evictions(cluster) and not len(term.reclaimer.desk))
+        assert term.reclaimer.evicted == counted
+
+
 async def test_a_pod_that_finds_a_node_after_all_stays() -> None:
     async with stage() as cluster:
         cluster.node("n", 4)

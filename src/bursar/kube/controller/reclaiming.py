@@ -51,7 +51,7 @@ class Reclaimer:
         self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
-        self.evicted = 0
+        self.evicted = 0  # as the API server accepted
 
     def evict(self, claim: Claim) -> None:
         for holder in holders_of(self._engine.state, claim.uid):
@@ -92,7 +92,9 @@ class Reclaimer:
         meta = sight.seen.metadata
         evict = self._api.evict(meta.name, meta.namespace, uid=uid, how=self._how)
         result = await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
-        if result is None or result.outcome in {Outcome.EVICTED, Outcome.GONE}:
+        if result is None or result.outcome == Outcome.GONE:
+            return  # without us
+        if result.outcome == Outcome.EVICTED:
             self.evicted += 1
             return
         self._report("Pod", sight.key, REFUSED, result.message)
