@@ -137,7 +137,9 @@ RARE: set[Verb] = {
 
 def never_used(log: Path) -> set[Verb]:
     """Watches are logged when they end, and lists are streams by watch: who may watch and list, does."""
-    return {one for one in granted() if one[0] not in {"list", "watch"}} - used(log) - RARE
+    table = granted()
+    followed = {(verb, *what) for watch, *what in table if watch == "watch" for verb in ("list", "watch")}
+    return table - followed - used(log) - RARE
 
 
 def used(log: Path) -> set[Verb]:

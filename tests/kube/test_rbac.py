@@ -46,6 +46,7 @@ def test_every_kind_is_read_and_its_status_written_if_it_has_one() -> None:
         ("", "namespaces", {"get", "list", "watch", "patch"}),
         ("policy", "poddisruptionbudgets", {"list", "watch"}),
         ("", "pods/eviction", {"create"}),
+        ("events.k8s.io", "events", {"create", "list", "patch"}),
         ("", "secrets", set()),
         ("", "pods/binding", set()),
         ("", "configmaps", set()),
@@ -59,6 +60,12 @@ def test_every_kind_is_read_and_its_status_written_if_it_has_one() -> None:
 )
 def test_what_the_controller_may_do_everywhere(group: str, resource: str, verbs: set[str]) -> None:
     assert allowed(CONTROLLER, group, resource) == verbs
+
+
+def test_who_only_looks_on_reads_no_events_and_writes_nothing() -> None:
+    everywhere, *_ = rbac.controller_roles(REGISTRY, "bursar-system", shadow=True)
+    assert {verb for rule in everywhere["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+    assert allowed(everywhere, "events.k8s.io", "events") == set()
 
 
 def test_secrets_and_leases_are_named_except_to_create_them() -> None:

@@ -52,7 +52,7 @@ IN_CLUSTER = (
     Access("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
     Access("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
     Access("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
-    Access("events.k8s.io", ("events",), ("create", "patch"), "tell people"),
+    Access("events.k8s.io", ("events",), ("create", "list", "patch"), "tell people what they were not told yet"),
     Access(
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),

@@ -19,11 +19,10 @@ from datetime import UTC, datetime
 from bursar.kube.client.api import Api, PatchKind
 from bursar.kube.client.errors import Fenced, KubeError, NotFound
 from bursar.kube.client.resources import EVENTS, Resource
+from bursar.kube.client.sayings import REASON_LENGTH, Known, Said, last_said, said
 
 log = logging.getLogger(__name__)
 
-NOTE_BYTES = 1024
-REASON_LENGTH = 128
 NAME_LENGTH = 200
 
 
@@ -113,7 +112,7 @@ class Recorder:
 
     def record(self, regarding: Regarding, type: str, reason: str, message: str, action: str = "") -> None:  # noqa: A002 as Kubernetes says
         """Say something about an object. Returns at once, whatever happens."""
-        note = Note(regarding, type, reason[:REASON_LENGTH], _shortened(message), (action or reason)[:REASON_LENGTH])
+        note = Note(regarding, type, *said(reason, message), (action or reason)[:REASON_LENGTH])
         now = self._clock()
         series = self._series.get(note)
         if series is not None and now - series.last < self._limits.series_end:
@@ -156,7 +155,13 @@ class Recorder:
 
     async def _work(self) -> None:
         while True:
-            await self._write(await self._queue.get())
+            await self._write_next(await self._queue.get())
+
+    async def _write_next(self, note: Note) -> None:
+        try:
+            await self._write(note)
+        finally:
+            self._queue.task_done()
 
     async def _repeat(self) -> None:
         while True:
@@ -166,8 +171,13 @@ class Recorder:
     async def flush(self) -> None:
         """Write everything that waits, now. For an orderly end."""
         while not self._queue.empty():
-            await self._write(self._queue.get_nowait())
+            await self._write_next(self._queue.get_nowait())
         await self._write_series()
+
+    async def last_said(self, known: Known) -> dict[str, Said]:
+        """By uid of known objects: the newest event of this controller about each, once all of ours are written."""
+        await self._queue.join()
+        return await last_said(self._api, self._controller, known)
 
     async def _write(self, note: Note) -> None:
         name = f"{note.regarding.name[:NAME_LENGTH]}.{secrets.token_hex(8)}"
@@ -220,13 +230,6 @@ class Recorder:
 
 def _space(note: Note) -> str:
     return note.regarding.namespace or "default"
-
-
-def _shortened(message: str) -> str:
-    encoded = message.encode()
-    if len(encoded) <= NOTE_BYTES:
-        return message
-    return encoded[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def _now() -> str:

@@ -126,7 +126,9 @@ class Replica:
     async def _one_term(self, number: int | None) -> str:
         try:
             term = await self._present_term() if number is None else number
-            self.term = Term(self.api, self._registry, term, self._tell, self.options.term)
+            options = self.options.term
+            recall = None if options.shadow or options.dry_run else self.recorder.last_said
+            self.term = Term(self.api, self._registry, term, self._tell, options, recall)
             await self.term.run()
         except Dethroned as error:
             log.warning("the term ends: %s", error)

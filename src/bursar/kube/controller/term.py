@@ -24,9 +24,9 @@ from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.namespaces import NamespaceKeeper
 from bursar.kube.controller.objectwriter import ObjectWriter
 from bursar.kube.controller.podwriter import PodWriter
-from bursar.kube.controller.ports import Told
 from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.sight import SeenPod
+from bursar.kube.controller.telling import Recall, Tell, Teller
 from bursar.kube.controller.watches import Watches
 from bursar.objects.corekinds import NAMESPACE, POD
 from bursar.objects.kinds import Kind
@@ -38,9 +38,6 @@ TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
 ROUNDS = 10  # rounds of settling between two looks at the clock
 TICK = 1.0  # seconds between looks at the clock
 COMPARED_EVERY = 30.0
-
-Tell = Callable[[Told, str], None]
-"""(what to say, uid of the object it is about)."""
 
 
 class JournalKeeper(Protocol):
@@ -73,7 +70,15 @@ class RebuildNeeded(Exception):  # noqa: N818 an answer to a fault, not the faul
 class Term:
     """A ledger and everybody who acts upon it, for as long as this process leads."""
 
-    def __init__(self, api: Api, registry: Registry, number: int, tell: Tell, options: TermOptions) -> None:
+    def __init__(
+        self,
+        api: Api,
+        registry: Registry,
+        number: int,
+        tell: Tell,
+        options: TermOptions,
+        recall: Recall | None = None,
+    ) -> None:
         self.number = number
         self.ready = False
         self.differences = 0  # found since the term began: must stay 0
@@ -89,7 +94,7 @@ class Term:
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self)
         self._options = options
-        self._tell = tell
+        self._teller = Teller(mirror, tell, recall)
         self._acts = not options.shadow
         self._listed = False  # whatever comes now is news
         self._inbox: deque[Callable[[], None]] = deque()
@@ -112,6 +117,7 @@ class Term:
         try:
             await self._first_of(self._watches.synced(), tasks)
             await self._first_of(self._build(), tasks)
+            self._teller.begin(self._wake.set)
             tasks += [asyncio.create_task(self._pump()), asyncio.create_task(self._watch_the_clock())]
             await self._first_of(self._broken, tasks)
         finally:
@@ -119,6 +125,7 @@ class Term:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._teller.end()
             for desk in self._desks():
                 await desk.close()
             if self._journal is not None:
@@ -226,13 +233,13 @@ class Term:
             at_rest = self.mirror.controller.settle(ROUNDS)
             while not at_rest and time.monotonic() < over:
                 at_rest = self.mirror.controller.settle(ROUNDS)
-            self._flush()
+            self._flush(at_rest=at_rest)
             if self._inbox or not at_rest:
                 self._wake.set()
             if self._wake.is_set():  # else others get their turn by our waiting
                 await asyncio.sleep(0)
 
-    def _flush(self) -> None:
+    def _flush(self, *, at_rest: bool) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
         notes = self.mirror.notes
         self._keep_journal()
@@ -250,9 +257,7 @@ class Term:
             self.reclaimer.evict(claim)
         outputs, notes.outputs = notes.outputs, {}
         self.statuses.write(outputs)
-        events, notes.events = notes.events, []
-        for told in events:
-            self._tell(told, self.mirror.uid_of(told.kind, told.key))
+        self._teller.tell(at_rest=at_rest)
 
     def _keep_journal(self) -> None:
         journal = self.mirror.engine.journal
