@@ -7,7 +7,9 @@ from threading import Thread
 import pytest
 
 from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING
-from bursar.engine.engine import CommitListener, Engine, EngineError
+from bursar.engine.engine import Engine
+from bursar.engine.errors import EngineError
+from bursar.engine.locked_ledger import CommitListener
 from bursar.engine.what_if import Adjust, Configure, Release, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Record

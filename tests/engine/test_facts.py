@@ -5,7 +5,8 @@ import pytest
 from bursar.engine import budgets
 from bursar.engine.budgets import BudgetBody
 from bursar.engine.decisions import ADMITTED, EVICTED
-from bursar.engine.engine import Engine, EngineError
+from bursar.engine.engine import Engine
+from bursar.engine.errors import EngineError
 from bursar.ledger.claims import PENDING, RESERVED, RUNNING, Claim, ClaimSpec
 from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy

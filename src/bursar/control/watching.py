@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bursar.control.queue import Queue
 from bursar.engine import budgets
-from bursar.engine.engine import CommitListener
+from bursar.engine.locked_ledger import CommitListener
 from bursar.ledger.account_changes import PutCell
 from bursar.ledger.changes import RELEASE, VACATE, Change, Charge
 from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetField, SetState

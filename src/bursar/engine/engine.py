@@ -6,95 +6,25 @@ fails leaves the ledger as it was, to the byte. Callers may come from many threa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from threading import RLock
-from typing import Final, final
-
-from mypy_extensions import mypyc_attr
+from typing import final
 
 from bursar.engine import deciding, leaving, restoring
 from bursar.engine.configuring import apply_settings
-from bursar.engine.core import Core
-from bursar.engine.decisions import (
-    ADMITTED,
-    EVICTED,
-    RELEASED,
-    WAITING,
-    Decision,
-    DecisionList,
-)
+from bursar.engine.decisions import ADMITTED, EVICTED, RELEASED, WAITING, Decision
+from bursar.engine.errors import EngineError
 from bursar.engine.explaining import explain_claim, explain_departed
+from bursar.engine.locked_ledger import LockedLedger
 from bursar.engine.preempting import may_take
 from bursar.engine.rebinding import respec
-from bursar.engine.recalling import Recall
 from bursar.engine.what_if import Change, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
-from bursar.ledger.journal import Journal, Record, Recordable
-from bursar.ledger.snapshot import Snapshot
-from bursar.ledger.state import State
-from bursar.ledger.transactions import Transaction
-from bursar.policies.base import Policy
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.settings import Output, Revocation, Setting
 
 
-class EngineError(ValueError):
-    """A call that makes no sense: an unknown or duplicate uid, a step that the claim's state does not allow."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class CommitListener:
-    """Hears of each commit, inside the lock: must be quick and must not call the engine."""
-
-    def committed(self, record: Record) -> None:
-        """A transaction was committed."""
-
-
 @final
-class Engine:
+class Engine(LockedLedger):
     """Decides over one ledger with the given policies, in their order."""
-
-    def __init__(self, policies: Iterable[Policy]) -> None:
-        self._core: Final = Core(list(policies))
-        self._lock: Final = RLock()
-        self._recall: Final = Recall(self._core.ledger.state)
-        self.listener: CommitListener | None = None
-
-    # Reading
-
-    @property
-    def state(self) -> State:
-        """The ledger's state, to read while nobody writes (take ``lock`` if others may)."""
-        return self._core.ledger.state
-
-    @property
-    def lock(self) -> RLock:
-        """Held during every call; take it to read several things at one version."""
-        return self._lock
-
-    @property
-    def journal(self) -> Journal:
-        return self._core.ledger.journal
-
-    @property
-    def version(self) -> int:
-        """How many transactions were committed."""
-        return self._core.ledger.version
-
-    @property
-    def digest(self) -> int:
-        return self._core.ledger.digest
-
-    @property
-    def policies(self) -> list[Policy]:
-        return self._core.policies
-
-    def claim(self, uid: str) -> Claim:
-        """The claim with that uid."""
-        found = self._core.ledger.state.claims.get(uid)
-        if found is None:
-            raise EngineError(f"no claim {uid}")
-        return found
 
     # Deciding
 
@@ -152,16 +82,7 @@ class Engine:
             for claim in claims:
                 self._enter(claim)
             decisions = deciding.group(self._core, claims, at)
-            worth = len(self._core.tx.log) > 0
-            for i in range(len(claims)):
-                worth = worth or not decisions[i].same_as(claims[i].decision)
-            if worth:
-                seq = self._commit(at, ("group", *[claim.uid for claim in claims]), DecisionList(decisions))
-                for decision in decisions:
-                    decision.seq = seq
-            for i in range(len(claims)):
-                self._recall.note(claims[i], decisions[i])
-            return decisions
+            return self._conclude_group(claims, decisions, at)
         finally:
             self._end()
 
@@ -355,74 +276,7 @@ class Engine:
         finally:
             self._end()
 
-    def replay(self, lines: Iterable[bytes], chained: bool = False) -> int:
-        """Repeat sealed journal lines on top of this engine's ledger; returns how many.
-
-        ``chained``: somebody else proves that each continues the chain.
-        """
-        self._lock.acquire()
-        try:
-            count = 0
-            for line in self._core.ledger.replay(lines, None, chained):
-                count += 1
-                self._recall.replayed(line)
-            return count
-        finally:
-            self._recall.settle()
-            self._lock.release()
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Begin where a snapshot was taken; only in a new engine, which is of no use any more if this fails."""
-        self._lock.acquire()
-        try:
-            self._core.ledger.restore(snapshot)
-            self._recall.restore(snapshot.decisions)
-        finally:
-            self._lock.release()
-
-    # Transactions
-
-    def _begin(self) -> Transaction:
-        return self._core.ledger.begin()
-
-    def _end(self) -> None:
-        """Whatever was not committed is undone."""
-        if self._core.ledger.opened:
-            self._core.ledger.abort()
-        self._lock.release()
-
-    def _enter(self, claim: Claim) -> bool:
-        """Open the transaction (unless it is) and make sure the claim is in it, pending; True if it is new."""
-        core = self._core
-        if not core.ledger.opened:
-            core.ledger.begin()
-        known = core.ledger.state.claims.get(claim.uid)
-        if known is None:
-            if claim.uid in self._recall.departed:
-                raise EngineError(f"uid {claim.uid} was used before; a new claim needs a new one")
-            core.enter(claim)
-            return True
-        if known is not claim:
-            raise EngineError(f"claim {claim.uid} exists already")
-        if claim.state != PENDING:
-            raise EngineError(f"{claim.key} is {STATES[claim.state]} already")
-        return False
-
-    def _commit(self, at: int, cause: tuple[object, ...], decision: Recordable | None) -> int:
-        core = self._core
-        if core.settling:
-            core.settle()
-        record = core.ledger.commit(at, cause, decision)
-        if self.listener is not None:
-            self.listener.committed(record)
-        return record.seq
-
-    def _conclude(self, claim: Claim, decision: Decision, at: int, cause: str) -> Decision:
-        """Commit a decision that changed something or says something new."""
-        if self._core.tx.log or not decision.same_as(claim.decision):
-            decision.seq = self._commit(at, (cause, claim.uid), decision)
-        self._recall.note(claim, decision)
-        return decision
+    # Taking back
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
         """It counts until it is gone, but no budget counts on it any more."""

@@ -22,7 +22,8 @@ from bursar.control.kinds import known_kinds
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.engine.decisions import Decision
-from bursar.engine.engine import Engine, EngineError
+from bursar.engine.engine import Engine
+from bursar.engine.errors import EngineError
 from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod

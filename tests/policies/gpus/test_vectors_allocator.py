@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bursar.engine.decisions import HOLDING
-from bursar.engine.engine import EngineError
+from bursar.engine.errors import EngineError
 from bursar.engine.what_if import Adjust
 from bursar.ledger.claims import ClaimSpec
 from bursar.objects.core import PodSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.engine import EngineError
+from bursar.engine.errors import EngineError
 from bursar.policies.limits.status import available_percent, reached
 from tests.policies.gpus.world import NS, World, marks, total
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.engine import EngineError
+from bursar.engine.errors import EngineError
 from bursar.policies.pools.names import DEFAULT, QUOTA_OF_POD
 from bursar.server.metrics import _quota_metrics
 from bursar.server.quotas import quotas
