@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bursar.cli import explain, listings
+from bursar.cli import explain
 from bursar.cli.connection import Target, asks, at_option
 from bursar.cli.kinds import complete_reference, reference
+from bursar.cli.listings import listing, row_key
 from bursar.cli.output import echo, machine, output_option
+from bursar.cli.selection import Asked, pages
 
 if TYPE_CHECKING:
     from bursar.server.client import Client
@@ -59,17 +61,15 @@ def _pod(client: "Client", key: str, at: str) -> list[str]:
 
 def _used_by(client: "Client", kind: str, key: str, at: str) -> list[str]:
     """The rows about it in the tables."""
-    what = "nodes" if kind == "Node" else "quotas"
     query = {"at": at} if at else {}
-    asked = listings.Asked(what, (), query, 0)
-    if what == "nodes":
-        rows = listings.listing(client, listings.Asked(what, (key,), query, 0), "table")
-        claims = listings.listing(client, listings.Asked("pods", (), {**query, "node": key}, 0), "table")
+    if kind == "Node":
+        rows = listing(client, Asked("nodes", (key,), query, 0), "table")
+        claims = listing(client, Asked("pods", (), {**query, "node": key}, 0), "table")
         return ["", *rows, "", *claims]
-    quotas = [row for row in listings.pages(client.quotas, asked, query).items if listings.quota_key(row) == key]
+    quotas = [row for row in pages(client.quotas, query).items if row_key(row) == key]
     if not quotas or kind != quotas[0].kind.partition(".")[0]:
         return []
-    return ["", *listings.listing(client, listings.Asked(what, (key,), query, 0), "table")]
+    return ["", *listing(client, Asked("quotas", (key,), query, 0), "table")]
 
 
 def _happened(client: "Client", kind: str, key: str) -> list[str]:

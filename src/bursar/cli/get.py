@@ -2,10 +2,11 @@
 
 import click
 
-from bursar.cli import listings
 from bursar.cli.connection import Target, asks, at_option
 from bursar.cli.kinds import complete_kind
+from bursar.cli.listings import listing
 from bursar.cli.output import output_option, repeat, watch_options
+from bursar.cli.selection import Asked
 
 
 @click.command()
@@ -54,7 +55,7 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
     NAME is namespace/name, or a name within the namespace that -n gives.
     """  # noqa: D301 click reads the escape
     filters = {"namespace": namespace, "label": label, "phase": phase or "", "node": node, "quota": quota, "at": at}
-    asked = listings.Asked(
+    asked = Asked(
         what,
         names,
         {name: value for name, value in filters.items() if value},
@@ -62,4 +63,4 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
         not at and target.data is None,
     )
     with target.open() as client:
-        repeat(lambda: listings.listing(client, asked, output), watch=watch, interval=interval)
+        repeat(lambda: listing(client, asked, output), watch=watch, interval=interval)

@@ -1,45 +1,22 @@
-"""The tables of `bursar get`: which columns each has, and where its rows come from."""
+"""The tables of `bursar get`: which columns each has, and where its rows come from.
 
-import sys
+Every table prints the answer itself where a program reads it (JSON, YAML): columns are for people alone.
+"""
+
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from bursar.cli.connection import fail
 from bursar.cli.kinds import CLAIMS, NODES
 from bursar.cli.output import age, amounts, shown, wall_time
+from bursar.cli.selection import Asked, selected
 from bursar.cli.tables import Column
 
 if TYPE_CHECKING:
     from bursar.server import answers
     from bursar.server.client import Client
 
-PAGE = 2000
 EVENTS = 50
 Lines = list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to list; filters that the table does not have are an error."""
-
-    what: str
-    names: tuple[str, ...]
-    filters: dict[str, str]
-    limit: int
-    live: bool = False  # the present, as a server has it: ages go on
-
-    def only(self, *known: str) -> dict[str, str]:
-        for name in self.filters:
-            if name not in known:
-                fail(f"{self.what} cannot be filtered by --{name}" if name != "at" else f"{self.what} takes no --at")
-        return self.filters
-
-    def wants(self, key: str) -> bool:
-        namespace = self.filters.get("namespace", "")
-        return not self.names or key in self.names or (bool(namespace) and key.partition("/")[2] in self.names)
 
 
 def listing(client: "Client", asked: Asked, output: str) -> Lines:
@@ -47,43 +24,6 @@ def listing(client: "Client", asked: Asked, output: str) -> Lines:
         if asked.what in names:
             return lister(client, asked, output)
     return _objects(client, asked, output)
-
-
-def pages(fetch: Callable[..., Any], asked: Asked, query: dict[str, str]) -> Any:  # noqa: ANN401 the list that fetch gives
-    """All pages of a list as one; a bar on a terminal if there are several."""
-    import msgspec
-
-    most = asked.limit if asked.limit and not asked.names else 0
-    first = fetch(**query, limit=min(most, PAGE) or PAGE)
-    items = list(first.items)
-    page = first
-    if first.remaining and not (most and len(items) >= most):
-        with click.progressbar(
-            length=len(items) + first.remaining, label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as progress:
-            while page.remaining and not (most and len(items) >= most):
-                page = fetch(**{**query, "continue": page.next}, limit=PAGE)
-                items.extend(page.items)
-                progress.update(len(page.items))
-    kept = items[:most] if most else items
-    return msgspec.structs.replace(first, items=kept, remaining=len(items) - len(kept) + page.remaining, next="")
-
-
-def _kept(found: Any, asked: Asked, key: Callable[[Any], str]) -> Any:  # noqa: ANN401 a list of the API
-    """Only the rows that were named; a name that nobody has is an error."""
-    if not asked.names:
-        return found
-    import msgspec
-
-    items = [item for item in found.items if asked.wants(key(item))]
-    keys = {key(item) for item in items}
-    for name in asked.names:
-        if name not in keys and not any(one.partition("/")[2] == name for one in keys):
-            from bursar.cli.connection import refuse
-            from bursar.server.answers import Problem
-
-            refuse(Problem(type="", title="", status=404, detail=f"there is no {asked.what} {name}"))
-    return msgspec.structs.replace(found, items=items)
 
 
 def _now(found: Any, asked: Asked) -> str:  # noqa: ANN401 a list of the API
@@ -96,9 +36,21 @@ def _key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def row_key(row: "answers.ClaimRow | answers.QueueRow | answers.QuotaRow") -> str:
+    return _key(row.namespace, row.name)
+
+
+def _name(row: "answers.QuotaRow | answers.NodeRow | answers.GpuRow") -> str:
+    return row.name
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
 def _claims(client: "Client", asked: Asked, output: str) -> Lines:
     query = asked.only("namespace", "label", "phase", "node", "quota", "at")
-    found = _kept(pages(client.claims, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    found = selected(client.claims, asked, query, row_key)
     columns = (
         Column("NAMESPACE"), Column("NAME"), Column("PHASE", fixed=True), Column("ASKS FOR"), Column("NODE"),
         Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
@@ -123,14 +75,15 @@ def _claim_note(row: "answers.ClaimRow", output: str) -> str:
 
 def _queue(client: "Client", asked: Asked, output: str) -> Lines:
     query = asked.only("namespace", "at")
-    found = _kept(pages(client.queue, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    found = selected(client.queue, asked, query, row_key)
     columns = (
         Column("#", fixed=True, right=True), Column("NAMESPACE"), Column("NAME"), Column("ASKS FOR"),
         Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True), Column("WHY"),
     )  # fmt: skip
+    now = _now(found, asked)
     rows = [
-        (row.position, row.namespace, row.name, amounts(row.requests), row.priority,
-         age(row.created, _now(found, asked)), row.message if output == "wide" else row.reason)
+        (row.position, row.namespace, row.name, amounts(row.requests), row.priority, age(row.created, now),
+         row.message if output == "wide" else row.reason)
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "nobody waits")
@@ -138,7 +91,7 @@ def _queue(client: "Client", asked: Asked, output: str) -> Lines:
 
 def _quotas(client: "Client", asked: Asked, output: str) -> Lines:
     query = asked.only("namespace", "at")
-    found = _kept(pages(client.quotas, asked, query), asked, lambda row: _key(row.namespace, row.name))
+    found = selected(client.quotas, asked, query, row_key)
     columns = (
         Column("KIND"), Column("QUOTA"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
         Column("MIN", fixed=True, right=True), Column("MAX", fixed=True, right=True),
@@ -156,12 +109,8 @@ def _quotas(client: "Client", asked: Asked, output: str) -> Lines:
 
 
 def quota_name(row: "answers.QuotaRow") -> str:
-    key = _key(row.namespace, row.name)
+    key = row_key(row)
     return f"{key}:{row.node}" if row.node else key
-
-
-def quota_key(row: "answers.QuotaRow") -> str:
-    return _key(row.namespace, row.name)
 
 
 def _none_if_zero(amount: str) -> str:
@@ -170,7 +119,7 @@ def _none_if_zero(amount: str) -> str:
 
 def _trees(client: "Client", asked: Asked, output: str) -> Lines:
     query = asked.only("at")
-    found = _kept(pages(client.quotas, asked, {**query, "policy": "trees"}), asked, lambda row: row.name)
+    found = selected(client.quotas, asked, {**query, "policy": "trees"}, _name)
     columns = (
         Column("TREE"), Column("NODE"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
         Column("QUOTA", fixed=True, right=True), Column("HARD", fixed=True), Column("BORROWED", fixed=True, right=True),
@@ -202,14 +151,14 @@ def _by_depth(rows: Sequence["answers.QuotaRow"]) -> list[tuple["answers.QuotaRo
 
 
 def _nodes(client: "Client", asked: Asked, output: str) -> Lines:
-    found = _kept(pages(client.nodes, asked, asked.only("label", "at")), asked, lambda row: row.name)
+    found = selected(client.nodes, asked, asked.only("label", "at"), _name)
     columns = (
         Column("NODE"), Column("READY", fixed=True), Column("PODS", fixed=True, right=True), Column("USED"),
         Column("LEAVING", wide=True), Column("LABELS", wide=True),
     )  # fmt: skip
     rows = [
         (row.name, "yes" if row.ready else "no", row.pods, _parts(row.used, row.allocatable), amounts(row.leaving),
-         ",".join(f"{name}={value}" for name, value in sorted(row.labels.items())))
+         _labels(row.labels))
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "no nodes found")
@@ -220,7 +169,7 @@ def _parts(used: dict[str, str], of: dict[str, str]) -> str:
 
 
 def _gpus(client: "Client", asked: Asked, output: str) -> Lines:
-    found = _kept(pages(client.gpus, asked, asked.only("node", "at")), asked, lambda row: row.name)
+    found = selected(client.gpus, asked, asked.only("node", "at"), _name)
     columns = (Column("GPU"), Column("NODE"), Column("MODEL"), Column("USED"), Column("CLAIMS"))
     rows = [
         (row.name, row.node, row.model, _parts(row.used, row.capacity), ", ".join(row.claims)) for row in found.items
@@ -283,29 +232,36 @@ def _kinds(client: "Client", asked: Asked, output: str) -> Lines:
 
 def _objects(client: "Client", asked: Asked, output: str) -> Lines:
     query = {**asked.only("namespace", "label", "at"), "kind": asked.what}
-    found = _kept(pages(client.objects, asked, query), asked, _object_key)
-    spaced = any((body.get("metadata") or {}).get("namespace") for body in found.items)
+    found = selected(client.objects, asked, query, _object_key)
+    spaced = any(_metadata(body).get("namespace") for body in found.items)
     columns = (
         Column("KIND", wide=True), Column("NAMESPACE", wide=not spaced), Column("NAME"),
         Column("AGE", fixed=True, right=True), Column("VERSION", wide=True, right=True), Column("LABELS", wide=True),
     )  # fmt: skip
-    rows = [_object_row(body, _now(found, asked)) for body in found.items]
+    now = _now(found, asked)
+    rows = [_object_row(body, now) for body in found.items]
     return shown(found, output, columns, rows, f"no {asked.what} found")
 
 
 def _object_row(body: dict[str, Any], now: str) -> tuple[object, ...]:
-    meta = body.get("metadata") or {}
-    labels = ",".join(f"{name}={value}" for name, value in sorted((meta.get("labels") or {}).items()))
-    namespace = meta.get("namespace") or ""
-    name = _object_key(body).removeprefix(f"{namespace}/") if namespace else _object_key(body)
+    meta = _metadata(body)
     born = age(meta.get("creationTimestamp", ""), now)
-    return body.get("kind"), namespace, name, born, meta.get("resourceVersion"), labels
+    labels = _labels(meta.get("labels") or {})
+    return body.get("kind"), meta.get("namespace") or "", _object_name(body), born, meta.get("resourceVersion"), labels
 
 
 def _object_key(body: dict[str, Any]) -> str:
-    meta = body.get("metadata") or {}
-    name = meta.get("name") or (body.get("spec") or {}).get("id") or ""
-    return _key(meta.get("namespace") or "", name)
+    return _key(_metadata(body).get("namespace") or "", _object_name(body))
+
+
+def _object_name(body: dict[str, Any]) -> str:
+    """Some kinds are named by an id in their spec."""
+    name: str = _metadata(body).get("name") or (body.get("spec") or {}).get("id") or ""
+    return name
+
+
+def _metadata(body: dict[str, Any]) -> dict[str, Any]:
+    return body.get("metadata") or {}
 
 
 _TABLES: tuple[tuple[tuple[str, ...], Callable[["Client", Asked, str], Lines]], ...] = (

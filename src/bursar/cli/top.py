@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bursar.cli import listings
 from bursar.cli.connection import Target, asks, at_option
+from bursar.cli.listings import quota_name
 from bursar.cli.output import machine, output_option, repeat, watch_options
+from bursar.cli.selection import pages
 from bursar.cli.tables import Column, bar, table
 
 if TYPE_CHECKING:
@@ -75,17 +76,14 @@ def _amount(resource: str, text: str) -> int:
 
 
 def _quotas(client: "Client", query: dict[str, str]) -> Iterator[Row]:
-    asked = listings.Asked("quotas", (), {}, 0)
-    for row in listings.pages(client.quotas, asked, query).items:
+    for row in pages(client.quotas, query).items:
         for resource, one in row.resources.items():
             limit = one.max or one.runtime or one.min
-            name = listings.quota_name(row)
-            yield name, resource, _amount(resource, one.used), _amount(resource, limit), 0
+            yield quota_name(row), resource, _amount(resource, one.used), _amount(resource, limit), 0
 
 
 def _nodes(client: "Client", query: dict[str, str]) -> Iterator[Row]:
-    asked = listings.Asked("nodes", (), {}, 0)
-    for row in listings.pages(client.nodes, asked, query).items:
+    for row in pages(client.nodes, query).items:
         for resource, most in row.allocatable.items():
             used = row.used.get(resource, "")
             yield row.name, resource, _amount(resource, used), _amount(resource, most), row.pods
@@ -93,11 +91,10 @@ def _nodes(client: "Client", query: dict[str, str]) -> Iterator[Row]:
 
 def _teams(client: "Client", query: dict[str, str]) -> Iterator[Row]:
     """What runs of a team, and (as its bound) that and what waits together."""
-    asked = listings.Asked("claims", (), {}, 0)
     used: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}
     counts: dict[tuple[str, str], int] = {}
-    for row in listings.pages(client.claims, asked, query).items:
+    for row in pages(client.claims, query).items:
         if row.state == "gone":
             continue
         for resource, text in row.requests.items():
