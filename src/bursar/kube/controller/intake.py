@@ -80,6 +80,7 @@ class ObjectIntake:
         """An object is gone."""
         key = self._world.key_at(kind.name, namespace, name)
         if key is None:
+            self._forget_refused(kind, namespace, name)
             return False
         self.invalid.pop((kind.name, key), None)
         problem = self._drop(kind, key)
@@ -89,6 +90,14 @@ class ObjectIntake:
             return False
         self._retry()
         return True
+
+    def _forget_refused(self, kind: Kind, namespace: str, name: str) -> None:
+        """An object that was never in force is gone: it must not come into force later."""
+        for (kind_name, key), ((_, metadata), _) in list(self.invalid.items()):
+            place = metadata.get("namespace", ""), metadata.get("name", "")
+            if kind_name == kind.name and place == (namespace, name):
+                del self.invalid[kind_name, key]
+                self._condition(kind_name, key, "")
 
     def _drop(self, kind: Kind, key: str) -> str:
         """Take an object out of force; what stands in the way."""
@@ -148,9 +157,14 @@ class ObjectIntake:
             self._condition(one.kind.name, one.key, problem)
 
     def _retry(self) -> None:
-        """Something changed: what was not acceptable may be now."""
-        for name, kind in list(self._deleted.items()):
-            if not self._drop(kind, name[1]):
-                del self._deleted[name]
-        for given, _ in list(self.invalid.values()):
-            self._take(given)
+        """Something changed: what was not acceptable may be now, and with it what waited for that in turn."""
+        while self._retried():
+            pass
+
+    def _retried(self) -> bool:
+        """Try everything that waits once; whether any of it went through."""
+        dropped = [name for name, kind in list(self._deleted.items()) if not self._drop(kind, name[1])]
+        for name in dropped:
+            del self._deleted[name]
+        taken = [self._take(given) for given, _ in list(self.invalid.values())]
+        return bool(dropped) or any(taken)
