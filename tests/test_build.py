@@ -9,7 +9,8 @@ import bursar
 from tests.conftest import loaded_mode
 
 PACKAGE = Path(bursar.__file__).parent
-CORE = ("quantity.py", "vectors.py", "selectors.py", "ledger/**/*.py", "policies/**/*.py", "engine/**/*.py")
+ARITHMETIC = ("quantity.py", "fingerprints.py", "dimensions.py", "vectors.py", "limits.py", "selectors.py")
+CORE = (*ARITHMETIC, "ledger/**/*.py", "policies/**/*.py", "engine/**/*.py")
 INTERPRETED_NAMES = {"__init__.py", "kinds.py", "plugin.py"}
 
 

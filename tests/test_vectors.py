@@ -1,45 +1,15 @@
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from threading import Barrier
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, QuantityError
-from bursar.vectors import (
-    EMPTY,
-    NO_LIMITS,
-    UNLIMITED,
-    Limits,
-    Tally,
-    Vector,
-    dimension,
-    dimension_at,
-    fingerprint,
-    first_short,
-    from_amounts,
-    from_indices,
-    name_mark,
-    parse_limits,
-    parse_vector,
-    shortfall,
-)
+from bursar.dimensions import dimension_at
+from bursar.limits import Limits, parse_limits
+from bursar.quantity import MAX_AMOUNT, QuantityError
+from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, parse_vector
+from tests.amounts import AMOUNTS, NAMES, plain, tally_of
 from tests.twins import vectors_twin as twin
-
-NAMES = ["memory", "cpu", "nvidia.com/gpu", "pods", "example.com/a", "zz"]
-EDGES = [0, 1, -1, 7, MAX_AMOUNT, MAX_AMOUNT - 1, MAX_AMOUNT // 2, MAX_AMOUNT // 2 + 1, -MAX_AMOUNT, -MAX_AMOUNT // 2]
-NUMBERS = st.sampled_from(EDGES) | st.integers(-MAX_AMOUNT, MAX_AMOUNT) | st.integers(-50, 50)
-AMOUNTS = st.dictionaries(st.sampled_from(NAMES), NUMBERS)
-SMALL = st.dictionaries(st.sampled_from(NAMES), st.integers(-20, 20))
-CAPS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0, 5, 10, UNLIMITED, MAX_AMOUNT]) | st.integers(0, 40))
-
-
-def plain(vector: Vector) -> dict[str, int]:
-    return dict(vector.pairs())
 
 
 def outcome(make: Callable[[], Vector]) -> dict[str, int] | None:
@@ -48,12 +18,6 @@ def outcome(make: Callable[[], Vector]) -> dict[str, int] | None:
         return plain(make())
     except OverflowError:
         return None
-
-
-def tally_of(amounts: dict[str, int]) -> Tally:
-    tally = Tally()
-    tally.add(from_amounts(amounts))
-    return tally
 
 
 @given(AMOUNTS, AMOUNTS)
@@ -153,89 +117,10 @@ def test_taking_undoes_adding(start: dict[str, int], amounts: dict[str, int]) ->
         assert tally.vector() == before
 
 
-@given(SMALL | AMOUNTS, SMALL | AMOUNTS, CAPS, st.booleans())
-@settings(max_examples=300)
-def test_what_does_not_fit_is_what_the_twin_says(
-    used: dict[str, int], cost: dict[str, int], caps: dict[str, int], stock: bool
-) -> None:
-    tally, vector = tally_of(used), from_amounts(cost)
-    limits = Limits(caps, stock)
-    missing = twin.short(used, cost, caps, stock)
-    assert plain(shortfall(tally, vector, limits)) == missing
-    found = first_short(tally, vector, limits)
-    assert found == (dimension(min(missing)).index if missing else -1), "the first one by name"
-    assert tally.vector() == from_amounts(used), "a check changes nothing"
-
-
-@pytest.mark.parametrize(
-    ("limits", "used", "cost", "short"),
-    [
-        (NO_LIMITS, {"cpu": 10**15}, {"cpu": 10**15}, {}),
-        (Limits({"cpu": 0}), {}, {"cpu": 1}, {"cpu": 1}),
-        (Limits({"cpu": 0}), {}, {"pods": 1}, {}),
-        (Limits({"cpu": 5}), {"cpu": 9}, {"pods": 1}, {}),
-        (Limits({"cpu": 5}), {"cpu": 9}, {"cpu": -2}, {}),
-        (Limits({"cpu": 5}), {"cpu": 4}, {"cpu": 1}, {}),
-        (Limits({"cpu": 5}), {"cpu": 5}, {"cpu": 1}, {"cpu": 1}),
-        (Limits({}, stock=True), {}, {"cpu": 1}, {"cpu": 1}),
-        (Limits({"cpu": 2}, stock=True), {}, {"cpu": 2}, {}),
-        (Limits({"cpu": UNLIMITED}), {"cpu": MAX_AMOUNT}, {"cpu": MAX_AMOUNT}, {}),
-        (Limits({"cpu": UNLIMITED}, stock=True), {}, {"cpu": MAX_AMOUNT}, {}),
-        (Limits({"cpu": 0}), {"cpu": MAX_AMOUNT}, {"cpu": MAX_AMOUNT}, {"cpu": MAX_AMOUNT}),
-    ],
-)
-def test_absent_is_unlimited_zero_is_none_and_only_what_is_requested_counts(
-    limits: Limits, used: dict[str, int], cost: dict[str, int], short: dict[str, int]
-) -> None:
-    assert plain(shortfall(tally_of(used), from_amounts(cost), limits)) == short
-
-
-def test_limits_answer_by_dimension() -> None:
-    limits = Limits({"pods": 3, "cpu": UNLIMITED})
-    assert limits.cap("pods") == 3
-    assert limits.cap("cpu") == UNLIMITED
-    assert limits.cap("test.example/other") == UNLIMITED
-    assert Limits({"pods": 3}, stock=True).cap("test.example/other") == 0
-    assert limits.show() == {"cpu": "unlimited", "pods": "3"}
-    assert list(limits.listed) == ["cpu", "pods"]
-
-
-def test_limits_are_equal_by_content() -> None:
-    assert Limits({"a": 1, "b": 2}) == Limits({"b": 2, "a": 1})
-    assert hash(Limits({"a": 1, "b": 2})) == hash(Limits({"b": 2, "a": 1}))
-    assert Limits({"a": 1}) != Limits({"a": 1}, stock=True)
-    assert Limits({"a": 0}) != NO_LIMITS
-
-
-@pytest.mark.parametrize(
-    ("name", "resolution", "binary"),
-    [
-        ("cpu", MILLI, False),
-        ("requests.cpu", MILLI, False),
-        ("limits.memory", UNIT, True),
-        ("memory", UNIT, True),
-        ("requests.ephemeral-storage", UNIT, True),
-        ("hugepages-2Mi", UNIT, True),
-        ("requests.hugepages-1Gi", UNIT, True),
-        ("nvidia.com/gpu", UNIT, False),
-        ("requests.nvidia.com/gpu", UNIT, False),
-        ("example.com/cpu", UNIT, False),
-        ("pods", UNIT, False),
-        ("tflops", MILLI, False),
-        ("vram", UNIT, True),
-    ],
-)
-def test_dimensions_know_their_resolution_and_format(name: str, resolution: int, binary: bool) -> None:
-    found = dimension(name)
-    assert (found.resolution, found.binary) == (resolution, binary)
-    assert dimension_at(found.index) is found
-
-
 def test_quantities_become_vectors_and_come_back() -> None:
     vector = parse_vector({"memory": "40Gi", "cpu": "1500m", "pods": 0})
     assert vector.pairs() == [("cpu", 1500), ("memory", 40 * 2**30)]
     assert vector.show() == {"cpu": "1500m", "memory": "40Gi"}
-    assert parse_limits({"pods": "0"}).listed == {"pods": 0}
 
 
 @pytest.mark.parametrize("parser", [parse_vector, parse_limits])
@@ -244,36 +129,6 @@ def test_a_bad_quantity_names_its_field(parser: Callable[..., object]) -> None:
         parser({"pods": 1, "cpu": "lots"}, "spec.hard")
     with pytest.raises(QuantityError, match=r"^cpu: '-1' must not be negative"):
         parser({"cpu": "-1"})
-
-
-def test_many_threads_intern_one_index_a_name() -> None:
-    names = [f"thread.example/r{i}" for i in range(200)]
-    start = Barrier(8)
-
-    def intern(offset: int) -> dict[str, int]:
-        start.wait()
-        return {name: dimension(name).index for name in names[offset:] + names[:offset]}
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(intern, range(0, 200, 25)))
-    assert all(each == found[0] for each in found)
-    assert len(set(found[0].values())) == len(names)
-    assert [dimension_at(found[0][name]).name for name in names] == names
-
-
-def test_marks_do_not_follow_the_spelling() -> None:
-    marks = [fingerprint(f"n{i}") for i in range(4)]
-    steps = {after - before for before, after in pairwise(marks)}
-    assert len(steps) == 3, "equal steps would let sums of neighbours be equal"
-    assert all(0 <= mark < 2**62 for mark in marks)
-
-
-def test_marks_are_the_same_in_every_process() -> None:
-    script = "from bursar.vectors import fingerprint, name_mark; print(fingerprint('n1'), name_mark('n1'))"
-    command = [sys.executable, "-c", script]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert printed == [str(fingerprint("n1"))] * 2
-    assert name_mark("n1") == fingerprint("n1")
 
 
 def test_lanes_are_linear_in_the_amounts() -> None:

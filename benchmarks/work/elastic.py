@@ -11,12 +11,13 @@ from benchmarks.timing import collector, rate
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
+from bursar.limits import Limits
 from bursar.policies.base import NodeIndex
 from bursar.policies.elastic.names import ELASTIC_QUOTA, OPTIONS_SETTING, QUOTA_SETTING, quota_id
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.settings import OptionsBody, QuotaBody
 from bursar.policies.settings import Setting
-from bursar.vectors import Limits, from_amounts
+from bursar.vectors import from_amounts
 
 GPU = "nvidia.com/gpu"
 OVER = 10  # over-quota claims of a quota

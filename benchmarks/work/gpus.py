@@ -6,6 +6,7 @@ from statistics import median
 from benchmarks.timing import collector, rate
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.limits import Limits
 from bursar.policies.gpus.bodies import GPU, GpuBody
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.limits.judging import judge
@@ -16,7 +17,7 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.settings import Setting
 from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.vectors import Limits, from_amounts
+from bursar.vectors import from_amounts
 
 _WIDE = {"requests.tflops": 10**15, "requests.vram": 10**18, "limits.tflops": 10**15, "workers": 10**9}
 _RUNS = 5

@@ -6,6 +6,7 @@ is, so that every level is shared out in rounds.
 """
 
 from benchmarks.timing import rate
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction
@@ -18,7 +19,7 @@ from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.profiles import PoolNode
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.settings import Setting
-from bursar.vectors import dimension, from_amounts
+from bursar.vectors import from_amounts
 
 _GI = 2**30
 _CHILDREN = 100

@@ -3,10 +3,11 @@
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
 from bursar.policies.settings import Setting
-from bursar.vectors import Limits, Vector, from_amounts
+from bursar.vectors import Vector, from_amounts
 
 DIMENSIONS = ("cpu", "memory", "nvidia.com/gpu", "ephemeral-storage", "example.com/a", "example.com/b")
 WIDE = Limits(dict.fromkeys(DIMENSIONS, 10**15))

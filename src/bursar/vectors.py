@@ -1,129 +1,30 @@
 """Resource vectors over interned dimensions.
 
-A dimension (``cpu``, ``nvidia.com/gpu``) is interned once and then known by its index, so that the hot path
-never looks at a string. Three shapes are built on it:
+Two shapes are built on the index of a dimension:
 
 * ``Vector``: what somebody asks for or is charged. Sparse, immutable, sorted by name, never holds a zero,
   so looping over it visits exactly the requested dimensions.
 * ``Tally``: a running sum. Dense, mutable, changed only by adding or taking a ``Vector``.
-* ``Limits``: what a tally is held against. Dense; a dimension that is not listed is unlimited, or has nothing
-  at all when the limits are a *stock* (what a node has). Zero is none.
 
 Invariants: every stored amount keeps ``abs(amount) <= MAX_AMOUNT``, so adding two of them cannot leave 64 bits;
-a sum outside that range is an ``OverflowError`` and changes nothing. The order in which dimensions were interned
-never shows: whatever is listed, compared or found first goes by name.
+a sum outside that range is an ``OverflowError`` and changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
-from threading import Lock
 from typing import Final, final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, format_amount, parse
+from bursar.dimensions import BY_INDEX, BY_NAME, dimension
+from bursar.quantity import MAX_AMOUNT
 
-UNLIMITED: Final = 2**63 - 1
 _MAX: Final[i64] = MAX_AMOUNT
-_UNLIMITED: Final[i64] = UNLIMITED
-
-# Two primes just under 2**31: a product of residues stays inside 63 bits, so fingerprints are plain 64-bit
-# arithmetic with the same result interpreted and compiled.
-PRIME_A: Final = 2147483647
-PRIME_B: Final = 2147483629
+# The primes of ``fingerprints``, as 64-bit numbers
 _A: Final[i64] = 2147483647
 _B: Final[i64] = 2147483629
-_MARK_BITS: Final = 2**62 - 1
-_MARKS_KEPT: Final = 65536
-
-
-def fingerprint(text: str) -> int:
-    """A stable 62-bit number for a text, the same in every process (``hash`` is not).
-
-    It must be a real hash: digests are sums of marks, and marks that follow the spelling would let sums of
-    neighbours (n1 + n3, n2 + n2) be equal.
-    """
-    return fingerprint_bytes(text.encode())
-
-
-def fingerprint_bytes(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & _MARK_BITS
-
-
-_MARKS: Final[dict[str, int]] = {}
-
-
-def name_mark(name: str) -> int:
-    """``fingerprint`` for names that come again and again (policies, nodes), remembered."""
-    known = _MARKS.get(name)
-    if known is None:
-        if len(_MARKS) >= _MARKS_KEPT:
-            _MARKS.clear()
-        known = fingerprint(name)
-        _MARKS[name] = known
-    return known
-
-
-@final
-class Dimension:
-    """One resource: its name, its place in dense arrays, its resolution and the way it is printed."""
-
-    __slots__ = ("binary", "index", "lane_a", "lane_b", "name", "resolution")
-
-    def __init__(self, name: str, index: int, resolution: int, binary: bool) -> None:
-        self.name: Final = name
-        self.index: Final = index
-        self.resolution: Final = resolution
-        self.binary: Final = binary
-        mark = fingerprint(name)
-        self.lane_a: Final = mark % PRIME_A
-        self.lane_b: Final = mark % PRIME_B
-
-    def parse(self, value: object, path: str = "", negative: bool = False) -> int:
-        return parse(value, self.resolution, path, negative)
-
-    def show(self, amount: int) -> str:
-        """The amount as Kubernetes would print it: 40Gi, 500m, 2k."""
-        return format_amount(amount, self.resolution, self.binary)
-
-
-_BY_NAME: Final[dict[str, Dimension]] = {}
-_BY_INDEX: Final[list[Dimension]] = []
-_INTERNING: Final = Lock()
-_MILLI_NAMES: Final = ("cpu", "tflops", "compute")
-_BINARY_NAMES: Final = ("memory", "ephemeral-storage", "storage", "vram")
-
-
-def _last_part(name: str) -> str:
-    return name.rpartition("/")[2].rpartition(".")[2]
-
-
-def dimension(name: str) -> Dimension:
-    """The dimension of that name; the first call interns it."""
-    known = _BY_NAME.get(name)
-    if known is not None:
-        return known
-    with _INTERNING:
-        if name not in _BY_NAME:
-            _intern(name)
-    return _BY_NAME[name]
-
-
-def _intern(name: str) -> None:
-    part = name if name in _MILLI_NAMES or name in _BINARY_NAMES else _last_part(name)
-    qualified = "/" in name
-    resolution = MILLI if not qualified and part in _MILLI_NAMES else UNIT
-    binary = not qualified and (part in _BINARY_NAMES or part.startswith("hugepages-"))
-    found = Dimension(name, len(_BY_INDEX), resolution, binary)
-    _BY_INDEX.append(found)
-    _BY_NAME[name] = found
-
-
-def dimension_at(index: int) -> Dimension:
-    return _BY_INDEX[index]
 
 
 @final
@@ -140,7 +41,7 @@ class Vector:
         b: i64 = 0
         size: i64 = 0
         for i in range(len(dims)):
-            name = _BY_INDEX[dims[i]]
+            name = BY_INDEX[dims[i]]
             la: i64 = name.lane_a
             lb: i64 = name.lane_b
             a = (a + la * (amounts[i] % _A)) % _A
@@ -180,7 +81,7 @@ class Vector:
         return 0
 
     def amount(self, name: str) -> int:
-        known = _BY_NAME.get(name)
+        known = BY_NAME.get(name)
         return 0 if known is None else self.get(known.index)
 
     def indices(self) -> list[int]:
@@ -189,15 +90,15 @@ class Vector:
 
     def names(self) -> list[str]:
         """Names of the listed dimensions, sorted."""
-        return [_BY_INDEX[d].name for d in self.dims]
+        return [BY_INDEX[d].name for d in self.dims]
 
     def pairs(self) -> list[tuple[str, int]]:
         """(name, amount), sorted by name: the form in which vectors are stored and compared."""
-        return [(_BY_INDEX[self.dims[i]].name, int(self.amounts[i])) for i in range(len(self.dims))]
+        return [(BY_INDEX[self.dims[i]].name, int(self.amounts[i])) for i in range(len(self.dims))]
 
     def show(self) -> dict[str, str]:
         """Canonical Kubernetes quantities by name, sorted by name."""
-        return {name: _BY_NAME[name].show(amount) for name, amount in self.pairs()}
+        return {name: BY_NAME[name].show(amount) for name, amount in self.pairs()}
 
     def plus(self, other: Vector) -> Vector:
         return _merge(self, other, 1)
@@ -229,7 +130,7 @@ class Vector:
 EMPTY: Final = Vector(vec[i64](), vec[i64]())
 
 
-def _checked(amount: int) -> int:
+def checked(amount: int) -> int:
     if amount > MAX_AMOUNT or amount < -MAX_AMOUNT:
         raise OverflowError(f"{amount} is outside of the exact range of +-{MAX_AMOUNT}")
     return amount
@@ -237,14 +138,14 @@ def _checked(amount: int) -> int:
 
 def from_indices(pairs: list[tuple[int, int]]) -> Vector:
     """A vector from (dimension index, amount) pairs, each index once; zeros are dropped."""
-    named = sorted([(_BY_INDEX[dim].name, dim, amount) for dim, amount in pairs if amount != 0])
+    named = sorted([(BY_INDEX[dim].name, dim, amount) for dim, amount in pairs if amount != 0])
     if not named:
         return EMPTY
     dims = vec[i64]()
     amounts = vec[i64]()
     for _, dim, amount in named:
         dims = append(dims, i64(dim))
-        amounts = append(amounts, i64(_checked(amount)))
+        amounts = append(amounts, i64(checked(amount)))
     return Vector(dims, amounts)
 
 
@@ -283,7 +184,7 @@ class Tally:
         return self.sums[dim] if dim < len(self.sums) else 0
 
     def amount(self, name: str) -> int:
-        known = _BY_NAME.get(name)
+        known = BY_NAME.get(name)
         return 0 if known is None else self.get(known.index)
 
     def reach(self, size: i64) -> None:
@@ -302,7 +203,7 @@ class Tally:
             total = sums[dims[i]] + amounts[i]
             if total > _MAX or total < -_MAX:
                 self._undo(cost, i, 1)
-                raise OverflowError(f"the sum of {_BY_INDEX[dims[i]].name} leaves the exact range")
+                raise OverflowError(f"the sum of {BY_INDEX[dims[i]].name} leaves the exact range")
             sums[dims[i]] = total
 
     def take(self, cost: Vector) -> None:
@@ -316,7 +217,7 @@ class Tally:
             total = sums[dims[i]] - amounts[i]
             if total > _MAX or total < -_MAX:
                 self._undo(cost, i, -1)
-                raise OverflowError(f"the sum of {_BY_INDEX[dims[i]].name} leaves the exact range")
+                raise OverflowError(f"the sum of {BY_INDEX[dims[i]].name} leaves the exact range")
             sums[dims[i]] = total
 
     def _undo(self, cost: Vector, count: i64, sign: i64) -> None:
@@ -325,83 +226,3 @@ class Tally:
 
     def vector(self) -> Vector:
         return from_indices([(d, int(self.sums[d])) for d in range(len(self.sums))])
-
-
-@final
-@mypyc_attr(acyclic=True)
-class Limits:
-    """What a tally may reach. ``stock``: a dimension that is not listed has nothing; otherwise no limit."""
-
-    __slots__ = ("caps", "default", "listed", "stock")
-
-    def __init__(self, listed: Mapping[str, int], stock: bool = False) -> None:
-        self.listed: Final = {name: listed[name] for name in sorted(listed)}
-        self.stock: Final = stock
-        self.default: Final[i64] = 0 if stock else _UNLIMITED
-        caps = vec[i64]()
-        for name, cap in self.listed.items():
-            index = dimension(name).index
-            while len(caps) <= index:
-                caps = append(caps, self.default)
-            caps[index] = i64(cap if cap == UNLIMITED else _checked(cap))
-        self.caps: Final = caps
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Limits) and self.listed == other.listed and self.stock == other.stock
-
-    def __hash__(self) -> int:
-        return hash((tuple(self.listed.items()), self.stock))
-
-    def __repr__(self) -> str:
-        return f"Limits({self.show()}{', stock' if self.stock else ''})"
-
-    def get(self, dim: int) -> int:
-        """The cap of a dimension, ``UNLIMITED`` when there is none."""
-        return self.caps[dim] if dim < len(self.caps) else self.default
-
-    def cap(self, name: str) -> int:
-        return self.get(dimension(name).index)
-
-    def show(self) -> dict[str, str]:
-        return {n: "unlimited" if c == UNLIMITED else _BY_NAME[n].show(c) for n, c in self.listed.items()}
-
-
-NO_LIMITS: Final = Limits({})
-
-
-def parse_limits(quantities: Mapping[str, object], path: str = "", stock: bool = False) -> Limits:
-    """Limits from Kubernetes quantities; zero stays listed, because it means none."""
-    parsed: dict[str, int] = {}
-    for name, value in quantities.items():
-        parsed[name] = dimension(name).parse(value, f"{path}.{name}" if path else name)
-    return Limits(parsed, stock)
-
-
-def first_short(used: Tally, cost: Vector, limits: Limits) -> int:
-    """Index of the first requested dimension (by name) in which ``used + cost`` passes its cap, or -1 if all fit."""
-    dims = cost.dims
-    amounts = cost.amounts
-    sums = used.sums
-    caps = limits.caps
-    for i in range(len(dims)):
-        dim = dims[i]
-        wanted = amounts[i]
-        if wanted <= 0:
-            continue
-        now: i64 = sums[dim] if dim < len(sums) else 0
-        cap: i64 = caps[dim] if dim < len(caps) else limits.default
-        if now + wanted > cap:
-            return dim
-    return -1
-
-
-def shortfall(used: Tally, cost: Vector, limits: Limits) -> Vector:
-    """Per requested dimension, how much is missing; empty when the cost fits."""
-    missing: list[tuple[int, int]] = []
-    for i in range(len(cost.dims)):
-        dim = int(cost.dims[i])
-        amount = int(cost.amounts[i])
-        over = used.get(dim) + amount - limits.get(dim)
-        if amount > 0 and over > 0:
-            missing.append((dim, min(over, MAX_AMOUNT)))
-    return from_indices(missing)

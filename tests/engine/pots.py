@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.policies.base import Policy
 from bursar.policies.checks import Check, Refusal, refusal_for
 from bursar.policies.settings import Body, Setting
-from bursar.vectors import Limits, Vector, from_amounts
+from bursar.vectors import Vector, from_amounts
 
 
 class Room(Body):

@@ -8,11 +8,12 @@ from bursar.engine.decisions import ADMITTED, EVICTED
 from bursar.engine.engine import Engine
 from bursar.engine.errors import EngineError
 from bursar.ledger.claims import PENDING, RESERVED, RUNNING, Claim, ClaimSpec
+from bursar.limits import Limits
 from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.settings import Setting
 from bursar.selectors import Requirement, Selector
-from bursar.vectors import Limits, from_amounts
+from bursar.vectors import from_amounts
 
 
 def engine_with_node(gpus: int) -> Engine:

@@ -9,8 +9,9 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.selectors import NodeNeeds
-from bursar.vectors import Limits, from_amounts
+from bursar.vectors import from_amounts
 from tests.ledger.world import POLICY, STEPS, Step, World, plain_of, rebuilt
 
 ONE = from_amounts({"cpu": 1})

@@ -13,9 +13,10 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec, Container, claim_fro
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.replay import frozen
 from bursar.ledger.transactions import Transaction
+from bursar.limits import NO_LIMITS, Limits
 from bursar.quantity import MAX_AMOUNT
 from bursar.selectors import NodeNeeds, Requirement, Toleration
-from bursar.vectors import EMPTY, NO_LIMITS, Limits, Vector, from_amounts
+from bursar.vectors import EMPTY, Vector, from_amounts
 
 POLICY = "p"
 COSTS = [from_amounts({"cpu": 3}), from_amounts({"cpu": 1, "memory": 7}), from_amounts({"pods": -2}), EMPTY]

@@ -15,6 +15,7 @@ from msgspec import field
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.objects.core import Manifest, Part, Quantities
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
@@ -23,7 +24,7 @@ from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
 from bursar.policies.plugin import ObjectView, Plugin, Registry, default_registry
 from bursar.policies.settings import Body, Output, Revocation, Setting
-from bursar.vectors import Limits, Vector
+from bursar.vectors import Vector
 
 NAME = "purse"
 PURSE = "Purse.test.dev"

@@ -56,7 +56,7 @@ def _wanted(name: str, resource: str) -> bool:
 
 
 def _cells(row: Row) -> tuple[object, ...]:
-    from bursar.vectors import dimension
+    from bursar.dimensions import dimension
 
     who, resource, used, limit, claims = row
     show = dimension(resource).show
@@ -70,7 +70,7 @@ def _plain(row: Row) -> dict[str, object]:
 
 
 def _amount(resource: str, text: str) -> int:
-    from bursar.vectors import dimension
+    from bursar.dimensions import dimension
 
     return dimension(resource).parse(text) if text else 0
 

@@ -25,13 +25,14 @@ from bursar.control.queue import Queue
 from bursar.control.raising import smallest_raise
 from bursar.control.trying import Attempt, Desk, Tries, Verdict, number
 from bursar.control.waiting import fewest_to_end
+from bursar.dimensions import dimension
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, Claim
+from bursar.limits import UNLIMITED
 from bursar.objects.pods import PREEMPTIBLE_LABEL
 from bursar.policies.checks import Refusal
 from bursar.policies.plugin import Registry
 from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
-from bursar.vectors import UNLIMITED, dimension
 
 EFFORT = 5_000  # decisions on a small cluster
 NODES_A_UNIT = 200  # a decision takes one unit of effort, and one more for so many nodes

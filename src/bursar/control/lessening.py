@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from bursar.control.edits import Body, Edit, Path, look_up
 from bursar.control.trying import Attempt, Tries
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Claim
 from bursar.policies.tensorfusion import worker
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 
 _ANNOTATIONS = ("metadata", "annotations")
 _ANNOTATED = (

@@ -15,7 +15,7 @@ from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.what_if import Change, Outlook
 from bursar.ledger.account_changes import PutCell
 from bursar.ledger.claims import PENDING, Claim
-from bursar.vectors import Limits
+from bursar.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from bursar.control.edits import Path, look_up
 from bursar.control.trying import Desk
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Claim
 from bursar.policies.checks import Refusal
 from bursar.policies.elastic import names as elastic
 from bursar.policies.pools import names as pools
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 
 _GPU_QUOTA = "GPUResourceQuota.tensor-fusion.ai"
 _TREE = "QuotaTree.bursar.dev"

@@ -6,8 +6,8 @@ from bursar.control.edits import Edit, Path, look_up
 from bursar.control.lining import Raise
 from bursar.control.quotafields import Holder, holders
 from bursar.control.trying import Attempt, Tries, number
+from bursar.dimensions import dimension
 from bursar.policies.checks import Refusal
-from bursar.vectors import dimension
 
 ROUNDS = 6
 

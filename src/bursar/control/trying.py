@@ -18,6 +18,7 @@ from bursar.control.lining import Effort, Enter, InLine, Line, Raise, RaiseLimit
 from bursar.control.pods import PodBook
 from bursar.control.queue import Queue, urgency
 from bursar.control.translation import ObjectChange, settings_of
+from bursar.dimensions import dimension
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Change, Configure, Release
 from bursar.ledger.claims import Claim
@@ -27,7 +28,6 @@ from bursar.policies.checks import Refusal
 from bursar.policies.plugin import Registry
 from bursar.policies.settings import SettingError
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 
 
 class Desk(Protocol):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account, Watcher
 from bursar.ledger.claims import RUNNING, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.settings import Body, Setting
 from bursar.selectors import Requirement, Selector
-from bursar.vectors import Vector, dimension, from_amounts
+from bursar.vectors import Vector, from_amounts
 
 KIND: Final = "engine.Budget"
 POLICY: Final = "budgets"

@@ -6,11 +6,12 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from bursar.fingerprints import fingerprint
 from bursar.ledger.accounts import Account
 from bursar.ledger.changes import Change
 from bursar.ledger.marks import cell_mark
 from bursar.ledger.state import State
-from bursar.vectors import NO_LIMITS, Limits, fingerprint
+from bursar.limits import NO_LIMITS, Limits
 
 # What the digest tells apart.
 _CELL_KIND: Final = 17

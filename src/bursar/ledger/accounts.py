@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from bursar.vectors import (
-    NO_LIMITS,
-    PRIME_A,
-    PRIME_B,
-    Limits,
-    Tally,
-    Vector,
-    fingerprint,
-    first_short,
-    shortfall,
-)
+from bursar.fingerprints import PRIME_A, PRIME_B, fingerprint
+from bursar.limits import NO_LIMITS, Limits, first_short, shortfall
+from bursar.vectors import Tally, Vector
 
 if TYPE_CHECKING:
     from bursar.ledger.claims import Claim

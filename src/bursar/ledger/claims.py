@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final, cast, final
 import msgspec
 from mypy_extensions import i64, mypyc_attr
 
+from bursar.fingerprints import fingerprint, fingerprint_bytes, name_mark
 from bursar.ledger.marks import plain_mark
 from bursar.selectors import NO_NEEDS, NodeNeeds, needs_from_record
-from bursar.vectors import EMPTY, Vector, fingerprint, fingerprint_bytes, from_amounts, name_mark
+from bursar.vectors import EMPTY, Vector, from_amounts
 
 if TYPE_CHECKING:
     from bursar.ledger.accounts import Account

@@ -39,7 +39,8 @@ from bursar.ledger.kinds import (
 )
 from bursar.ledger.provenance import Provenance
 from bursar.ledger.state import State
-from bursar.vectors import Limits, Vector, from_amounts
+from bursar.limits import Limits
+from bursar.vectors import Vector, from_amounts
 
 _KEPT: Final = 65536  # texts remembered of each sort
 _BOUND: Final = 0

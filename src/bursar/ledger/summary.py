@@ -19,7 +19,7 @@ from bursar.ledger.provenance import Provenance
 from bursar.ledger.replay import ReplayError
 from bursar.ledger.snapshot import Snapshot
 from bursar.ledger.state import State
-from bursar.vectors import NO_LIMITS
+from bursar.limits import NO_LIMITS
 
 _LENGTH: Final = 1000  # effects a line
 

@@ -29,7 +29,8 @@ from bursar.ledger.claim_changes import (
 )
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
-from bursar.vectors import NO_LIMITS, Limits, Vector
+from bursar.limits import NO_LIMITS, Limits
+from bursar.vectors import Vector
 
 _MOMENTS: Final[i64] = 4294967296  # of one transaction; more changes than that do not fit in memory
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bursar.dimensions import dimension
+from bursar.limits import Limits
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.names import is_qualified
 from bursar.quantity import QuantityError
-from bursar.vectors import Limits, Vector, dimension, from_amounts
+from bursar.vectors import Vector, from_amounts
 
 Amounts = dict[str, int]
 """Resource name to amount in the dimension's resolution; unlike a ``Vector`` it keeps zeros."""

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from bursar.dimensions import dimension
 from bursar.ledger import claims
 from bursar.objects import core
 from bursar.objects.errors import ManifestError
 from bursar.objects.quantities import Amounts, amounts_from
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import Vector, dimension, from_amounts
+from bursar.vectors import Vector, from_amounts
 
 _RESTART_POLICIES = ("", "Always", "OnFailure", "Never")
 

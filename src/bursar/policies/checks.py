@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.accounts import Account
 from bursar.ledger.journal import Recordable
-from bursar.vectors import UNLIMITED, Vector, dimension_at
+from bursar.limits import UNLIMITED
+from bursar.vectors import Vector
 
 
 @final

@@ -16,13 +16,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bursar._version import __version__
+from bursar.dimensions import dimension
 from bursar.ledger.claims import STATES
 from bursar.server import quotas, views
 from bursar.server.background import AuditWatch
 from bursar.server.quotas import Figures, Gathered, Quota
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
-from bursar.vectors import dimension
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CACHED_FOR = 1.0

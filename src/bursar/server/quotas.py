@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from bursar.dimensions import dimension
+from bursar.limits import UNLIMITED
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.pools import names as pools
 from bursar.policies.trees.policy import TreesPolicy
@@ -21,7 +23,7 @@ from bursar.quantity import QuantityError
 from bursar.server import answers
 from bursar.sim.cluster import Cluster
 from bursar.sim.store import Stored
-from bursar.vectors import UNLIMITED, Vector, dimension
+from bursar.vectors import Vector
 
 _ELASTIC = ("ElasticQuota.n8s.nebuly.ai", "CompositeElasticQuota.n8s.nebuly.ai")
 _LIMITS = "GPUResourceQuota.tensor-fusion.ai"

@@ -12,6 +12,7 @@ from typing import Any
 
 from bursar.control.loop import GROUP_INCOMPLETE
 from bursar.control.queue import urgency
+from bursar.dimensions import dimension
 from bursar.engine.decisions import HOLDING, NEVER, Decision
 from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
@@ -24,7 +25,6 @@ from bursar.sim.clock import show_duration
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING
 from bursar.sim.store import timestamp
-from bursar.vectors import dimension
 
 MOST_PODS = 1000
 _REPLICATED = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
+from bursar.dimensions import dimension
 from bursar.engine.decisions import NEVER, Decision
 from bursar.ledger.claims import STATES, Claim
+from bursar.limits import UNLIMITED
 from bursar.objects.core import Pod
 from bursar.objects.corekinds import NODE, POD
 from bursar.objects.requests import pod_resources
@@ -20,7 +22,6 @@ from bursar.server import answers
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import PENDING, SimPod
 from bursar.sim.store import Stored, timestamp
-from bursar.vectors import UNLIMITED, dimension
 
 NODE_PREFIX = "nodes/"
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bursar.dimensions import dimension
 from bursar.objects.errors import join
 from bursar.objects.names import is_qualified
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 
 _PLAIN_RESOURCES = ("cpu", "memory", "pods", "storage", "ephemeral-storage", "tflops", "vram", "gpu")
 _NO_RESOURCES = ("labels", "annotations", "nodeSelector", "matchLabels")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from bursar.dimensions import dimension
 from bursar.objects.errors import ManifestError
 from bursar.policies.crossquota.amounts import PercentError, parse_percent, percent_of
 from bursar.policies.crossquota.arguments import arguments_of
@@ -15,7 +16,6 @@ from bursar.policies.crossquota.patterns import Patterns
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.crossquota.reading import read_arguments
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 from tests.policies.crossquota.world import GI, GPU, World, arguments, body, claim
 
 TWO_NAMES = "nvidia.com/gpu,amd.com/gpu"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Claim
+from bursar.limits import UNLIMITED
 from bursar.policies.crossquota.arguments import Arguments
 from bursar.policies.crossquota.quotas import NodeBody
 from bursar.policies.crossquota.reading import read_arguments
-from bursar.vectors import UNLIMITED, dimension
 
 MARK = "volcano.sh/crossquota-"
 ALWAYS = ("cpu", "memory", "pods")

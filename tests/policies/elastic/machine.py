@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
+from bursar.dimensions import dimension
 from bursar.ledger.claims import PENDING
 from bursar.policies.elastic.names import (
     CAPACITY_LABEL,
@@ -19,7 +20,6 @@ from bursar.policies.elastic.names import (
     quota_id,
 )
 from bursar.policies.settings import Setting
-from bursar.vectors import dimension
 from tests.policies.elastic.twin import Pod, Quota, Twin
 from tests.policies.elastic.world import World, claim_of, quota_setting
 

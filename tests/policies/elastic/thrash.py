@@ -17,6 +17,7 @@ from random import Random
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RUNNING, Claim, ClaimSpec
+from bursar.limits import Limits
 from bursar.policies.elastic.names import OPTIONS_SETTING
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.settings import OptionsBody
@@ -24,7 +25,7 @@ from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND as NODE_SETTING
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.settings import Setting
-from bursar.vectors import Limits, from_amounts
+from bursar.vectors import from_amounts
 from tests.policies.elastic.world import quota_setting
 
 DIMENSIONS = ("cpu", "memory")

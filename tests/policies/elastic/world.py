@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RUNNING, Claim, ClaimSpec
+from bursar.limits import parse_limits
 from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, OPTIONS_SETTING, QUOTA_SETTING, quota_id
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.quota import Quota
@@ -15,7 +16,7 @@ from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND as NODE_SETTING
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.settings import Setting
-from bursar.vectors import parse_limits, parse_vector
+from bursar.vectors import parse_vector
 
 GM = "n8s.nebuly.ai/gpu-memory"
 GPU = "nvidia.com/gpu"

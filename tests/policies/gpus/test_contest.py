@@ -9,6 +9,7 @@ import pytest
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
+from bursar.limits import parse_limits
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.gpus.bodies import GPU, GpuBody
 from bursar.policies.gpus.policy import GpusPolicy
@@ -18,7 +19,7 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.settings import Setting
 from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.vectors import parse_limits, parse_vector
+from bursar.vectors import parse_vector
 from tests.policies.elastic.world import quota_setting
 from tests.policies.gpus.world import GI, marks
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bursar.dimensions import dimension
 from bursar.engine.decisions import HOLDING
 from bursar.engine.errors import EngineError
 from bursar.engine.what_if import Adjust
@@ -16,7 +17,6 @@ from bursar.objects.needs import node_needs
 from bursar.policies.gpus.bodies import HostBody
 from bursar.policies.tensorfusion.scoring import COMPACT, LOW_LOAD, NODE_COMPACT
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement
-from bursar.vectors import dimension
 from tests.policies.gpus.world import GI, World, marks, worker
 
 A100 = "NVIDIA A100"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bursar.dimensions import dimension
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.limits import parse_limits
 from bursar.policies.gpus.bodies import (
     GPU,
     HOST,
@@ -32,7 +34,7 @@ from bursar.policies.tensorfusion.reading import read_worker
 from bursar.policies.tensorfusion.scoring import Options
 from bursar.policies.tensorfusion.worker import DOMAIN, Worker
 from bursar.selectors import NO_NEEDS, NodeNeeds
-from bursar.vectors import dimension, parse_limits, parse_vector
+from bursar.vectors import parse_vector
 
 GI = 2**30
 NS = "test-ns"

@@ -7,9 +7,10 @@ import random
 import pytest
 
 from bursar.ledger.claims import Binding, ClaimSpec
+from bursar.limits import UNLIMITED, parse_limits
 from bursar.policies.nodes.bindings import BindingCache
 from bursar.policies.nodes.columns import FULL_SCORE, SPREAD_DIVISOR, Columns, share_left
-from bursar.vectors import UNLIMITED, Tally, from_amounts, parse_limits, parse_vector
+from bursar.vectors import Tally, from_amounts, parse_vector
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
 ROOM = [

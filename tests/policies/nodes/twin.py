@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bursar.ledger.claims import Claim
+from bursar.limits import UNLIMITED
 from bursar.policies.nodes.facts import NodeBody
-from bursar.vectors import UNLIMITED
 
 
 class Twin:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bursar.dimensions import dimension, dimension_at
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.pools.forest import Forest
 from bursar.policies.pools.names import ROOT
 from bursar.policies.pools.quotas import Quota
-from bursar.vectors import dimension, dimension_at, from_amounts
+from bursar.vectors import from_amounts
 
 Amounts = dict[str, int]
 G = 2**30

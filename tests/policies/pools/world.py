@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from bursar.dimensions import dimension_at
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
+from bursar.limits import Limits
 from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND as NODES_NODE
 from bursar.policies.nodes.policy import NodesPolicy
@@ -22,7 +24,7 @@ from bursar.policies.pools.profiles import PoolNode, Profile
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.settings import Output, Setting
 from bursar.selectors import Requirement
-from bursar.vectors import Limits, dimension_at, from_amounts
+from bursar.vectors import from_amounts
 
 Amounts = dict[str, int]
 BIG: Amounts = {"cpu": 10**12, "memory": 10**15, "nvidia.com/gpu": 10**6}

@@ -15,7 +15,7 @@ from bursar._version import __version__
 from bursar.kube.controller.process import Replica
 from bursar.kube.controller.term import Term
 from bursar.ledger.claims import STATES
-from bursar.vectors import UNLIMITED
+from bursar.limits import UNLIMITED
 
 Values = dict[tuple[str, ...], float]
 

@@ -10,7 +10,7 @@ import re
 from math import gcd
 from typing import Final
 
-from bursar.vectors import UNLIMITED
+from bursar.limits import UNLIMITED
 
 Percent = tuple[int, int]
 """Numerator and denominator of the number of hundredths, in lowest terms: 50.5 is (101, 2)."""

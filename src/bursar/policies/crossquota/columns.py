@@ -12,11 +12,13 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, u8
 
+from bursar.dimensions import dimension
+from bursar.limits import UNLIMITED
 from bursar.policies.crossquota.arguments import Arguments
 from bursar.policies.crossquota.names import GPUS
 from bursar.policies.crossquota.quotas import Facts
 from bursar.policies.crossquota.scoring import UNKNOWN, Sum, Weighing, fits_fast
-from bursar.vectors import UNLIMITED, Tally, Vector, dimension
+from bursar.vectors import Tally, Vector
 
 _UNLIMITED: Final[i64] = UNLIMITED
 _GPUS: Final = dimension(GPUS).index

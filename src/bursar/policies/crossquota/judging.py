@@ -7,12 +7,14 @@ has. Quotas are looked at first, in the order in which they are configured.
 
 from __future__ import annotations
 
+from bursar.dimensions import Dimension, dimension
 from bursar.ledger.accounts import Account
+from bursar.limits import UNLIMITED
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.crossquota.index import Index
 from bursar.policies.crossquota.names import GPUS, NAME, PREFIX, QUOTA_REASON, RESERVE, RESERVE_REASON, TOPIC
 from bursar.policies.crossquota.quotas import Facts
-from bursar.vectors import EMPTY, UNLIMITED, Dimension, Vector, dimension
+from bursar.vectors import EMPTY, Vector
 
 
 def judge(index: Index, facts: Facts, wanted: Vector, had: Vector) -> list[Refusal]:

@@ -21,6 +21,7 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import NO_LIMITS
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.crossquota.arguments import NO_ARGUMENTS, Arguments
@@ -43,7 +44,7 @@ from bursar.policies.crossquota.names import (
 from bursar.policies.crossquota.publishing import Publisher
 from bursar.policies.crossquota.quotas import REMOVED, Facts, NodeBody
 from bursar.policies.settings import Output, Setting, SettingError
-from bursar.vectors import EMPTY, NO_LIMITS, Vector
+from bursar.vectors import EMPTY, Vector
 
 SHOWN: Final = 20  # nodes that an explanation lists
 _NODES_POLICY: Final = "nodes/"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.policies.crossquota.index import Index
 from bursar.policies.crossquota.names import BAD_ANNOTATION, EXCEEDED, GPU_NODE_LABEL, PREFIX
 from bursar.policies.crossquota.quotas import Facts
 from bursar.policies.settings import Output
-from bursar.vectors import dimension
 
 
 @final

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from bursar.dimensions import dimension
+from bursar.limits import NO_LIMITS, Limits
 from bursar.policies.crossquota.amounts import PercentError, parse_percent, percent_of
 from bursar.policies.crossquota.arguments import Arguments
 from bursar.policies.crossquota.names import GPU_DRIVER, NODE_MARKS, NODE_PERCENTAGE_MARKS, PERCENTAGE, QUOTA, spelt
@@ -16,7 +18,6 @@ from bursar.policies.crossquota.patterns import Patterns
 from bursar.policies.nodes.facts import stock
 from bursar.policies.settings import Body
 from bursar.quantity import QuantityError
-from bursar.vectors import NO_LIMITS, Limits, dimension
 
 REMOVED: Final[tuple[object, ...]] = ()  # the cell of a deleted node on which claims still count
 ALLOCATABLE: Final = "allocatable"

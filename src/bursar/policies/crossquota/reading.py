@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Final, cast
 
+from bursar.dimensions import dimension
 from bursar.objects.core import LabelSelector
 from bursar.objects.decode import decode
 from bursar.objects.errors import ManifestError, join
@@ -37,7 +38,6 @@ from bursar.policies.crossquota.names import (
 from bursar.policies.crossquota.patterns import PatternError, compile_pattern
 from bursar.quantity import QuantityError
 from bursar.selectors import Selector
-from bursar.vectors import dimension
 
 HEAVIEST: Final = 1_000_000
 KEYS: Final = (

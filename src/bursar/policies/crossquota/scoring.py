@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from bursar.vectors import UNLIMITED
+from bursar.limits import UNLIMITED
 
 MILLION: Final = 1_000_000
 UNKNOWN: Final = -1  # of the fast way: take the exact one

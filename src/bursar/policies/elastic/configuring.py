@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bursar.dimensions import dimension, dimension_at
 from bursar.ledger.accounts import Account
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import NO_LIMITS, Limits
 from bursar.policies.elastic.book import Book
 from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, NAME, OPTIONS, QUOTAS, TOTAL
 from bursar.policies.elastic.quota import Quota
@@ -17,7 +19,6 @@ from bursar.policies.elastic.settings import (
     QuotaBody,
 )
 from bursar.policies.settings import Setting, SettingError
-from bursar.vectors import NO_LIMITS, Limits, dimension, dimension_at
 
 _KEY = "options"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Claim
 from bursar.policies.checks import Check
 from bursar.policies.elastic.book import Book
@@ -11,7 +12,7 @@ from bursar.policies.elastic.names import CLASSES, IN_MIN, NAME
 from bursar.policies.elastic.quota import Quota
 from bursar.policies.elastic.search import Search
 from bursar.policies.elastic.views import DimensionView, dimension_views, lending
-from bursar.vectors import Vector, dimension
+from bursar.vectors import Vector
 
 _SHOWN: Final = 5  # candidates that are named
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final, final
 
+from bursar.dimensions import dimension, dimension_at
 from bursar.policies.elastic.names import GPU_MEMORY
-from bursar.vectors import Vector, dimension, dimension_at, from_indices
+from bursar.vectors import Vector, from_indices
 
 WHOLE_GPU: Final = "nvidia.com/gpu"
 DEFAULT_GB: Final = 16

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from bursar.dimensions import dimension
 from bursar.objects.core import Manifest, Part, Quantities
 from bursar.objects.crd_rules import MIN_WITHIN_MAX, Rule, Status
 from bursar.objects.errors import ManifestError
@@ -14,7 +15,6 @@ from bursar.objects.names import check_namespace, is_qualified
 from bursar.objects.quantities import amounts_from
 from bursar.policies.elastic.gpu_memory import DEFAULT_GB
 from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, GROUP
-from bursar.vectors import dimension
 
 VERSION = "v1alpha1"
 LARGEST_GPU_GB = 1_000_000

@@ -9,13 +9,14 @@ from __future__ import annotations
 from math import lcm
 from typing import Final, cast, final
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ordered import Ordered
 from bursar.policies.elastic.classes import Member, Standing, Walk, standing_of, walk_against_min
 from bursar.policies.elastic.names import FIRM_SUFFIX, NAME, PREFIX, RUNNING_SUFFIX
 from bursar.policies.elastic.settings import IN_FORCE, QuotaBody
-from bursar.vectors import Vector, dimension, from_indices
+from bursar.vectors import Vector, from_indices
 
 _BOUND: Final = 65_536  # of each cache; when it is full it starts anew
 

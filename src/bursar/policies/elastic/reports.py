@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
@@ -17,7 +18,7 @@ from bursar.policies.elastic.names import CAPACITY_LABEL, GROUP, IN_QUOTA, OVER_
 from bursar.policies.elastic.quota import Quota
 from bursar.policies.elastic.settings import IN_FORCE, TAKEN_OVER
 from bursar.policies.settings import Output
-from bursar.vectors import Vector, dimension
+from bursar.vectors import Vector
 
 _POD: Final = "Pod"
 

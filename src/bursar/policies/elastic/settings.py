@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from bursar.limits import NO_LIMITS, Limits
 from bursar.policies.elastic.gpu_memory import DEFAULT_GB
 from bursar.policies.elastic.names import COMPOSITE
 from bursar.policies.settings import Body
-from bursar.vectors import NO_LIMITS, Limits
 
 BY_MIN: Final = "min"
 BY_CAPACITY: Final = "capacity"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension_at
 from bursar.policies.elastic.book import Book
 from bursar.policies.elastic.lending import Loan, loans
 from bursar.policies.elastic.quota import Quota
-from bursar.vectors import dimension_at
 
 
 @final

@@ -17,6 +17,7 @@ from typing import Final, cast, final
 from bursar.ledger.accounts import Account
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.policies.gpus.bodies import (
     GPU,
     HOST,
@@ -34,7 +35,6 @@ from bursar.policies.gpus.capacities import capacity_of
 from bursar.policies.settings import Setting, SettingError
 from bursar.policies.tensorfusion import fleet
 from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
-from bursar.vectors import Limits
 
 NAME: Final = "gpus"
 TOPIC: Final = "nodes"  # what frees a GPU may help whoever waits for a node

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from bursar.dimensions import dimension
 from bursar.objects.core import Node
 from bursar.objects.errors import ManifestError
 from bursar.objects.quantities import amounts_from
@@ -42,7 +43,6 @@ from bursar.policies.tensorfusion import fleet
 from bursar.policies.tensorfusion.scoring import Options
 from bursar.policies.tensorfusion.worker import DOMAIN, GPU_IDS
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension
 
 FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
 PRODUCT_LABEL = "nvidia.com/gpu.product"

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import first_short
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Check, Refusal, refusal_for
 from bursar.policies.gpus.bodies import GPU, HOST, KINDS, GpuBody
@@ -26,7 +28,7 @@ from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unk
 from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
 from bursar.policies.tensorfusion.reading import WorkerCache
 from bursar.policies.tensorfusion.worker import Unreadable, Worker, gpu_share
-from bursar.vectors import Tally, Vector, dimension, first_short, from_amounts
+from bursar.vectors import Tally, Vector, from_amounts
 
 ROOM: Final = "gpus.room."
 _PLUGIN: Final = dimension(PLUGIN_RESOURCE).index

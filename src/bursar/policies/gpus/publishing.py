@@ -10,6 +10,7 @@ from typing import Final, final
 
 import msgspec
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
@@ -26,7 +27,6 @@ from bursar.policies.tensorfusion.worker import (
     Unreadable,
     Worker,
 )
-from bursar.vectors import dimension_at
 
 GPU_KIND: Final = "GPU.tensor-fusion.ai"
 POOL_KIND: Final = "GPUPool.tensor-fusion.ai"

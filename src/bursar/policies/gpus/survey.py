@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.claims import Claim
 from bursar.policies.base import Policy
 from bursar.policies.checks import Check
 from bursar.policies.tensorfusion.choice import fits
 from bursar.policies.tensorfusion.fleet import TFLOPS, VRAM, Fleet, Gpu
 from bursar.policies.tensorfusion.worker import Worker
-from bursar.vectors import dimension_at
 
 
 def survey(policy: Policy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.gpus.inventory import HOSTS
 from bursar.policies.tensorfusion.fleet import GPUS, POOLS, PREFIX, TFLOPS, VRAM, Gpu, gpu_of
 from bursar.policies.tensorfusion.reading import WorkerCache
 from bursar.policies.tensorfusion.worker import Worker
-from bursar.vectors import dimension_at
 
 NO_OVERSELL: Final = (0, 0, 100)
 _FIELDS: Final = (

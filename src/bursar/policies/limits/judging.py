@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account
+from bursar.limits import first_short
 from bursar.policies.checks import Refusal
 from bursar.policies.limits.quotas import CHECKS, COUNT, COUNT_CODE, WORKERS, WORKERS_CODE, Quota, Space
-from bursar.vectors import Tally, Vector, dimension, first_short
+from bursar.vectors import Tally, Vector
 
 NAME: Final = "limits"
 INVALID: Final = "limits.invalid"

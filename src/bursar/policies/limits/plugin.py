@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from bursar.dimensions import dimension
 from bursar.objects.errors import ManifestError
 from bursar.policies.limits.kinds import (
     PROFILE_KIND,
@@ -38,7 +39,7 @@ from bursar.policies.tensorfusion.worker import (
     is_worker,
 )
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension, from_amounts
+from bursar.vectors import from_amounts
 
 Amounts = dict[str, int]
 _AMOUNTS = ("tflops", "vram")

@@ -18,6 +18,7 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import shortfall
 from bursar.policies.base import NeedsSource, NodeIndex, Policy
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.limits.costs import Costs
@@ -29,7 +30,7 @@ from bursar.policies.limits.views import Usage, View, Views, cost_of
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.policies.tensorfusion.reading import WorkerCache
 from bursar.policies.tensorfusion.worker import Unreadable, Worker
-from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, shortfall
+from bursar.vectors import EMPTY, Vector, from_amounts, from_indices
 
 PREFIX: Final = "limits/"
 QUOTA: Final = "limits.Quota"

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast, final
 
+from bursar.limits import Limits
 from bursar.policies.settings import Body
-from bursar.vectors import Limits, Vector
+from bursar.vectors import Vector
 
 DEFAULT_THRESHOLD: Final = 95
 WORKERS: Final = "workers"

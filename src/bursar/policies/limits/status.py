@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from bursar.dimensions import dimension
 from bursar.policies.limits.quotas import DIMENSIONS, WORKERS, Quota
-from bursar.vectors import Tally, Vector, dimension
+from bursar.vectors import Tally, Vector
 
 UNTRACKED: Final = "100"
 _DAY: Final = 86_400_000

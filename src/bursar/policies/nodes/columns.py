@@ -16,7 +16,9 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, u8
 
-from bursar.vectors import UNLIMITED, Limits, Tally, Vector, dimension
+from bursar.dimensions import dimension
+from bursar.limits import UNLIMITED, Limits
+from bursar.vectors import Tally, Vector
 
 FULL_SCORE: Final = 100_000_000  # 100 points, in millionths
 # Spreading is nobody's quota rule: it breaks ties between nodes that the dialects' scores hold to be alike.

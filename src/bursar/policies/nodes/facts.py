@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast, final
 
+from bursar.limits import UNLIMITED, Limits
 from bursar.policies.settings import Body
 from bursar.selectors import Taint
-from bursar.vectors import UNLIMITED, Limits
 
 PREFER: Final = "PreferNoSchedule"
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")

@@ -20,6 +20,7 @@ from mypy_extensions import i64
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
+from bursar.limits import first_short
 from bursar.policies.base import Policy
 from bursar.policies.checks import Check, Refusal, refusal_for
 from bursar.policies.nodes.bindings import BindingCache
@@ -40,7 +41,7 @@ from bursar.policies.nodes.rules import (
 from bursar.policies.nodes.survey import survey
 from bursar.policies.settings import Setting, SettingError
 from bursar.selectors import NodeNeeds
-from bursar.vectors import Vector, first_short
+from bursar.vectors import Vector
 
 KIND: Final = "nodes.Node"
 TABLE: Final = "nodes"

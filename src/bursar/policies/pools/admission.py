@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bursar.dimensions import dimension
 from bursar.objects.errors import ManifestError, join
 from bursar.policies.pools.names import (
     BUILT_IN,
@@ -33,7 +34,6 @@ from bursar.policies.pools.names import (
 from bursar.policies.pools.reading import max_amounts, quota_from, text_list, weight_from
 from bursar.policies.pools.roots import as_json, shown
 from bursar.policies.pools.topology import QuotaInfo, Topology, info_of
-from bursar.vectors import dimension
 
 _LABELS: Final = "metadata.labels"
 _ANNOTATIONS: Final = "metadata.annotations"

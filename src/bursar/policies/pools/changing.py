@@ -14,6 +14,7 @@ from typing import Final, final
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
+from bursar.limits import Limits
 from bursar.policies.pools.books import (
     CLOSING,
     DEMAND,
@@ -36,7 +37,6 @@ from bursar.policies.pools.profiles import PoolNode, Profile
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.roots import profiles_of_root, root_quota
 from bursar.policies.settings import Body, Setting, SettingError
-from bursar.vectors import Limits
 
 QUOTA: Final = "pools.Quota"
 PROFILE: Final = "pools.Profile"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.claims import Binding
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.pools.books import Books
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.pools.names import NAME
 from bursar.policies.pools.sharing import Trace, distribute
-from bursar.vectors import dimension_at
 
 
 def explain_branch(books: Books, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:

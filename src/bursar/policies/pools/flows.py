@@ -10,10 +10,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from bursar.dimensions import dimension
 from bursar.policies.pools.branch import Branch
 from bursar.policies.pools.names import NAME, ROOT
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import Vector, dimension
+from bursar.vectors import Vector
 
 
 def account_key(tree: str, name: str) -> str:

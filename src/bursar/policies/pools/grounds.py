@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.policies.pools.profiles import PoolNode, Profile
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import Vector, dimension
+from bursar.vectors import Vector
 
 NOBODY: Final = ""  # owns the nodes that no profile selects
 

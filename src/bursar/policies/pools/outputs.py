@@ -11,6 +11,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.state import State
 from bursar.policies.pools.books import Books
 from bursar.policies.pools.branch import NO_MAX, Branch
@@ -30,7 +31,6 @@ from bursar.policies.pools.profiles import Profile
 from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.roots import as_json, ignored_wish, profiles_of_root, root_manifest, shown
 from bursar.policies.settings import Output
-from bursar.vectors import dimension_at
 
 _WARNING: Final = "Warning"
 

@@ -16,6 +16,7 @@ from typing import Final, cast, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.transactions import Transaction
@@ -31,7 +32,7 @@ from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.revoking import Revoker
 from bursar.policies.settings import Output, Revocation, Setting
 from bursar.selectors import NodeNeeds
-from bursar.vectors import EMPTY, Vector, dimension_at
+from bursar.vectors import EMPTY, Vector
 
 MAX_RULE: Final = "max"
 RUNTIME_RULE: Final = "runtime"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from bursar.dimensions import dimension
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.names import check_labels, check_name, is_qualified
 from bursar.objects.quantities import amounts_from
@@ -34,7 +35,6 @@ from bursar.policies.pools.profiles import Profile
 from bursar.policies.pools.quotas import Quota
 from bursar.quantity import MAX_AMOUNT, UNIT, QuantityError, parse
 from bursar.selectors import Requirement
-from bursar.vectors import dimension
 
 DEFAULT_KEYS: Final = ("cpu", "memory")
 _RATIO: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")

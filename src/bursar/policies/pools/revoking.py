@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension_at
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.pools.books import Books
 from bursar.policies.pools.branch import NO_MAX, Branch
 from bursar.policies.settings import Revocation
-from bursar.vectors import dimension_at
 
 REASON: Final = "pools.revoked"
 

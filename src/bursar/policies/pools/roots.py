@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final, cast
 
+from bursar.dimensions import dimension
 from bursar.ledger.state import State
 from bursar.policies.pools.books import MARKS, Books
 from bursar.policies.pools.names import (
@@ -28,7 +29,6 @@ from bursar.policies.pools.names import (
 )
 from bursar.policies.pools.profiles import Profile
 from bursar.policies.pools.quotas import Amounts, Quota
-from bursar.vectors import dimension
 
 Marks = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], Amounts, tuple[str, ...]]
 """Of the object that users see: foreign labels, foreign annotations, weight, namespaces."""

@@ -14,11 +14,11 @@ from typing import Final, cast, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from bursar.dimensions import dimension
 from bursar.ledger.accounts import Account
 from bursar.ledger.state import State
 from bursar.policies.tensorfusion.scoring import Options, points
 from bursar.policies.tensorfusion.worker import Worker
-from bursar.vectors import dimension
 
 TFLOPS: Final = dimension("tflops").index
 VRAM: Final = dimension("vram").index

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
+from bursar.dimensions import dimension
 from bursar.objects.configuration import GROUP, VERSION
 from bursar.objects.core import Manifest, Part, Quantities
 from bursar.objects.crd_rules import RESOURCE_NAME, Rule, Status
@@ -21,7 +22,7 @@ from bursar.policies.trees.asks import Row
 from bursar.policies.trees.bodies import NodeBody, TreeBody, problem
 from bursar.policies.trees.consumer import ConsumerInfo
 from bursar.quantity import QuantityError
-from bursar.vectors import dimension, from_amounts
+from bursar.vectors import from_amounts
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
+from bursar.limits import UNLIMITED, Limits
 from bursar.policies.trees.asks import NAME, Entry, entries, rows_of, tree_binding
 from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.tree import Seat, Tree, account_name
-from bursar.vectors import UNLIMITED, Limits, dimension
 
 
 @final

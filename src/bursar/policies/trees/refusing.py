@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bursar.dimensions import dimension_at
+from bursar.limits import UNLIMITED
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.trees.asks import NAME, Ask
 from bursar.policies.trees.index import Trees
 from bursar.policies.trees.tree import Node, Tree, account_name
-from bursar.vectors import UNLIMITED, dimension_at
 
 
 def unknown_tree(tree: str) -> Refusal:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.dimensions import dimension
 from bursar.policies.settings import Output
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.refresh import over_quota
 from bursar.policies.trees.tree import AT, Tree
-from bursar.vectors import dimension
 
 OBJECT: Final = "QuotaTree.bursar.dev"
 
