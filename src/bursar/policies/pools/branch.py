@@ -5,9 +5,8 @@ Amounts are kept in lists over *slots*, one slot for each resource that any quot
 Upwards, at once: a change of demand runs from the quota to the root, and stops where a max swallows it. A parent's
 own pods are an implicit child of it (``inner``), so that they share with the children instead of over their heads.
 
-Downwards, when somebody asks: a branch whose children's inputs changed is *stale*; ``share`` then distributes what it
-has among all its children at once, only in the resources in which an input differs from the one used last. A change
-that was taken back in between therefore costs nothing.
+Downwards, when somebody asks: a branch whose children's inputs changed is *stale*; what it has is then distributed
+among them anew (see ``runtimes``).
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.ordered import Ordered
 from bursar.policies.pools.quotas import Quota
-from bursar.policies.pools.rounds import Sharing
-from bursar.policies.pools.sharing import Trace, distribute
 from bursar.quantity import MAX_AMOUNT
 
 NO_MAX: Final = -1
@@ -152,6 +149,13 @@ class Branch:
         """What it needs before anything is shared: its min, or more that is guaranteed to it."""
         return max(int(self.minima[slot]), int(self.guaranteed[slot]))
 
+    def floor(self, slot: int) -> int:
+        """The min in effect: scaled down where the siblings' needs did not fit."""
+        least = int(self.minima[slot])
+        if self.parent is not None and self.parent.scaled[slot]:
+            return min(int(self.runtime[slot]), least)
+        return least
+
     # From scratch
 
     def sum_up(self, guarantee: bool) -> None:
@@ -225,84 +229,6 @@ class Branch:
         self.stale = True
         return fresh
 
-    # Distribution
-
-    def share(self) -> list[Branch]:
-        """Distribute what it has among its children; returns those whose runtime changed."""
-        changed: list[Branch] = []
-        for slot in self._stale_slots():
-            self._share_slot(slot, changed)
-        for child in self.touches:
-            child.touched = False
-        self.touches.clear()
-        self.whole = False
-        self.stale = False
-        return changed
-
-    def _stale_slots(self) -> list[int]:
-        if self.whole:
-            return list(range(len(self.own)))
-        found: list[int] = []
-        for slot in range(len(self.own)):
-            differs = self.shared[slot] != self.runtime[slot]
-            if not differs:
-                for child in self.touches:
-                    if child.seen_lim[slot] != child.lim[slot] or int(child.seen_base[slot]) != child.base(slot):
-                        differs = True
-                        break
-            if differs:
-                found.append(slot)
-        return found
-
-    def _share_slot(self, number: int, changed: list[Branch]) -> None:
-        slot = i64(number)
-        sharing = Sharing()
-        total = self.runtime[slot]
-        self.shared[slot] = total
-        for child in self.children:
-            lim = child.lim[slot]
-            base = child.minima[slot]
-            kept = child.guaranteed[slot]
-            if kept > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
-                base = kept
-            child.seen_lim[slot] = lim
-            child.seen_base[slot] = base
-            sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
-        if not sharing.fits(total) or not sharing.run(total):
-            self._share_huge(number, changed)
-            return
-        self.scaled[number] = total < sharing.needed
-        grants = sharing.grants
-        for at, child in enumerate(self.children):
-            if child.runtime[slot] != grants[at]:
-                child.runtime[slot] = grants[at]
-                _note(child, changed)
-
-    def _share_huge(self, slot: int, changed: list[Branch]) -> None:
-        """The same in integers of any size."""
-        trace = Trace()
-        children = self.children
-        found = distribute(
-            int(self.runtime[slot]),
-            [int(child.lim[slot]) for child in children],
-            [child.base(slot) for child in children],
-            [int(child.weights[slot]) for child in children],
-            [child.lends for child in children],
-            trace,
-        )
-        self.scaled[slot] = trace.scaled
-        for i in range(len(children)):
-            if int(children[i].runtime[slot]) != found[i]:
-                children[i].runtime[slot] = i64(found[i])
-                _note(children[i], changed)
-
-    def floor(self, slot: int) -> int:
-        """The min in effect: scaled down where the siblings' needs did not fit."""
-        least = int(self.minima[slot])
-        if self.parent is not None and self.parent.scaled[slot]:
-            return min(int(self.runtime[slot]), least)
-        return least
-
     # Claims
 
     def join(self, claim: Claim) -> None:
@@ -324,12 +250,6 @@ class Branch:
             for claim in self.members.values():
                 self.order.add(importance(claim))
         return [self.members[str(key[-1])] for key in self.order.keys()]  # noqa: SIM118 - no dictionary
-
-
-def _note(child: Branch, changed: list[Branch]) -> None:
-    if not child.moved:
-        child.moved = True
-        changed.append(child)
 
 
 def filled(size: int, value: int) -> vec[i64]:

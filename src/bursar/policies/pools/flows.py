@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from bursar.dimensions import dimension
 from bursar.policies.pools.branch import Branch
 from bursar.policies.pools.names import NAME, ROOT
+from bursar.policies.pools.runtimes import share_out
 from bursar.quantity import MAX_AMOUNT
 from bursar.vectors import Vector
 
@@ -248,7 +249,7 @@ class Flows:
 
     def _share(self, tree: Tree, branch: Branch) -> None:
         tree.stale.pop(branch.key, None)
-        for child in branch.share():
+        for child in share_out(branch):
             child.moved = False
             self.note(child)
             if child.children:
