@@ -21,26 +21,23 @@ from threading import Event, RLock
 from typing import TypeVar
 
 from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry, default_registry
-from bursar.server import answers, archive, changelog, moments
-from bursar.server.changelog import Answers, ChangeRecord, GivenAnswer
+from bursar.server import actions, answers, archive, changelog, moments
+from bursar.server.actions import Action
+from bursar.server.changelog import Answers, GivenAnswer
 from bursar.server.hub import Hub, News
 from bursar.server.moments import Clock, wall_clock
 from bursar.server.tally import Tally
-from bursar.server.undoing import Inverse, inverse_of
+from bursar.server.undoing import inverse_of
 from bursar.sim.cluster import Cluster
 from bursar.sim.news import Event as Notice
 from bursar.sim.news import Happening
-from bursar.sim.store import timestamp
 from bursar.store.batches import Batch, ObjectWrite
 from bursar.store.committer import GroupCommitter
 from bursar.store.store import Store
 
 T = TypeVar("T")
-Outcomes = list[tuple[Kind, str, changelog.Result]]
-Reference = tuple[Kind, str]
 
 
 class StoppedError(RuntimeError):
@@ -139,26 +136,13 @@ class Service:
     def apply(
         self, documents: Sequence[Document], *, dry_run: bool = False, key: str = "", request: str = ""
     ) -> Pending:
-        def act(cluster: Cluster) -> Outcomes:
-            return [(one.kind, one.key, one.result) for one in cluster.apply(documents)]
-
-        return self._change("apply", act, dry_run, key, request)
+        return self._change(Action("apply", actions.applying(documents), key, request), dry_run)
 
     def delete(self, references: Sequence[str], *, dry_run: bool = False, key: str = "", request: str = "") -> Pending:
-        def act(cluster: Cluster) -> Outcomes:
-            found = [cluster.kinds.reference(text) for text in dict.fromkeys(references)]
-            cluster.delete(found)
-            return [(kind, name, "deleted") for kind, name in found]
-
-        return self._change("delete", act, dry_run, key, request)
+        return self._change(Action("delete", actions.deleting(references), key, request), dry_run)
 
     def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        def act(cluster: Cluster) -> Outcomes:
-            cluster.finish(pods)
-            kind = cluster.kinds.find("Pod")
-            return [(kind, pod, "changed") for pod in dict.fromkeys(pods)]
-
-        return self._change("finish", act, False, key, request)
+        return self._change(Action("finish", actions.finishing(pods), key, request), dry_run=False)
 
     def undo(self, number: int, *, dry_run: bool = False) -> Pending:
         with self.lock:
@@ -169,55 +153,39 @@ class Service:
             inverse = inverse_of(record, self.cluster, self.store)
             if inverse.mixed and not dry_run:  # two steps: the second must not be refused when the first is made
                 inverse.run(self.scratch())
-            return self._change("undo", inverse.run, dry_run, "", "", inverse)
+            return self._change(Action("undo", inverse.run, inverse=inverse), dry_run)
 
-    def _change(
-        self,
-        verb: str,
-        act: Callable[[Cluster], Outcomes],
-        dry_run: bool,
-        key: str,
-        request: str,
-        inverse: Inverse | None = None,
-    ) -> Pending:
+    def _change(self, action: Action, dry_run: bool) -> Pending:
         with self.lock:
             self._check_running()
-            known = self._answers.find(key) if key else None
+            known = self._answers.find(action.key) if action.key else None
             if known is not None:
-                if known.request != f"{verb} {request}":
-                    raise KeyReusedError(f"the idempotency key {key!r:.80} was used for another request")
+                if known.request != action.fingerprint:
+                    raise KeyReusedError(f"the idempotency key {action.key!r:.80} was used for another request")
                 return Pending(known.change, self._last)
             self._guarded(self._catch_up)
             if dry_run:
-                return Pending(self._dry_run(verb, act, inverse), None)
-            return self._guarded(lambda: self._make(verb, act, key, request, inverse))
+                return Pending(self._dry_run(action), None)
+            return self._guarded(lambda: self._make(action))
 
-    def _make(
-        self, verb: str, act: Callable[[Cluster], Outcomes], key: str, request: str, inverse: Inverse | None
-    ) -> Pending:
-        outcomes = act(self.cluster)
+    def _make(self, action: Action) -> Pending:
+        outcomes = action.run(self.cluster)
         happenings, events = self.cluster.take_news()
-        changed = any(result != "unchanged" for _, _, result in outcomes)
-        self._changes += changed
+        changed = [outcome for outcome in outcomes if outcome[2] != "unchanged"]
+        self._changes += bool(changed)
         number = self._changes if changed else 0
-        change = describe(self.cluster, number, verb, outcomes, happenings, inverse)
+        change = actions.described(self.cluster, number, action, outcomes, happenings)
         meta: dict[str, str] = {}
         if changed:
-            objects = [self._object_change(*outcome) for outcome in outcomes if outcome[2] != "unchanged"]
-            evicted = [happening.pod for happening in happenings if happening.what == "evicted"]
-            meta |= ChangeRecord(change, objects, evicted).meta()
-        if key:
-            meta |= self._answers.keep(GivenAnswer(key, f"{verb} {request}", change))
+            meta |= actions.logged(self.cluster, change, changed, happenings).meta()
+        if action.key:
+            meta |= self._answers.keep(GivenAnswer(action.key, action.fingerprint, change))
         return Pending(change, self._flush(meta, happenings, events))
 
-    def _object_change(self, kind: Kind, key: str, result: changelog.Result) -> changelog.ObjectChange:
-        version = self.cluster.objects.touched.get((kind.name, key), 0)
-        return changelog.ObjectChange(kind.name, key, result, version)
-
-    def _dry_run(self, verb: str, act: Callable[[Cluster], Outcomes], inverse: Inverse | None) -> answers.Change:
+    def _dry_run(self, action: Action) -> answers.Change:
         scratch = self.scratch()
-        outcomes = act(scratch)
-        return describe(scratch, 0, verb, outcomes, scratch.take_news()[0], inverse, dry_run=True)
+        outcomes = action.run(scratch)
+        return actions.described(scratch, 0, action, outcomes, scratch.take_news()[0], dry_run=True)
 
     # Durability
 
@@ -266,22 +234,16 @@ class Service:
         if self.error is not None:
             raise StoppedError(f"no changes are taken any more, restart the server: {self.error}") from self.error
 
-    def _guarded(self, action: Callable[[], T]) -> T:
+    def _guarded(self, work: Callable[[], T]) -> T:
         """Run it; if it fails and something has changed, memory is no longer what the disk will say."""
         before = self._position()
         try:
-            return action()
-        except ManifestError:
-            self._check_untouched(before)
-            raise
+            return work()
         except BaseException as error:
             if self._position() != before:
-                self.error = self.error or error
+                trace = RuntimeError("a refused change left a trace") if isinstance(error, ManifestError) else error
+                self.error = self.error or trace
             raise
-
-    def _check_untouched(self, before: tuple[int, int]) -> None:
-        if self._position() != before:
-            self.error = self.error or RuntimeError("a refused change left a trace")
 
     def _position(self) -> tuple[int, int]:
         return self.cluster.engine.version, self.cluster.objects.version
@@ -316,41 +278,3 @@ class Service:
         with self.lock:
             self._wait()
             return moments.Moment(*self._position(), self.cluster.now())
-
-
-def describe(
-    cluster: Cluster,
-    number: int,
-    verb: str,
-    outcomes: Outcomes,
-    happenings: Sequence[Happening],
-    inverse: Inverse | None,
-    *,
-    dry_run: bool = False,
-) -> answers.Change:
-    """A change as it is answered."""
-    objects: list[answers.ObjectOutcome] = []
-    for kind, key, result in outcomes:
-        stored = cluster.objects.find(kind.name, key)
-        version = "" if stored is None else str(stored.version)
-        objects.append(answers.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version=version))
-    return answers.Change(
-        id=number,
-        moment=moments.moment_of(cluster),
-        verb=verb,
-        objects=objects,
-        pods=[pod_news(happening) for happening in happenings],
-        dry_run=dry_run,
-        undoes=0 if inverse is None else inverse.number,
-        lost=[] if inverse is None else inverse.lost,
-    )
-
-
-def pod_news(happening: Happening) -> answers.PodNews:
-    return answers.PodNews(
-        time=timestamp(happening.at),
-        pod=happening.pod,
-        what=happening.what,
-        node=happening.node,
-        reason=happening.reason,
-    )
