@@ -120,6 +120,23 @@ def test_waking_for_ever_takes_no_more_room(strict: bool) -> None:
     assert len(queue._line._heap) <= (101 if strict else 0)
 
 
+def test_coming_and_going_behind_one_that_nobody_passes_takes_no_more_room() -> None:
+    queue = Queue(strict=True)
+    first, last = claim("first", 9), claim("last", -1)
+    queue.add(first)
+    queue.next()
+    queue.wait(first, ["x"], never=False)
+    queue.add(last)
+    for number in range(1000):
+        queue.add(claim(f"c{number}"))
+        assert queue.next() is None
+        queue.remove(f"c{number}")
+    assert len(queue._ready) < 100
+    assert len(queue._line) < 100
+    queue.remove("first")
+    assert queue.next() == [last]
+
+
 def test_a_queue_that_becomes_strict_lets_nobody_pass_whoever_waits() -> None:
     queue = Queue()
     queue.add(claim("first", 9))

@@ -12,9 +12,9 @@ half-way in comes before everybody else: whoever decided before meant all of it,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from bursar.ledger.claims import Claim
 
@@ -22,6 +22,7 @@ Urgency = tuple[int, int, str, str]
 
 _ANYTHING = ""  # the topic of a refusal that names none
 _FIRST = -(1 << 63)  # before every priority
+_SLACK = 64  # entries beyond two for each unit at which a line is cleared
 
 
 def urgency(claim: Claim) -> Urgency:
@@ -67,11 +68,14 @@ _Entry = tuple[Urgency, str]  # of a unit: its urgency and its name
 
 
 class _Line:
-    """Units by urgency, each entry once. Entries that no longer hold are left for who meets them to drop."""
+    """Units by urgency, each entry once. Entries that no longer hold stay until somebody meets them, or ``keep``."""
 
     def __init__(self) -> None:
         self._heap: list[_Entry] = []
         self._entries: set[_Entry] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def add(self, entry: _Entry) -> None:
         if entry not in self._entries:
@@ -83,6 +87,12 @@ class _Line:
 
     def drop(self) -> None:
         self._entries.discard(heappop(self._heap))
+
+    def keep(self, holds: Callable[[_Entry], bool]) -> None:
+        """Only the entries that hold."""
+        self._heap = [entry for entry in self._heap if holds(entry)]
+        heapify(self._heap)
+        self._entries = set(self._heap)
 
 
 class Queue:
@@ -203,9 +213,15 @@ class Queue:
         unit.waits = False
         unit.never = False
         entry = (unit.urgency(), unit.name)
-        self._ready.add(entry)
+        self._enlist(self._ready, entry)
         if self._strict:
-            self._line.add(entry)
+            self._enlist(self._line, entry)
+
+    def _enlist(self, line: _Line, entry: _Entry) -> None:
+        """Where somebody is never passed, nobody meets the entries behind: so they are cleared out now and then."""
+        line.add(entry)
+        if len(line) > 2 * len(self._units) + _SLACK:
+            line.keep(lambda listed: self._valid(listed) is not None)
 
     def _unlist(self, unit: Unit) -> None:
         for topic in unit.topics:
