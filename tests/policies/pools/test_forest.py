@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.policies.pools.names import ROOT
+from bursar.policies.pools.runtimes import stale_slots
 from tests.policies.pools.grove import Amounts, G, Grove, cg, cm, shown
 
 
@@ -468,4 +469,4 @@ def test_a_change_that_is_taken_back_costs_no_distribution() -> None:
     grove.runtime("a")
     grove.ask("a", cm(5), -1)
     grove.ask("a", cm(5))
-    assert grove.forest.tree("").root._stale_slots() == []
+    assert stale_slots(grove.forest.tree("").root) == []

@@ -17,7 +17,7 @@ from bursar.policies.pools.sharing import Trace, distribute
 def share_out(branch: Branch) -> list[Branch]:
     """Distribute what it has among its children; returns those whose runtime changed."""
     changed: list[Branch] = []
-    for slot in _stale_slots(branch):
+    for slot in stale_slots(branch):
         _share_slot(branch, slot, changed)
     for child in branch.touches:
         child.touched = False
@@ -27,7 +27,8 @@ def share_out(branch: Branch) -> list[Branch]:
     return changed
 
 
-def _stale_slots(branch: Branch) -> list[int]:
+def stale_slots(branch: Branch) -> list[int]:
+    """In which resources it must distribute anew."""
     if branch.whole:
         return list(range(len(branch.own)))
     found: list[int] = []
