@@ -14,6 +14,7 @@ from bursar.policies.base import NodeIndex
 from bursar.policies.pools import changing
 from bursar.policies.pools.branch import Branch
 from bursar.policies.pools.changing import QuotaObject
+from bursar.policies.pools.judging import check
 from bursar.policies.pools.names import QUOTA_OF_POD, ROOT
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.profiles import PoolNode
@@ -135,11 +136,11 @@ def _fitting(field: Field) -> list[Binding]:
     """What claims that fit now are bound to."""
     field.forest.refresh_all("")
     bound = [claim.bindings[0] for claim in field.ledger.state.claims.values()]
-    return [binding for binding in bound if binding is not None and field.policy.check(binding, None) is None]
+    return [binding for binding in bound if binding is not None and check(field.policy.books, binding, None) is None]
 
 
 def _check(field: Field, bindings: list[Binding], repeats: int) -> int:
     """May this claim come in? Asked of the whole path, while nothing changes."""
     for turn in range(repeats):
-        field.policy.check(bindings[turn % len(bindings)], None)
+        check(field.policy.books, bindings[turn % len(bindings)], None)
     return repeats

@@ -221,3 +221,20 @@ class Books:
             self.resolver.stray_asks(claim, sign)
         elif branch.name == DEFAULT:
             self.resolver.default_asks(claim, sign)
+
+    # Answers
+
+    def why_loose(self, branch: Branch) -> str:
+        """Why a quota hangs on no tree."""
+        top = branch.top()
+        quota = top.quota
+        if quota is None:
+            return "it does not exist"
+        parent = self.resolver.quotas.get(quota.parent)
+        if parent is None:
+            return f"the parent of {top.name}, {quota.parent}, does not exist"
+        if parent.tree != quota.tree:
+            return f"{top.name} and its parent {parent.name} belong to different trees"
+        if not parent.is_parent:
+            return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
+        return f"{top.name} is below itself"

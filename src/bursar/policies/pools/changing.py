@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.claims import PENDING, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.limits import Limits
@@ -276,11 +276,3 @@ def in_use(branch: Branch) -> bool:
 
 def _built_in(name: str) -> Quota:
     return Quota(name, BUILT_IN_NAMESPACE, ROOT, DEFAULT_TREE)
-
-
-def binding_of(claim: Claim) -> Binding | None:
-    """What the claim is bound to here."""
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == NAME:
-            return binding
-    return None

@@ -170,7 +170,7 @@ class Writer:
 
     def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
         if not tied:
-            return {"type": "Ready", "status": "False", "reason": "Loose", "message": self.why_loose(branch)}
+            return {"type": "Ready", "status": "False", "reason": "Loose", "message": self.books.why_loose(branch)}
         over = self._over(branch)
         if over:
             message = f"uses more than its runtime of {over}"
@@ -194,21 +194,6 @@ class Writer:
             if branch.maxima[slot] != NO_MAX:
                 named[dimension_at(self.books.forest.dims[slot]).name] = amounts[slot]
         return as_json(shown(named))
-
-    def why_loose(self, branch: Branch) -> str:
-        """Why a quota hangs on no tree."""
-        top = branch.top()
-        quota = top.quota
-        if quota is None:
-            return "it does not exist"
-        parent = self.books.resolver.quotas.get(quota.parent)
-        if parent is None:
-            return f"the parent of {top.name}, {quota.parent}, does not exist"
-        if parent.tree != quota.tree:
-            return f"{top.name} and its parent {parent.name} belong to different trees"
-        if not parent.is_parent:
-            return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
-        return f"{top.name} is below itself"
 
 
 def _listed(amounts: vec[i64]) -> list[int]:

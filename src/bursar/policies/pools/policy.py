@@ -1,9 +1,7 @@
 """The pools policy: quota trees over node pools, each quota held to its runtime.
 
-A claim belongs to one quota and is charged there and in every quota above it. It is admitted if, in each resource
-that it asks for, what is used and what it asks for together stay within the runtime of each of them; one that may not
-be preempted must also stay within the min of its quota. Its demand counts from the moment it is submitted, so it
-raises the runtime that it is then held to.
+A claim belongs to one quota and is charged there and in every quota above it (``bindings``), if all of them have room
+(``judging``). Its demand counts from the moment it is submitted, so it raises the runtime that it is then held to.
 
 State: accounts (see ``books``) and the cells of the tables ``pools.*``. Everything else is derived.
 """
@@ -13,40 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, cast, final
 
-from librt.vecs import vec
-from mypy_extensions import i64
-
-from bursar.dimensions import dimension_at
 from bursar.ledger.accounts import Account
-from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transactions import Transaction
 from bursar.policies.base import Policy
 from bursar.policies.checks import Check, Refusal
-from bursar.policies.pools.books import DEMAND, FIRM, FIRM_DEMAND, OWN, STRAY_DEMAND, Books, topic_of
-from bursar.policies.pools.branch import NO_MAX, Branch
-from bursar.policies.pools.changing import KINDS, Changer, binding_of
+from bursar.policies.pools.bindings import COUNTED_AT, FIRM_AT, STRAY_AT, TREE_AT, Bindings, binding_of
+from bursar.policies.pools.books import DEMAND, FIRM_DEMAND, STRAY_DEMAND, Books
+from bursar.policies.pools.branch import Branch
+from bursar.policies.pools.changing import KINDS, Changer
 from bursar.policies.pools.explaining import explain_branch
-from bursar.policies.pools.names import DEFAULT, DEFAULT_TREE, NAME, SYSTEM
+from bursar.policies.pools.judging import MAX_RULE, RUNTIME_RULE, check
+from bursar.policies.pools.names import DEFAULT, DEFAULT_TREE, NAME
 from bursar.policies.pools.outputs import Writer
-from bursar.policies.pools.quotas import Quota
 from bursar.policies.pools.revoking import Revoker
 from bursar.policies.settings import Output, Revocation, Setting
 from bursar.selectors import NodeNeeds
 from bursar.vectors import EMPTY, Vector
-
-MAX_RULE: Final = "max"
-RUNTIME_RULE: Final = "runtime"
-MIN_RULE: Final = "min"
-LOOSE: Final = "pools.loose"
-UNPLACEABLE: Final = "pools.unplaceable"
-_CACHED: Final = 65_536
-
-# Positions in a binding's data
-_QUOTA: Final = 0
-_TREE: Final = 1
-_COUNTED: Final = 2  # whether its demand counts
-_STRAY: Final = 3  # its label names no quota
-_FIRM: Final = 4  # it may not be preempted
 
 
 @final
@@ -58,8 +39,7 @@ class PoolsPolicy(Policy):
         self.books: Final = Books()
         self.revoker: Final = Revoker(self.books)
         self.writer: Final = Writer(self.books)
-        self.cache: Final[dict[tuple[str, Vector, int], Binding]] = {}
-        self.cached_version: int = 0
+        self.bindings: Final = Bindings(self.books)
 
     # Settings
 
@@ -67,7 +47,7 @@ class PoolsPolicy(Policy):
         found: list[str] = []
         for claim in Changer(self.books, self.state, tx).apply(setting):
             old = binding_of(claim)
-            new = self._binding(claim)
+            new = self.bindings.of(self.state, claim)
             if old is None or new is None or old.mark != new.mark:
                 found.append(claim.uid)
         return found
@@ -87,60 +67,16 @@ class PoolsPolicy(Policy):
     # One claim
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
-        return self._binding(claim)
-
-    def _binding(self, claim: Claim) -> Binding | None:
-        quota = self.books.resolver.resolve(claim)
-        if quota is None:
-            return None
-        branch = self.books.forest.branch(quota.tree, quota.name)
-        firm = not claim.spec.preemptible
-        stray = self.books.resolver.is_stray(claim, quota)
-        counted = claim.state != PENDING or self._countable(branch, claim)
-        if self.cached_version != self.books.version or len(self.cache) >= _CACHED:
-            self.cache.clear()
-            self.cached_version = self.books.version
-        key = (branch.key, claim.spec.requests, int(firm) + 2 * int(stray) + 4 * int(counted))
-        found = self.cache.get(key)
-        if found is None:
-            found = self._new_binding(branch, quota, claim.spec.requests, (counted, stray, firm))
-            self.cache[key] = found
-        return found
-
-    def _new_binding(self, branch: Branch, quota: Quota, requests: Vector, flags: tuple[bool, bool, bool]) -> Binding:
-        accounts = [self.state.accounts[branch.key + OWN]]
-        own = _managed(quota, requests)
-        costs = [own]
-        for at in self.books.forest.path(branch):
-            accounts.append(self.state.accounts[at.key])
-            cost = requests if at.quota is None else _managed(at.quota, requests)
-            costs.append(own if cost == own else cost)  # one vector where it is the same: journals are shorter
-        if flags[2]:
-            accounts.append(self.state.accounts[branch.key + FIRM])
-            costs.append(own)
-        data = (quota.name, quota.tree, *flags)
-        return Binding(NAME, tuple(accounts), tuple(costs), data)
-
-    def _countable(self, branch: Branch, claim: Claim) -> bool:
-        """Demand that could never be granted is none: above a max, or more than any node of the tree has."""
-        requests = claim.spec.requests
-        for at in self.books.forest.path(branch):
-            for i in range(len(requests.dims)):
-                slot = self.books.forest.slot_of(int(requests.dims[i]))
-                if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
-                    return False
-        if branch.aside or not claim.spec.placeable:
-            return True
-        return self.books.grounds.could_take(branch.tree_id, requests)
+        return self.bindings.of(self.state, claim)
 
     def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
         suffix = DEMAND
-        if binding.data[_STRAY]:
+        if binding.data[STRAY_AT]:
             suffix = STRAY_DEMAND
-        elif binding.data[_FIRM]:
+        elif binding.data[FIRM_AT]:
             suffix = FIRM_DEMAND
         account = self.state.accounts[binding.accounts[1].name + suffix]
-        cost = binding.costs[1] if binding.data[_COUNTED] else EMPTY
+        cost = binding.costs[1] if binding.data[COUNTED_AT] else EMPTY
         if wanted:
             tx.charge(claim, (account,), (cost,))
         else:
@@ -148,7 +84,7 @@ class PoolsPolicy(Policy):
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:
-            refusal = self.check(binding, None)
+            refusal = check(self.books, binding, None)
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)
@@ -157,108 +93,12 @@ class PoolsPolicy(Policy):
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()
         self.release(tx, claim, old)
-        refusal = None if forced else self.check(new, old)
+        refusal = None if forced else check(self.books, new, old)
         if refusal is None:
             tx.charge(claim, new.accounts, new.costs)
         else:
             tx.rollback_to(mark)
         return refusal
-
-    def check(self, binding: Binding, old: Binding | None) -> Refusal | None:
-        """The first quota of the path, from the claim's own up, that has no room; ``old``: only what grew counts."""
-        forest = self.books.forest
-        branch = forest.branches[binding.accounts[1].name]
-        if not branch.aside and not forest.refresh(branch if branch.inner is None else branch.inner):
-            return self._loose(branch)
-        refusal = self._hopeless(branch, binding) if old is None and not binding.data[_COUNTED] else None
-        if refusal is None:
-            refusal = self._check_own(branch, binding, old)
-        at: Branch | None = branch
-        i = 1
-        while refusal is None and at is not None and at.quota is not None:
-            refusal = self._check_at(at, binding.accounts[i], binding.costs[i], at.runtime, old)
-            if refusal is None and i == 1 and binding.data[_FIRM]:
-                refusal = self._check_firm(branch, binding, old)
-            at = at.parent
-            i += 1
-        return refusal
-
-    def _hopeless(self, branch: Branch, binding: Binding) -> Refusal | None:
-        """Why the demand does not count: it is above a max, or no node of the tree could ever take it."""
-        at: Branch | None = branch
-        i = 1
-        while at is not None and at.quota is not None:
-            cost = binding.costs[i]
-            for dim in cost.indices():
-                most = int(at.maxima[self.books.forest.slot_of(dim)])
-                if most != NO_MAX and cost.get(dim) > most:
-                    return self._refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
-            at = at.parent
-            i += 1
-        if not self.books.options.runtime:
-            return None
-        note = f"no node of the tree of quota {branch.name} could ever take it"
-        return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
-
-    def _check_own(self, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
-        """Own pods of a parent share with its children."""
-        inner = branch.inner
-        if inner is None or not self.books.options.runtime:
-            return None
-        return self._check_at(branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
-
-    def _check_at(
-        self, branch: Branch, account: Account, cost: Vector, runtime: vec[i64], old: Binding | None
-    ) -> Refusal | None:
-        held = self.books.options.runtime and not branch.aside
-        for i in range(len(cost.dims)):
-            dim = int(cost.dims[i])
-            slot = self.books.forest.slot_of(dim)
-            amount = int(cost.amounts[i])
-            most = int(branch.maxima[slot]) if slot >= 0 else NO_MAX
-            if most == NO_MAX:
-                continue
-            wanted = account.used.get(dim) + amount
-            limit = int(runtime[slot]) if held and wanted <= most else most
-            if wanted > limit and _grew(old, account, dim, amount):
-                rule = MAX_RULE if wanted > most else RUNTIME_RULE
-                return self._refusal(branch, account, dim, amount, limit, rule)
-        return None
-
-    def _check_firm(self, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
-        """Who may not be preempted must not borrow."""
-        account = binding.accounts[-1]
-        cost = binding.costs[-1]
-        if branch.aside:
-            return None
-        for i in range(len(cost.dims)):
-            dim = int(cost.dims[i])
-            least = int(branch.minima[self.books.forest.slot_of(dim)])
-            amount = int(cost.amounts[i])
-            if account.used.get(dim) + amount > least and _grew(old, account, dim, amount):
-                return self._refusal(branch, account, dim, amount, least, MIN_RULE)
-        return None
-
-    def _refusal(self, branch: Branch, account: Account, dim: int, amount: int, limit: int, rule: str) -> Refusal:
-        resource = dimension_at(dim)
-        never = amount > limit and rule in (MAX_RULE, MIN_RULE)
-        topics = (account.topic,) if rule != RUNTIME_RULE else (account.topic, topic_of(branch.tree_id))
-        return Refusal(
-            NAME,
-            f"{NAME}.{rule}.{resource.name}",
-            "",
-            account.name,
-            resource.name,
-            resource.show(amount),
-            resource.show(account.used.get(dim)),
-            resource.show(limit),
-            never,
-            topics,
-        )
-
-    def _loose(self, branch: Branch) -> Refusal:
-        note = f"quota {branch.name} hangs on no tree: {self.writer.why_loose(branch)}"
-        return Refusal(NAME, LOOSE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Only of the same quota, only of lower priority, and only who uses what is short."""
@@ -280,7 +120,7 @@ class PoolsPolicy(Policy):
 
     def explain(self, claim: Claim, binding: Binding) -> Check:
         branch = self.books.forest.branches[binding.accounts[1].name]
-        refusal = None if claim.counts() else self.check(binding, None)
+        refusal = None if claim.counts() else check(self.books, binding, None)
         return explain_branch(self.books, branch, binding, refusal)
 
     def due(self, now: int) -> list[Revocation]:
@@ -294,7 +134,7 @@ class PoolsPolicy(Policy):
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         """A claim of a tree runs on the nodes of the tree."""
-        tree = cast("str", binding.data[_TREE])
+        tree = cast("str", binding.data[TREE_AT])
         if tree not in self.books.needs:
             self.books.needs[tree] = self._tree_needs(tree)
         return self.books.needs[tree]
@@ -312,18 +152,3 @@ class PoolsPolicy(Policy):
                 return None  # it selects every node
             terms.append(term)
         return NodeNeeds({}, tuple(terms))
-
-
-def _managed(quota: Quota, requests: Vector) -> Vector:
-    """What counts there: the resources of its max; all of them in the quotas outside of the distribution."""
-    return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(quota.keys())
-
-
-def _grew(old: Binding | None, account: Account, dim: int, amount: int) -> bool:
-    """Whether the claim asks for more of it there than before."""
-    if old is None:
-        return True
-    for i in range(len(old.accounts)):
-        if old.accounts[i].name == account.name:
-            return amount > old.costs[i].get(dim)
-    return True
