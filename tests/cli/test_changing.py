@@ -105,6 +105,24 @@ def test_what_if(shell: Shell, tmp_path: Path) -> None:
     assert json.loads(shell("what-if", "-f", file, "-o", "json").output)["pods"][0]["verdict"] == "now"
 
 
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (None, "spec: is required"),
+        ({}, "spec.template: is required"),
+        ({"template": {}, "parallelism": -1}, "spec.parallelism: -1 is not a number of pods from 0 to 1000"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said_with_its_name(
+    shell: Shell, tmp_path: Path, spec: dict[str, object] | None, problem: str
+) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "a", "name": "sweep"}, "spec": spec}
+    file = written(tmp_path / "job.yaml", job)
+    result = shell("what-if", "-f", file)
+    assert result.exit_code != exit_codes.OK
+    assert f"document 1: Job a/sweep: {problem}" in result.stderr
+
+
 def test_plan_says_who_starts_and_who_is_evicted(shell: Shell, tmp_path: Path) -> None:
     raised = written(tmp_path / "raised.yaml", quota("b", 5, max={"nvidia.com/gpu": 5}))
     result = shell("plan", "-f", raised, "--fail-on-eviction")

@@ -158,7 +158,7 @@ _ADVICE = {
     0: "start one with `bursar serve`, name another with --server URL, or read a store file with --data FILE",
     401: "give a token: --token-file FILE or BURSAR_TOKEN",
     403: "this needs a token with the role admin: --token-file FILE or BURSAR_TOKEN",
-    404: "`bursar get` lists what there is",
+    404: "`bursar get pods`, `bursar get changes` and `bursar get KIND` list what there is",
     409: "look at the present state with `bursar describe`, and try again",
     413: "apply fewer objects at a time",
     503: "see what the server says: its log, and /healthz",

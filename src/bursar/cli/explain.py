@@ -24,9 +24,9 @@ def explain(claim: str, fixes: bool, at: str, output: str, target: Target) -> No
     The first check that fails is marked. Each fix was tried on a copy of the cluster, with everybody who waits, before
     it is shown; `docs/explain.md` says what kinds there are.
     """
-    namespace, _, name = claim.removeprefix("Pod/").removeprefix("pod/").rpartition("/")
-    if not name:
-        fail(f"{claim!r:.120} names no claim: expected namespace/name")
+    namespace, _, name = claim.removeprefix("Pod/").removeprefix("pod/").partition("/")
+    if not namespace or not name or "/" in name:
+        fail(f"{claim!r:.120} names no pod: write NAMESPACE/POD; `bursar get pods` lists them")
     with target.open() as client:
         found = client.explain(namespace, name, at=at, fixes=fixes)
     if output in {"json", "yaml"}:

@@ -17,7 +17,11 @@ from bursar.cli.selection import Asked
 @click.option("--phase", type=click.Choice(["Pending", "Running", "Terminating", "Succeeded", "Evicted"]),
               help="Only pods in this phase.")  # fmt: skip
 @click.option("--node", default="", help="Only pods or GPUs on this node.")
-@click.option("--quota", default="", help="Only pods that count in this account.")
+@click.option(
+    "--quota",
+    default="",
+    help="Only pods that count in this account, by the name that `explain` shows: elastic/ElasticQuota/team-a/quota.",
+)
 @click.option("--limit", type=click.IntRange(1), help="At most so many; all if not given (events: 50).")
 @at_option
 @output_option

@@ -101,9 +101,9 @@ class KindSet:
         try:
             return self._read(document.body)
         except ManifestError as error:
-            raise document.error(error.located(subject=_subject(document.body))) from None
+            raise document.error(error.located(subject=subject_of(document.body))) from None
         except RecursionError:
-            raise document.error(ManifestError("is nested too deeply", subject=_subject(document.body))) from None
+            raise document.error(ManifestError("is nested too deeply", subject=subject_of(document.body))) from None
 
     def _read(self, body: dict[str, Any]) -> TypedObject:
         kind = self._kind_of(body)
@@ -145,7 +145,7 @@ class KindSet:
         return ", ".join(sorted(kind.name for kind in self))
 
 
-def _subject(body: dict[str, Any]) -> str:
+def subject_of(body: dict[str, Any]) -> str:
     """``Kind namespace/name`` as far as a document that is wrong has them."""
     metadata = body.get("metadata")
     known = metadata if isinstance(metadata, dict) else {}

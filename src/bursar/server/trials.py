@@ -18,6 +18,7 @@ from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
+from bursar.objects.kindset import subject_of
 from bursar.objects.manifests import Document
 from bursar.server import answers, quotas
 from bursar.server.moments import moment_of
@@ -53,10 +54,9 @@ def _template_pods(document: Document, counted_by: str) -> Iterator[Document]:
     count = spec.get(counted_by)
     count = 1 if count is None else count
     if not isinstance(template, dict):
-        raise document.error(ManifestError("is required", "spec.template"))
+        raise _fault(document, "is required", "spec.template")
     if type(count) is not int or not 0 <= count <= MOST_PODS:
-        problem = f"{count!r:.40} is not a number of pods from 0 to {MOST_PODS}"
-        raise document.error(ManifestError(problem, f"spec.{counted_by}"))
+        raise _fault(document, f"{count!r:.40} is not a number of pods from 0 to {MOST_PODS}", f"spec.{counted_by}")
     inner = template.get("metadata")
     for number in range(count):
         named = {
@@ -71,8 +71,12 @@ def _template_pods(document: Document, counted_by: str) -> Iterator[Document]:
 def _mapping(document: Document, name: str) -> dict[str, Any]:
     found = document.body.get(name)
     if not isinstance(found, dict):
-        raise document.error(ManifestError("is required", name))
+        raise _fault(document, "is required", name)
     return found
+
+
+def _fault(document: Document, problem: str, path: str) -> ManifestError:
+    return document.error(ManifestError(problem, path, subject=subject_of(document.body)))
 
 
 def what_if(cluster: Cluster, documents: Iterable[Document]) -> answers.WhatIf:
