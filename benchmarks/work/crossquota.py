@@ -15,11 +15,11 @@ from mypy_extensions import i64
 from benchmarks.timing import collector, say
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
-from bursar.policies.base import NodeIndex
 from bursar.policies.crossquota.arguments import Arguments
 from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.crossquota.quotas import NodeBody
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Setting
 from bursar.vectors import from_amounts
 

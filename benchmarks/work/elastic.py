@@ -12,10 +12,10 @@ from bursar.engine.engine import Engine
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.limits import Limits
-from bursar.policies.base import NodeIndex
 from bursar.policies.elastic.names import ELASTIC_QUOTA, OPTIONS_SETTING, QUOTA_SETTING, quota_id
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.settings import OptionsBody, QuotaBody
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Setting
 from bursar.vectors import from_amounts
 

@@ -10,7 +10,7 @@ from bursar.dimensions import dimension
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.transactions import Transaction
-from bursar.policies.base import NodeIndex
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.pools import changing
 from bursar.policies.pools.branch import Branch
 from bursar.policies.pools.changing import QuotaObject

@@ -13,8 +13,9 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.ledger import Ledger
 from bursar.ledger.lineage import Lineages
 from bursar.ledger.transactions import Transaction
-from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.base import NeedsSource, Policy
 from bursar.policies.checks import Refusal
+from bursar.policies.node_index import NodeIndex
 from bursar.selectors import NodeNeeds
 
 

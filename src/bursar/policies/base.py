@@ -18,7 +18,7 @@ The defaults below serve a policy that only says which accounts bind a claim: ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -28,42 +28,10 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.policies.checks import Check, Refusal, refusal_for
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Revocation, Setting
 from bursar.selectors import NodeNeeds
 from bursar.vectors import Vector
-
-
-@final
-class NodeIndex:
-    """A slot for every node ever seen, shared by all placement policies, so that bulk work is over plain arrays."""
-
-    __slots__ = ("names", "slots", "sorted")
-
-    def __init__(self) -> None:
-        self.slots: Final[dict[str, int]] = {}
-        self.names: Final[list[str]] = []
-        self.sorted: vec[i64] = vec[i64]()
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def slot(self, name: str) -> int:
-        """The node's slot; a new name gets the next one. Slots are never given to another node."""
-        found = self.slots.get(name)
-        if found is None:
-            found = len(self.names)
-            self.slots[name] = found
-            self.names.append(name)
-        return found
-
-    def places(self) -> vec[i64]:
-        """By slot: the place of its name among all names. Slots are only ever added, so it is kept until one is."""
-        if len(self.sorted) != len(self.names):
-            found = vec[i64]([0] * len(self.names))
-            for place, name in enumerate(sorted(self.names)):
-                found[self.slots[name]] = place
-            self.sorted = found
-        return self.sorted
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.limits import parse_limits
-from bursar.policies.base import NodeIndex
 from bursar.policies.checks import Refusal
 from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, PREFIX
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.crossquota.quotas import NodeBody
 from bursar.policies.crossquota.reading import read_arguments
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Setting
 from bursar.vectors import parse_vector
 

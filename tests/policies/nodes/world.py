@@ -5,8 +5,8 @@ from __future__ import annotations
 from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim, ClaimSpec
 from bursar.ledger.ledger import Ledger
 from bursar.limits import parse_limits
-from bursar.policies.base import NodeIndex
 from bursar.policies.checks import Refusal
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.settings import Setting

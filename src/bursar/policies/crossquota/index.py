@@ -11,7 +11,6 @@ from typing import Final, final
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
-from bursar.policies.base import NodeIndex
 from bursar.policies.crossquota.arguments import NO_ARGUMENTS, Arguments, arguments_of
 from bursar.policies.crossquota.bindings import BindingCache
 from bursar.policies.crossquota.columns import Columns
@@ -19,6 +18,7 @@ from bursar.policies.crossquota.names import NODES, PREFIX, RESERVE
 from bursar.policies.crossquota.patterns import Patterns
 from bursar.policies.crossquota.quotas import REMOVED, Facts, facts_of
 from bursar.policies.crossquota.scope import Scope
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.nodes.residents import Residents
 from bursar.vectors import Tally, Vector
 

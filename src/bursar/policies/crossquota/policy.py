@@ -22,7 +22,7 @@ from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.limits import NO_LIMITS
-from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.base import NeedsSource, Policy
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.crossquota.arguments import NO_ARGUMENTS, Arguments
 from bursar.policies.crossquota.bindings import FREE
@@ -43,6 +43,7 @@ from bursar.policies.crossquota.names import (
 )
 from bursar.policies.crossquota.publishing import Publisher
 from bursar.policies.crossquota.quotas import REMOVED, Facts, NodeBody
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.vectors import EMPTY, Vector
 

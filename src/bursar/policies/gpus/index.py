@@ -19,7 +19,7 @@ from mypy_extensions import i64
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
-from bursar.policies.base import NodeIndex
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.tensorfusion.choice import fits, packs_nodes
 from bursar.policies.tensorfusion.fleet import PREFIX, TFLOPS, VRAM, Fleet
 from bursar.policies.tensorfusion.worker import NOT_GIVEN, Worker

@@ -16,13 +16,14 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.limits import first_short
-from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.base import NeedsSource, Policy
 from bursar.policies.checks import Check, Refusal, refusal_for
 from bursar.policies.gpus.bodies import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.index import Index
 from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
 from bursar.policies.gpus.publishing import Publisher
 from bursar.policies.gpus.survey import survey
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Setting
 from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unknown
 from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of

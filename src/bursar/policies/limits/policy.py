@@ -19,7 +19,7 @@ from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
 from bursar.limits import shortfall
-from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.base import NeedsSource, Policy
 from bursar.policies.checks import Check, Refusal
 from bursar.policies.limits.costs import Costs
 from bursar.policies.limits.judging import NAME, judge
@@ -27,6 +27,7 @@ from bursar.policies.limits.publishing import Publisher
 from bursar.policies.limits.quotas import DemandBody, QuotaBody, Space, spoiled
 from bursar.policies.limits.status import alerting
 from bursar.policies.limits.views import Usage, View, Views, cost_of
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.policies.tensorfusion.reading import WorkerCache
 from bursar.policies.tensorfusion.worker import Unreadable, Worker

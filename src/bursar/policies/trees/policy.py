@@ -14,8 +14,9 @@ from typing import Final, cast, final
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transactions import Transaction
-from bursar.policies.base import NeedsSource, NodeIndex, Policy
+from bursar.policies.base import NeedsSource, Policy
 from bursar.policies.checks import Check, Refusal
+from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.policies.trees.asks import NAME, Ask, entries, entry_of, names_trees, rows_of
 from bursar.policies.trees.bodies import TreeBody, problem
