@@ -5,30 +5,25 @@ Methods that look at the cluster run in worker threads. An answer about state is
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 from bursar._version import __version__
 from bursar.objects.corekinds import POD
 from bursar.objects.durations import duration_ms
 from bursar.objects.errors import ManifestError
-from bursar.server import answers, changelog, explaining, history, quotas, trials, views
-from bursar.server.asking import Asked, label_filter
-from bursar.server.moments import MomentError, moment_of
-from bursar.server.paging import Page, read_token
+from bursar.objects.kinds import Kind
+from bursar.server import answers, changelog, explaining, history, lists, trials, views
+from bursar.server.asking import Asked
+from bursar.server.moments import moment_of
 from bursar.server.problems import RefusedError
+from bursar.server.reading import Reader, durable
 from bursar.server.service import Pending, Service
 from bursar.server.threads import in_thread
 from bursar.sim.cluster import Cluster
 from bursar.sim.store import timestamp
-from bursar.store.errors import StoreError
 
-T = TypeVar("T")
-Look = Callable[[Cluster], T]
-Rows = tuple[list[T], int, str]  # a page, how many more there are, and what the next one comes after
 HORIZON_MOST = 7 * 24 * 3600 * 1000
 
 
@@ -38,6 +33,7 @@ class Handlers:
     def __init__(self, service: Service, *, demo: bool = False) -> None:
         self._service = service
         self._demo = demo
+        self._reader = Reader(service)
 
     # Changing
 
@@ -72,11 +68,11 @@ class Handlers:
             found = changelog.load_changes(self._service.store, asked.number("before"), asked.limit)
             return answers.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
-        return await self._look(look)
+        return await self._reader.look(look)
 
     async def _change(self, make: Callable[[], Pending]) -> answers.Change:
         pending = await in_thread(make)
-        await _durable(pending.durable)
+        await durable(pending.durable)
         return pending.answer
 
     # Reading
@@ -95,7 +91,7 @@ class Handlers:
                 demo=self._demo,
             )
 
-        return await self._look(look)
+        return await self._reader.look(look)
 
     async def kinds(self, asked: Asked) -> answers.KindList:
         return answers.KindList(
@@ -113,50 +109,21 @@ class Handlers:
         )
 
     async def objects(self, asked: Asked) -> answers.ObjectList:
-        kind = self._kind(asked.text("kind")).name if asked.text("kind") else ""
-        namespace, matches = asked.text("namespace"), label_filter(asked.text("label"))
-
-        def take(cluster: Cluster, after: str) -> Callable[[], Rows[dict[str, Any]]]:
-            known = views.stored_objects(cluster, kind, namespace or None)
-
-            def page() -> Rows[dict[str, Any]]:
-                named = sorted((f"{stored.kind.name} {stored.key}", stored) for stored in known)
-                found = [(name, stored) for name, stored in named if name > after and matches(views.labels_of(stored))]
-                shown = found[: asked.limit]
-                last = shown[-1][0] if shown else ""
-                return [stored.manifest() for _, stored in shown], len(found) - len(shown), last
-
-            return page
-
-        items, remaining, token, moment = await self._page(asked, take)
-        return answers.ObjectList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.objects(asked, self._kind_filter(asked)), answers.ObjectList)
 
     async def object(self, asked: Asked) -> dict[str, Any]:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
-        found = await self._look(lambda cluster: cluster.find(kind, key), asked.text("at"))
+        found = await self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
         return found
 
     async def claims(self, asked: Asked) -> answers.ClaimList:
-        matches = label_filter(asked.text("label"))
-        wanted = {name: asked.text(name) for name in ("namespace", "phase", "node") if asked.text(name)}
-        quota = asked.text("quota")
-
-        def keep(row: answers.ClaimRow) -> bool:
-            return (not quota or quota in row.quotas) and matches(row.labels)
-
-        def take(cluster: Cluster, after: str) -> Callable[[], Rows[answers.ClaimRow]]:
-            rows, remaining = views.claim_rows(cluster, after, asked.limit, wanted, keep)
-            last = _claim_key(rows[-1].namespace, rows[-1].name) if rows else ""
-            return lambda: (rows, remaining, last)
-
-        items, remaining, token, moment = await self._page(asked, take)
-        return answers.ClaimList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.claims(asked), answers.ClaimList)
 
     async def claim(self, asked: Asked) -> answers.ClaimRow:
         key = _asked_claim(asked)
-        found = await self._look(lambda cluster: views.ClaimView(cluster).row(key), asked.text("at"))
+        found = await self._reader.look(lambda cluster: views.ClaimView(cluster).row(key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no claim {key!r:.200}")
         return found
@@ -164,7 +131,7 @@ class Handlers:
     async def explain(self, asked: Asked) -> answers.Explanation:
         key = _asked_claim(asked)
         if not asked.truth("fixes"):
-            return await self._look(lambda cluster: explaining.explanation(cluster, key), asked.text("at"))
+            return await self._reader.look(lambda cluster: explaining.explanation(cluster, key), asked.text("at"))
 
         def search() -> answers.Explanation:
             """On a copy: a search may take a while, and nobody waits for it but who asked."""
@@ -175,50 +142,22 @@ class Handlers:
         return await in_thread(search)
 
     async def quotas(self, asked: Asked) -> answers.QuotaList:
-        kind = self._kind(asked.text("kind")).name if asked.text("kind") else ""
-        wanted = {name: asked.text(name) for name in ("namespace", "policy") if asked.text(name)} | (
-            {"kind": kind} if kind else {}
-        )
-
-        def take(cluster: Cluster) -> Callable[[], list[answers.QuotaRow]]:
-            gathered = quotas.gather(cluster)
-
-            def rows() -> list[answers.QuotaRow]:
-                found = (quotas.row(quota) for quota in gathered.quotas())
-                return [row for row in found if all(getattr(row, name) == value for name, value in wanted.items())]
-
-            return rows
-
-        items, remaining, token, moment = await self._table(asked, take)
-        return answers.QuotaList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.quotas(asked, self._kind_filter(asked)), answers.QuotaList)
 
     async def nodes(self, asked: Asked) -> answers.NodeList:
-        matches = label_filter(asked.text("label"))
-        look: Look[list[answers.NodeRow]] = lambda cluster: [r for r in views.node_rows(cluster) if matches(r.labels)]  # noqa: E731
-        items, remaining, token, moment = await self._table(asked, _at_once(look))
-        return answers.NodeList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.nodes(asked), answers.NodeList)
 
     async def gpus(self, asked: Asked) -> answers.GpuList:
-        node = asked.text("node")
-        look: Look[list[answers.GpuRow]] = lambda cluster: [  # noqa: E731
-            row for row in views.gpu_rows(cluster) if not node or row.node == node
-        ]
-        items, remaining, token, moment = await self._table(asked, _at_once(look))
-        return answers.GpuList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.gpus(asked), answers.GpuList)
 
     async def queue(self, asked: Asked) -> answers.QueueList:
-        namespace = asked.text("namespace")
-        look: Look[list[answers.QueueRow]] = lambda cluster: [  # noqa: E731
-            row for row in views.queue_rows(cluster) if not namespace or row.namespace == namespace
-        ]
-        items, remaining, token, moment = await self._table(asked, _at_once(look))
-        return answers.QueueList(items=items, moment=moment, remaining=remaining, next=token)
+        return await self._reader.page(asked, lists.queue(asked), answers.QueueList)
 
     # The past
 
     async def decisions(self, asked: Asked) -> answers.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
-        moment = await self._look(moment_of)
+        moment = await self._reader.look(moment_of)
 
         def read() -> list[answers.DecisionRow]:
             store = self._service.store
@@ -230,7 +169,7 @@ class Handlers:
 
     async def history(self, asked: Asked) -> answers.ObjectHistory:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
-        moment = await self._look(moment_of)
+        moment = await self._reader.look(moment_of)
 
         def read() -> answers.ObjectHistory:
             store, kinds = self._service.store, self._service.cluster.kinds
@@ -263,7 +202,7 @@ class Handlers:
 
     async def what_if(self, asked: Asked) -> answers.WhatIf:
         documents = await in_thread(asked.documents)
-        return await self._look(lambda cluster: trials.what_if(cluster, documents))
+        return await self._reader.look(lambda cluster: trials.what_if(cluster, documents))
 
     async def plan(self, asked: Asked) -> answers.Plan:
         horizon = _span(asked.text("horizon"))
@@ -276,89 +215,16 @@ class Handlers:
 
         return await in_thread(read)
 
-    # Helpers
+    # Kinds as callers name them
 
-    def _kind(self, name: str) -> Any:  # noqa: ANN401 a Kind
+    def _kind(self, name: str) -> Kind:
         try:
             return self._service.cluster.kinds.find(name)
         except ManifestError as error:
             raise RefusedError(400, str(error)) from None
 
-    async def _look(self, look: Look[T], at: str = "") -> T:
-        found, durable = await in_thread(self._service.read, look, at)
-        await _durable(durable)
-        return found
-
-    async def _page(
-        self, asked: Asked, take: Callable[[Cluster, str], Callable[[], Rows[T]]]
-    ) -> tuple[list[T], int, str, answers.Moment]:
-        """A page after what the token says, of the token's moment; and the token of the next one.
-
-        ``take`` notes under the cluster's lock what the rows are made of, and returns what makes them without it.
-        """
-        token, at = asked.text("continue"), asked.text("at")
-        if not token:
-            rows, moment = await self._look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
-            start = await in_thread(self._service.moment, at) if at else None
-        else:
-            page = read_token(token)
-            start = page.moment
-            rows, moment = await in_thread(
-                self._again, page, lambda cluster: (take(cluster, page.after), moment_of(cluster))
-            )
-        items, remaining, last = await in_thread(rows)
-        if not remaining:
-            return items, 0, "", moment
-        version = int(moment.resource_version)
-        when = start.at if start is not None else self._service.cluster.now()
-        return items, remaining, Page(moment.seq, version, when, last).token(), moment
-
-    def _again(self, page: Page, look: Look[T]) -> T:
-        """The state of an earlier page: the present one if nothing changed since, else from the archive."""
-        service = self._service
-        with service.lock:
-            now = service.cluster
-            if (now.engine.version, now.objects.version) == (page.seq, page.version):
-                return look(now)
-        if page.seq > service.store.last_seq:
-            raise RefusedError(400, "the parameter continue is not what a page before gave")
-        try:
-            return service.read_past(look, page.moment)
-        except (MomentError, StoreError) as error:
-            raise RefusedError(410, str(error)) from None
-
-    async def _table(self, asked: Asked, take: Look[Callable[[], list[T]]]) -> tuple[list[T], int, str, answers.Moment]:
-        """A page of a table that is made as a whole."""
-
-        def part(cluster: Cluster, after: str) -> Callable[[], Rows[T]]:
-            begin = int(after) if after.isdecimal() else 0
-            rows = take(cluster)
-
-            def page() -> Rows[T]:
-                found = rows()
-                shown = found[begin : begin + asked.limit]
-                return shown, max(0, len(found) - begin - len(shown)), str(begin + len(shown))
-
-            return page
-
-        return await self._page(asked, part)
-
-
-def _at_once(look: Look[list[T]]) -> Look[Callable[[], list[T]]]:
-    """For rows that can only be made under the cluster's lock."""
-
-    def take(cluster: Cluster) -> Callable[[], list[T]]:
-        rows = look(cluster)
-        return lambda: rows
-
-    return take
-
-
-async def _durable(future: Future[int] | None) -> None:
-    if future is not None and not future.done():
-        await asyncio.wrap_future(future)
-    if future is not None:
-        future.result()
+    def _kind_filter(self, asked: Asked) -> str:
+        return self._kind(asked.text("kind")).name if asked.text("kind") else ""
 
 
 def _digest(asked: Asked) -> str:
@@ -368,11 +234,7 @@ def _digest(asked: Asked) -> str:
 
 def _asked_claim(asked: Asked) -> str:
     namespace = asked.text("namespace")
-    return _claim_key("" if namespace == "-" else namespace, asked.text("name"))
-
-
-def _claim_key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
+    return lists.claim_key("" if namespace == "-" else namespace, asked.text("name"))
 
 
 def _span(text: str) -> int:
