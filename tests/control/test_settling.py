@@ -2,10 +2,14 @@
 
 import pytest
 
-from bursar.control.loop import Controller, SettlingError
+from bursar.control.loop import Controller
+from bursar.control.queue import Queue
+from bursar.control.settling import Rounds, SettlingError
+from bursar.control.watching import Watch
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
+from bursar.ledger.state import State
 from bursar.policies.base import Policy
 from bursar.policies.plugin import Plugin, Registry
 from bursar.policies.settings import Output
@@ -51,7 +55,7 @@ def restless() -> Registry:
 def test_a_loop_that_never_rests_ends_with_an_error() -> None:
     registry = restless()
     ports = SilentPorts()
-    controller = Controller(Engine(registry.policies()), registry, ports, max_moves=50)
+    controller = Controller(Engine(registry.policies()), registry, ports, max_rounds=50)
     with pytest.raises(SettlingError, match="no rest after 51 rounds at 0 ms"):
         controller.settle()
     assert len(ports.written) == 51
@@ -59,23 +63,25 @@ def test_a_loop_that_never_rests_ends_with_an_error() -> None:
 
 def test_the_claims_that_move_are_named() -> None:
     bed = TestBed(pod("p", "a"), registry=Registry())
-    bed.controller._max_moves = 20
-    bed.controller._moved_at = bed.now()
-    bed.engine.policies.clear()
-    bed.controller._watch.moves["a/p#1"] = 7
-    bed.controller._moves = 1000
-    with pytest.raises(SettlingError, match=r"no rest after 1001 rounds at 0 ms; it moves: a/p \(7 times\)"):
-        bed.controller._check_progress()
+    watch = bed.controller._watch
+    watch.moves["a/p#1"] = 7
+    rounds = Rounds(bed.engine.state, watch, 20)
+    for _ in range(20 + 100):  # so many always, so many for the one claim
+        rounds.count(0)
+    with pytest.raises(SettlingError, match=r"no rest after 121 rounds at 0 ms; it moves: a/p \(7 times\)"):
+        rounds.count(0)
 
 
 def test_time_that_passes_is_progress() -> None:
-    registry = restless()
-    ports = SilentPorts()
-    controller = Controller(Engine(registry.policies()), registry, ports, max_moves=50)
-    controller._moves = 50
-    ports.time = 1
-    controller._check_progress()
-    assert controller._moves == 1
+    watch = Watch(Queue())
+    watch.moves["a/p#1"] = 7
+    rounds = Rounds(State(), watch, 50)
+    for now in range(1, 4):
+        for _ in range(50):
+            rounds.count(now)
+        assert watch.moves == {}
+    with pytest.raises(SettlingError, match=r"no rest after 51 rounds at 3 ms$"):
+        rounds.count(3)
 
 
 def test_events_of_policies_go_to_the_port_for_events() -> None:

@@ -19,6 +19,7 @@ from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
 from bursar.control.queue import Queue, urgency
+from bursar.control.settling import MAX_ROUNDS, Rounds
 from bursar.control.translation import ObjectChange, control_section, settings_of
 from bursar.control.watching import Watch
 from bursar.engine.decisions import NEVER, Decision
@@ -33,18 +34,12 @@ from bursar.policies.settings import SettingError
 
 GROUP_INCOMPLETE = "control.group-incomplete"
 LEAVING = "control.leaving"
-MAX_MOVES = 100_000
-_NAMED = 5
-
-
-class SettlingError(RuntimeError):
-    """The cluster does not come to rest although no time passes: a defect of a policy, never of the input."""
 
 
 class Controller:
     """Drives one engine for one cluster."""
 
-    def __init__(self, engine: Engine, registry: Registry, ports: Ports, *, max_moves: int = MAX_MOVES) -> None:
+    def __init__(self, engine: Engine, registry: Registry, ports: Ports, *, max_rounds: int = MAX_ROUNDS) -> None:
         self.engine = engine
         self.queue = Queue()
         self._registry = registry
@@ -53,9 +48,7 @@ class Controller:
         self._actor = Actor(engine, self._watch, ports)
         self._like = Likeness(engine.state, self.queue, self._watch)
         self._pods = PodBook(registry)
-        self._max_moves = max_moves
-        self._moves = 0
-        self._moved_at = 0
+        self._rounds = Rounds(engine.state, self._watch, max_rounds)
         engine.listener = self._watch
 
     # What was seen
@@ -183,7 +176,7 @@ class Controller:
         What was decided when the rounds are over is acted upon and written all the same.
         """
         while self._actor.act() or self._decide_next() or self._actor.revoke() or self._actor.write():
-            self._check_progress()
+            self._rounds.count(self._ports.now())
             if rounds is not None:
                 rounds -= 1
                 if rounds <= 0:
@@ -212,21 +205,6 @@ class Controller:
             if not decision.same_as(last):
                 self._actor.tell(claim, decision)
         return True
-
-    def _check_progress(self) -> None:
-        """Everything that goes on for ever moves claims or writes for ever, while time stands still."""
-        now = self._ports.now()
-        if now != self._moved_at:
-            self._moved_at = now
-            self._moves = 0
-            self._watch.moves.clear()
-        self._moves += 1
-        if self._moves <= self._max_moves + 100 * len(self.engine.state.claims):
-            return
-        moves = sorted(self._watch.moves.items(), key=lambda item: (-item[1], item[0]))
-        named = ", ".join(f"{self.name(uid)} ({count} times)" for uid, count in moves[:_NAMED])
-        flapping = f"; it moves: {named}" if named else ""
-        raise SettlingError(f"no rest after {self._moves} rounds at {now} ms{flapping}")
 
     # Trying, and going on after a restart
 

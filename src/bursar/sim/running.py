@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bursar.control.loop import SettlingError
+from bursar.control.settling import SettlingError
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import Registry
 from bursar.sim.clock import show_duration
