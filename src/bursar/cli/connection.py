@@ -42,15 +42,17 @@ class Target:
     def live(self) -> bool:
         """Called as a plugin of kubectl, a command asks kubectl's cluster unless it is told otherwise."""
         named = Path(sys.argv[0]).stem == PLUGIN and not self.server and self.data is None
-        return self.cluster or bool(self.context) or named
+        return self.cluster or bool(self.context) or bool(self.kubeconfig) or named
 
     @contextmanager
-    def open(self, *, changes: bool = False) -> Iterator["Client"]:
-        """Somebody to ask. Errors of asking end the program."""
+    def open(self, *, changes: bool = False, past: bool = False) -> Iterator["Client"]:
+        """Somebody to ask, who can be asked about the ``past``. Errors of asking end the program."""
         if changes and self.data is not None:
             fail("a store file is only read; to change it, ask the server that has it (--server URL)")
         if changes and self.live:
             fail("a live cluster is only read here; change it with kubectl")
+        if past and self.live:
+            fail("a live cluster is known here as it is now; ask a server (--server URL) or a store file (--data FILE)")
         with reporting():
             if self.live:
                 from bursar.cli.livecluster import open_live
@@ -94,7 +96,9 @@ def asks(command: F) -> F:
                   help="The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said.")  # fmt: skip
     @click.option("--data", type=FILE, help="Ask a store file instead of a server; read-only.")
     @click.option("--cluster", is_flag=True, help="Ask the Kubernetes cluster of the kubeconfig; read-only.")
-    @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig; default: as kubectl.")
+    @click.option(
+        "--kubeconfig", default="", metavar="FILE", help="The kubeconfig (default: as kubectl); implies --cluster."
+    )
     @click.option("--context", default="", help="The context of the kubeconfig; implies --cluster.")
     @click.option("--token-file", type=FILE, help="A file with the token for the server (or BURSAR_TOKEN).")
     @click.option("--ca-file", type=FILE, help="Certificates to trust for https (PEM).")

@@ -27,7 +27,7 @@ def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa
 
     namespace/name alone is a pod.
     """
-    with target.open() as client:
+    with target.open(past=bool(at)) as client:
         kind, key = reference(client, object)
         body = client.get_object(kind, key, at=at)
         if output in {"json", "yaml"}:

@@ -16,7 +16,7 @@ from bursar.cli.tables import painted
 @asks
 def diff(start: str, end: str, status: bool, output: str, target: Target) -> None:
     """Show what differs between two moments: objects, their fields, and what became of pods."""
-    with target.open() as client:
+    with target.open(past=True) as client:
         found = client.diff(start, end)
     if output in {"json", "yaml"}:
         echo(machine(found, output))

@@ -9,7 +9,7 @@ from bursar.cli.output import echo, machine, output_option
 from bursar.cli.tables import painted, wrapped
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import verdicts
 
 
 @click.command()
@@ -27,7 +27,7 @@ def explain(claim: str, fixes: bool, at: str, output: str, target: Target) -> No
     namespace, _, name = claim.removeprefix("Pod/").removeprefix("pod/").partition("/")
     if not namespace or not name or "/" in name:
         fail(f"{claim!r:.120} names no pod: write NAMESPACE/POD; `bursar get pods` lists them")
-    with target.open() as client:
+    with target.open(past=bool(at)) as client:
         found = client.explain(namespace, name, at=at, fixes=fixes)
     if output in {"json", "yaml"}:
         echo(machine(found, output))
@@ -35,7 +35,7 @@ def explain(claim: str, fixes: bool, at: str, output: str, target: Target) -> No
     echo(text(found, wide=output == "wide", searched=fixes))
 
 
-def text(found: "answers.Explanation", *, wide: bool, searched: bool) -> list[str]:
+def text(found: "verdicts.Explanation", *, wide: bool, searched: bool) -> list[str]:
     """The explanation for people."""
     lines = tree_text(found, wide=wide)
     if found.fixes:
@@ -50,12 +50,12 @@ def text(found: "answers.Explanation", *, wide: bool, searched: bool) -> list[st
     return lines
 
 
-def tree_text(found: "answers.Explanation", *, wide: bool = False) -> list[str]:
+def tree_text(found: "verdicts.Explanation", *, wide: bool = False) -> list[str]:
     """The checks; what is below a check that passed is left out unless it is to be wide."""
     return _tree(found.tree, "", wide=wide)
 
 
-def _tree(check: "answers.CheckNode", indent: str, *, wide: bool) -> list[str]:
+def _tree(check: "verdicts.CheckNode", indent: str, *, wide: bool) -> list[str]:
     word = "ok" if check.passed else "FAIL"
     mark = " <- first" if check.binding else ""
     # What was said when it was last tried is older than the checks below it, which were made now.
@@ -70,5 +70,5 @@ def _tree(check: "answers.CheckNode", indent: str, *, wide: bool) -> list[str]:
     return lines
 
 
-def _when(fix: "answers.Fix") -> str:
+def _when(fix: "verdicts.Fix") -> str:
     return f" (at {fix.ends_at})" if fix.ends_at else ""

@@ -12,7 +12,7 @@ from bursar.cli.output import echo, echo_fitted, machine, output_option
 from bursar.cli.tables import painted, table
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import chronicle
     from bursar.server.client import Client
 
 CHUNK = 500
@@ -32,7 +32,7 @@ def history(object: str | None, since: str, at: str, limit: int, output: str, ta
 
     namespace/name alone is a pod. What differs between two moments: `bursar diff`.
     """
-    with target.open() as client:
+    with target.open(past=True) as client:
         if object is None:
             if at:
                 raise click.UsageError("--at wants an object; for the rest: bursar get WHAT --at TIME")
@@ -46,7 +46,7 @@ def history(object: str | None, since: str, at: str, limit: int, output: str, ta
 
 def _happened(client: "Client", since: str, limit: int, output: str) -> None:
     first = _record_after(client, since)
-    rows: list[answers.DecisionRow] = []
+    rows: list[chronicle.DecisionRow] = []
     before = 0
     while len(rows) < limit:
         found = client.decisions(before=before, limit=min(CHUNK, limit))

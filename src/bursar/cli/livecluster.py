@@ -16,7 +16,7 @@ import click
 from bursar.cli.liveerror import LiveError
 from bursar.cli.storefile import FileClient
 from bursar.control.kinds import known_kinds
-from bursar.kube.client.errors import ConfigError, KubeError
+from bursar.kube.client.errors import KubeError, Unanswered
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.listing import Body, Listed, list_cluster
 from bursar.objects.errors import ManifestError
@@ -31,7 +31,11 @@ def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
     """Somebody who answers for the cluster as it is now."""
     try:
         listed = asyncio.run(list_cluster(load(kubeconfig, context), known_kinds(default_registry())))
-    except (ConfigError, KubeError) as error:
+    except Unanswered as error:
+        raise LiveError(
+            f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"
+        ) from None
+    except KubeError as error:
         raise LiveError(str(error)) from None
     if "pods" in listed.unread or "nodes" in listed.unread:
         raise LiveError(

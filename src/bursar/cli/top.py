@@ -26,7 +26,7 @@ GPU_NAMES = ("gpu", "gpus")
 @asks
 def top(by: str, resource: str, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
     """Show who uses how much: by quota, by team (namespace) or by node; the fullest first."""
-    with target.open() as client:
+    with target.open(past=bool(at)) as client:
         repeat(lambda: _look(client, by, resource, at, output), watch=watch, interval=interval)
 
 

@@ -1,0 +1,55 @@
+"""Commands that ask a live cluster: which those are, what they are not asked, and what is said when nobody answers."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from bursar.cli import exit_codes
+from bursar.cli.main import cli
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, prog_name="bursar")
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> str:
+    """The kubeconfig of a cluster that is not there."""
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+@pytest.mark.parametrize("options", [[], ["--cluster"], ["--context", "c"]])
+def test_whoever_names_a_kubeconfig_means_its_cluster(nobody: str, options: list[str]) -> None:
+    result = run("get", "pods", "--kubeconfig", nobody, *options)
+    assert result.exit_code == exit_codes.UNREACHABLE
+    first, second = result.stderr.splitlines()
+    assert first.startswith("error: the cluster does not answer: list /")
+    assert second == "  name another one with --kubeconfig or --context"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["history"],
+        ["history", "a/p"],
+        ["diff", "--from", "1"],
+        ["get", "pods", "--at", "-1h"],
+        ["top", "--at", "-1h"],
+        ["explain", "a/p", "--at", "-1h"],
+        ["describe", "Pod/a/p", "--at", "-1h"],
+    ],
+)
+def test_a_live_cluster_is_not_asked_about_its_past(nobody: str, command: list[str]) -> None:
+    result = run(*command, "--kubeconfig", nobody)
+    assert result.exit_code == exit_codes.BAD_INPUT
+    assert "a live cluster is known here as it is now; ask a server (--server URL)" in result.stderr
