@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from bursar.server.answers import Change
 from bursar.server.app import Limits
+from bursar.server.chronicle import Change
 from bursar.server.client import Client
 from bursar.server.moments import wall_clock
 from bursar.server.service import Service

@@ -7,8 +7,8 @@ from typing import Any
 
 from bursar.control.edits import Edit, edited
 from bursar.control.edits import Path as FieldPath
-from bursar.server.answers import Fix
 from bursar.server.demo_org import ORGANISATION
+from bursar.server.verdicts import Fix
 from tests.server.live import ManualClock, live, pod, text
 
 

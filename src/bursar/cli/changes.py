@@ -8,10 +8,10 @@ from bursar.cli.output import echo, machine
 from bursar.cli.tables import painted, shortened_line
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import chronicle
 
 
-def show_change(change: "answers.Change", output: str) -> None:
+def show_change(change: "chronicle.Change", output: str) -> None:
     if output in {"json", "yaml"}:
         echo(machine(change, output))
         return

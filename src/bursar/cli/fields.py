@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import chronicle
 
 _LONGEST = 60
 
 
-def field_lines(fields: Sequence["answers.FieldChange"]) -> list[str]:
+def field_lines(fields: Sequence["chronicle.FieldChange"]) -> list[str]:
     return [f"{one.path}: {_shown(one.before)} -> {_shown(one.after)}" for one in fields]
 
 

@@ -12,7 +12,7 @@ from bursar.cli.selection import Asked, selected
 from bursar.cli.tables import Column
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import answers, chronicle
     from bursar.server.client import Client
 
 EVENTS = 50
@@ -190,7 +190,7 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 
 
-def event_row(row: "answers.DecisionRow", output: str) -> tuple[object, ...]:
+def event_row(row: "chronicle.DecisionRow", output: str) -> tuple[object, ...]:
     victims = f"takes the place of {', '.join(row.victims)}" if row.victims else ""
     why = victims or (row.message if output == "wide" else row.reason)
     if row.cause == "observe":
@@ -213,7 +213,7 @@ def _changes(client: "Client", asked: Asked, output: str) -> Lines:
     return shown(found, output, columns, rows, "nothing was applied yet")
 
 
-def _touched(change: "answers.Change") -> str:
+def _touched(change: "chronicle.Change") -> str:
     objects = [one for one in change.objects if one.result != "unchanged"]
     names = ", ".join(f"{one.kind.partition('.')[0]}/{one.key}" for one in objects[:3])
     return f"{names} and {len(objects) - 3} more" if len(objects) > 3 else names

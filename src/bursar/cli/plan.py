@@ -12,7 +12,7 @@ from bursar.cli.output import echo, machine, output_option
 from bursar.cli.tables import painted, shortened_line, wrapped
 
 if TYPE_CHECKING:
-    from bursar.server import answers
+    from bursar.server import chronicle, verdicts
 
 
 _STRANDED = [
@@ -55,7 +55,7 @@ def plan(
         sys.exit(exit_codes.FAILED)
 
 
-def _text(found: "answers.Plan") -> list[str]:
+def _text(found: "verdicts.Plan") -> list[str]:
     lines = [f"{one.kind.partition('.')[0]}/{one.key} {painted(one.result, one.result)}" for one in found.objects]
     lines += _part("starts", [*found.starts])
     lines += _part("evicted", [_news(one) for one in found.evicted])
@@ -76,5 +76,5 @@ def _part(title: str, items: list[str]) -> list[str]:
     return ["", f"{painted(title, title)}:", *(f"  {item}" for item in items)] if items else []
 
 
-def _news(one: "answers.PodNews") -> str:
+def _news(one: "chronicle.PodNews") -> str:
     return f"{one.pod}{f' on {one.node}' if one.node else ''}{f': {one.reason}' if one.reason else ''}"

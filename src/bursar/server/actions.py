@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bursar.objects.corekinds import POD
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
-from bursar.server import answers, moments
+from bursar.server import chronicle, moments
 from bursar.server.changelog import ChangeRecord, ObjectChange, Result
 from bursar.server.undoing import Inverse
 from bursar.sim.cluster import Cluster
@@ -71,10 +71,10 @@ def described(
     happenings: Sequence[Happening],
     *,
     dry_run: bool = False,
-) -> answers.Change:
+) -> chronicle.Change:
     """A change as it is answered."""
     inverse = action.inverse
-    return answers.Change(
+    return chronicle.Change(
         id=number,
         moment=moments.moment_of(cluster),
         verb=action.verb,
@@ -86,14 +86,14 @@ def described(
     )
 
 
-def _object_outcome(cluster: Cluster, kind: Kind, key: str, result: Result) -> answers.ObjectOutcome:
+def _object_outcome(cluster: Cluster, kind: Kind, key: str, result: Result) -> chronicle.ObjectOutcome:
     stored = cluster.objects.find(kind.name, key)
     version = "" if stored is None else str(stored.version)
-    return answers.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version=version)
+    return chronicle.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version=version)
 
 
-def _pod_news(happening: Happening) -> answers.PodNews:
-    return answers.PodNews(
+def _pod_news(happening: Happening) -> chronicle.PodNews:
+    return chronicle.PodNews(
         time=timestamp(happening.at),
         pod=happening.pod,
         what=happening.what,
@@ -103,7 +103,7 @@ def _pod_news(happening: Happening) -> answers.PodNews:
 
 
 def logged(
-    cluster: Cluster, change: answers.Change, changed: Sequence[Outcome], happenings: Sequence[Happening]
+    cluster: Cluster, change: chronicle.Change, changed: Sequence[Outcome], happenings: Sequence[Happening]
 ) -> ChangeRecord:
     """A change as it is kept, so that it can be taken back; ``changed``: the outcomes that are not "unchanged"."""
     touched = cluster.objects.touched

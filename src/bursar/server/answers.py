@@ -1,5 +1,8 @@
 """What the API answers: plain typed values, of which the JSON, the OpenAPI document and the client's view are made.
 
+Here is what all answers share, and the answers about what there is: the server, and the lists of its state. What
+happened is in ``chronicle``, why and what if in ``verdicts``.
+
 Field names are camelCase in JSON. Amounts are canonical quantities as text ("40Gi", "500m"), times are RFC 3339 in UTC.
 Every answer about state says of which moment it is: ``seq`` (the last journal record in it), ``digest`` (of the ledger
 after it) and ``resourceVersion`` (the last write to an object in it).
@@ -7,7 +10,7 @@ after it) and ``resourceVersion`` (the last write to an object in it).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -52,43 +55,6 @@ class KindInfo(Answer, frozen=True):
 
 class KindList(Answer, frozen=True):
     items: list[KindInfo]
-
-
-class ObjectOutcome(Answer, frozen=True):
-    """What became of one object of a change."""
-
-    kind: str
-    key: str
-    result: Literal["created", "changed", "unchanged", "deleted"]
-    resource_version: str
-
-
-class PodNews(Answer, frozen=True):
-    """Something that happened to a pod: started, held, waits, evicted, left, finished."""
-
-    time: str
-    pod: str
-    what: str
-    node: str = ""
-    reason: str = ""
-
-
-class Change(Answer, frozen=True):
-    """A change as it was taken: durable when this is read. ``id`` names it for an undo; 0: nothing changed."""
-
-    id: int
-    moment: Moment
-    verb: str
-    objects: list[ObjectOutcome]
-    pods: list[PodNews]
-    dry_run: bool = False
-    undoes: int = 0  # the change that this one takes back
-    lost: list[str] = []  # what an undo cannot bring back, a sentence each
-
-
-class ChangeList(Answer, frozen=True):
-    items: list[Change]
-    moment: Moment
 
 
 class ObjectList(Answer, frozen=True):
@@ -221,156 +187,6 @@ class QueueList(Answer, frozen=True):
     moment: Moment
     remaining: int = 0
     next: str = field(name="continue", default="")
-
-
-class CheckNode(Answer, frozen=True):
-    """A node of the explain tree."""
-
-    title: str
-    passed: bool
-    note: str = ""
-    reason: str = ""
-    binding: bool = False  # the first that fails: the one to fix
-    checks: list[CheckNode] = []
-
-
-class FixEdit(Answer, frozen=True):
-    """One field of one manifest gets another value."""
-
-    kind: str
-    key: str
-    field: str
-    before: Any = None
-    after: Any = None
-    anew: bool = False  # the object must be deleted and created anew
-
-
-class Fix(Answer, frozen=True):
-    """Something that would let the claim in now, verified by simulation."""
-
-    code: str  # ask-less, other-nodes, preemptible, wait, raise-quota, priority
-    sentence: str
-    edits: list[FixEdit] = []
-    waits_for: list[str] = []
-    ends_at: str = ""  # when those it waits for have ended, if that is known
-    evicts: list[str] = []
-    node: str = ""
-
-
-class Explanation(Answer, frozen=True):
-    claim: ClaimRow
-    tree: CheckNode
-    text: str
-    moment: Moment
-    fixes: list[Fix] = []  # only if they were asked for
-    fixes_complete: bool = True  # whether the search for fixes came to its end
-
-
-class DecisionRow(Answer, frozen=True):
-    """A journal record, in short."""
-
-    seq: int
-    time: str
-    cause: str
-    subjects: list[str]  # claims or settings it is about
-    claim: str = ""
-    outcome: str = ""
-    node: str = ""
-    reason: str = ""
-    message: str = ""
-    victims: list[str] = []
-    by: str = ""
-    digest: str = ""
-
-
-class DecisionList(Answer, frozen=True):
-    items: list[DecisionRow]
-    moment: Moment
-    next: int = 0  # ask for what is before this record; 0: there is no more
-
-
-class FieldChange(Answer, frozen=True):
-    path: str
-    before: Any = None
-    after: Any = None
-
-
-class ObjectVersion(Answer, frozen=True):
-    """One entry of an object's history: what changed against the entry before."""
-
-    seq: int
-    time: str
-    resource_version: str
-    result: Literal["created", "changed", "deleted"]
-    fields: list[FieldChange] = []
-
-
-class ObjectHistory(Answer, frozen=True):
-    kind: str
-    key: str
-    items: list[ObjectVersion]
-    decisions: list[DecisionRow]
-    moment: Moment
-
-
-class ObjectDifference(Answer, frozen=True):
-    kind: str
-    key: str
-    result: Literal["created", "changed", "deleted"]
-    fields: list[FieldChange] = []
-
-
-class Difference(Answer, frozen=True):
-    """What differs between two moments."""
-
-    start: Moment
-    end: Moment
-    objects: list[ObjectDifference]
-    pods: dict[str, int]  # how many of the pods came, went, started, were evicted, finished
-
-
-class TrialRow(Answer, frozen=True):
-    """What would become of one pod."""
-
-    pod: str
-    verdict: Literal["now", "after-evictions", "queued", "never"]
-    node: str = ""
-    reason: str = ""
-    message: str = ""
-    victims: list[str] = []
-    ahead: int = 0  # claims that wait and come before it
-
-
-class WhatIf(Answer, frozen=True):
-    pods: list[TrialRow]
-    evicted: list[str]
-    moment: Moment
-
-
-class BorrowingChange(Answer, frozen=True):
-    quota: str
-    resource: str
-    before: str
-    after: str
-
-
-class Plan(Answer, frozen=True):
-    """What a set of changes would do. Nothing was changed."""
-
-    objects: list[ObjectOutcome]
-    starts: list[str]
-    evicted: list[PodNews]
-    waits: list[PodNews]
-    gone: list[str]
-    stranded: list[PodNews]  # they run, but their node is deleted
-    borrowing: list[BorrowingChange]
-    horizon: str
-    moment: Moment
-
-    @property
-    def harmless(self) -> bool:
-        """Whether nobody is evicted or loses the node it runs on."""
-        return not self.evicted and not self.stranded
 
 
 class Problem(Answer, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bursar.server import answers
+from bursar.server import answers, chronicle, verdicts
 
 API = "/api/v1"
 READ = "read"
@@ -75,7 +75,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "/apply",
         "Create or update all objects of the manifests, or none. Content that is there already changes nothing. A"
         " manifest with `metadata.resourceVersion` is taken only if the object still has that version.",
-        answers.Change,
+        chronicle.Change,
         (_SOURCE, _DRY_RUN, _IDEMPOTENCY),
         "manifests",
         ADMIN,
@@ -86,7 +86,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/delete",
         "Delete all of the objects, or none.",
-        answers.Change,
+        chronicle.Change,
         (_DRY_RUN, _IDEMPOTENCY),
         "objects",
         ADMIN,
@@ -97,7 +97,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/finish",
         "These running pods succeed, as if their work were done.",
-        answers.Change,
+        chronicle.Change,
         (_IDEMPOTENCY,),
         "pods",
         ADMIN,
@@ -108,7 +108,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/changes",
         "The changes of objects that were applied, the newest first.",
-        answers.ChangeList,
+        chronicle.ChangeList,
         (_PAGE[0], Parameter("before", "only changes before this one", "integer")),
     ),
     Operation(
@@ -116,7 +116,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/changes/{id}/undo",
         "Take a change of objects back by a new change that is its inverse, and say what cannot come back.",
-        answers.Change,
+        chronicle.Change,
         (Parameter("id", "the change", "integer", "path"), _DRY_RUN),
         "",
         ADMIN,
@@ -166,7 +166,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/claims/{namespace}/{name}/explain",
         "Why the claim is where it is: every check with its numbers, the first failing one marked.",
-        answers.Explanation,
+        verdicts.Explanation,
         (
             *_CLAIM,
             _AT,
@@ -211,7 +211,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/decisions",
         "Journal records, the newest first.",
-        answers.DecisionList,
+        chronicle.DecisionList,
         (
             _PAGE[0],
             Parameter("before", "only records before this one", "integer"),
@@ -223,7 +223,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/history/{kind}/{key}",
         "All versions of an object, and the decisions about it if it is a pod.",
-        answers.ObjectHistory,
+        chronicle.ObjectHistory,
         (_KIND, _KEY),
         problems=(404,),
     ),
@@ -232,7 +232,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/diff",
         "What differs between two moments.",
-        answers.Difference,
+        chronicle.Difference,
         (
             Parameter("from", "the earlier moment, as in `at`", required=True),
             Parameter("to", "the later moment; now if not given"),
@@ -254,7 +254,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/what-if",
         "What would become of these pods, or pods of these jobs, if they came now. Nothing is changed.",
-        answers.WhatIf,
+        verdicts.WhatIf,
         (_SOURCE,),
         "manifests",
     ),
@@ -263,7 +263,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST",
         "/plan",
         "What these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed.",
-        answers.Plan,
+        verdicts.Plan,
         (
             _SOURCE,
             Parameter("delete", "also delete this object (Kind/namespace/name)", repeated=True),

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from bursar.server import answers
+from bursar.server import chronicle
 from bursar.store.store import Store
 
 _CHANGE = "change/"
@@ -33,7 +33,7 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class ChangeRecord(msgspec.Struct, frozen=True):
-    change: answers.Change
+    change: chronicle.Change
     objects: list[ObjectChange]
     evicted: list[str]
 
@@ -46,7 +46,7 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
     key: str
     request: str  # what was asked, as a fingerprint
-    change: answers.Change
+    change: chronicle.Change
 
 
 def load_change(store: Store, number: int) -> ChangeRecord | None:

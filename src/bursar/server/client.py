@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from bursar.server import answers
+from bursar.server import answers, chronicle, verdicts
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8321"
 _API = "/api/v1"
@@ -70,26 +70,26 @@ class Client:
 
     def apply(
         self, manifests: str | bytes, *, source: str = "", dry_run: bool = False, key: str = ""
-    ) -> answers.Change:
+    ) -> chronicle.Change:
         """Create or update all objects of a YAML or JSON text, or none. ``key`` makes a retry safe."""
         query: Query = {"source": source, "dryRun": dry_run}
-        return self._send("POST", "/apply", answers.Change, query, manifests, _YAML, key)
+        return self._send("POST", "/apply", chronicle.Change, query, manifests, _YAML, key)
 
-    def delete(self, references: Sequence[str], *, dry_run: bool = False) -> answers.Change:
+    def delete(self, references: Sequence[str], *, dry_run: bool = False) -> chronicle.Change:
         """Delete objects named ``Kind/namespace/name``: all, or none."""
         body = msgspec.json.encode({"objects": list(references)})
-        return self._send("POST", "/delete", answers.Change, {"dryRun": dry_run}, body)
+        return self._send("POST", "/delete", chronicle.Change, {"dryRun": dry_run}, body)
 
-    def finish(self, pods: Sequence[str]) -> answers.Change:
+    def finish(self, pods: Sequence[str]) -> chronicle.Change:
         """These running pods succeed."""
-        return self._send("POST", "/finish", answers.Change, {}, msgspec.json.encode({"pods": list(pods)}))
+        return self._send("POST", "/finish", chronicle.Change, {}, msgspec.json.encode({"pods": list(pods)}))
 
-    def undo(self, change: int, *, dry_run: bool = False) -> answers.Change:
-        return self._send("POST", f"/changes/{change}/undo", answers.Change, {"dryRun": dry_run}, b"")
+    def undo(self, change: int, *, dry_run: bool = False) -> chronicle.Change:
+        return self._send("POST", f"/changes/{change}/undo", chronicle.Change, {"dryRun": dry_run}, b"")
 
-    def changes(self, *, limit: int = 20) -> answers.ChangeList:
+    def changes(self, *, limit: int = 20) -> chronicle.ChangeList:
         """Applied changes, the newest first."""
-        return self._get("/changes", answers.ChangeList, {"limit": limit})
+        return self._get("/changes", chronicle.ChangeList, {"limit": limit})
 
     # Reading
 
@@ -115,9 +115,9 @@ class Client:
     def claim(self, namespace: str, name: str, *, at: str = "") -> answers.ClaimRow:
         return self._get(_claim_path(namespace, name), answers.ClaimRow, {"at": at})
 
-    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> answers.Explanation:
+    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> verdicts.Explanation:
         query: Query = {"at": at, "fixes": fixes}
-        return self._get(f"{_claim_path(namespace, name)}/explain", answers.Explanation, query)
+        return self._get(f"{_claim_path(namespace, name)}/explain", verdicts.Explanation, query)
 
     def quotas(self, **query: str | int | None) -> answers.QuotaList:
         """Filters: ``kind``, ``namespace``, ``policy``, ``limit``, ``continue``, ``at``."""
@@ -132,26 +132,28 @@ class Client:
     def queue(self, **query: str | int | None) -> answers.QueueList:
         return self._get("/queue", answers.QueueList, query)
 
-    def decisions(self, *, before: int = 0, limit: int = 100, claim: str = "") -> answers.DecisionList:
+    def decisions(self, *, before: int = 0, limit: int = 100, claim: str = "") -> chronicle.DecisionList:
         """Journal records, the newest first."""
-        return self._get("/decisions", answers.DecisionList, {"before": before or None, "limit": limit, "claim": claim})
+        return self._get(
+            "/decisions", chronicle.DecisionList, {"before": before or None, "limit": limit, "claim": claim}
+        )
 
-    def history(self, kind: str, key: str) -> answers.ObjectHistory:
-        return self._get(f"/history/{_part(kind)}/{quote(key)}", answers.ObjectHistory, {})
+    def history(self, kind: str, key: str) -> chronicle.ObjectHistory:
+        return self._get(f"/history/{_part(kind)}/{quote(key)}", chronicle.ObjectHistory, {})
 
-    def diff(self, start: str, end: str = "") -> answers.Difference:
-        return self._get("/diff", answers.Difference, {"from": start, "to": end})
+    def diff(self, start: str, end: str = "") -> chronicle.Difference:
+        return self._get("/diff", chronicle.Difference, {"from": start, "to": end})
 
     # Asking
 
-    def what_if(self, manifests: str | bytes, *, source: str = "") -> answers.WhatIf:
-        return self._send("POST", "/what-if", answers.WhatIf, {"source": source}, manifests, _YAML)
+    def what_if(self, manifests: str | bytes, *, source: str = "") -> verdicts.WhatIf:
+        return self._send("POST", "/what-if", verdicts.WhatIf, {"source": source}, manifests, _YAML)
 
     def plan(
         self, manifests: str | bytes, *, source: str = "", delete: Sequence[str] = (), horizon: str = ""
-    ) -> answers.Plan:
+    ) -> verdicts.Plan:
         query: Query = {"source": source, "delete": delete, "horizon": horizon}
-        return self._send("POST", "/plan", answers.Plan, query, manifests, _YAML)
+        return self._send("POST", "/plan", verdicts.Plan, query, manifests, _YAML)
 
     # Watching
 

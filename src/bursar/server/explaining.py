@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bursar.control import fixes as search
 from bursar.policies.checks import Check
-from bursar.server import answers
+from bursar.server import verdicts
 from bursar.server.moments import moment_of
 from bursar.server.problems import RefusedError
 from bursar.server.views import ClaimView
@@ -13,7 +13,7 @@ from bursar.sim.fixing import fixes_for
 from bursar.sim.store import timestamp
 
 
-def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> answers.Explanation:
+def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> verdicts.Explanation:
     """Whoever calls holds the cluster's lock; a search for fixes may take seconds."""
     row = ClaimView(cluster).row(key)
     if row is None:
@@ -22,7 +22,7 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> answers.E
     if check is None:
         raise RefusedError(404, f"nobody remembers why {key} is {row.phase}: it ended by itself")
     found = fixes_for(cluster, row.uid) if fixes else search.Found()
-    return answers.Explanation(
+    return verdicts.Explanation(
         claim=row,
         tree=_node(check),
         text="\n".join(check.lines()),
@@ -32,8 +32,8 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> answers.E
     )
 
 
-def _node(check: Check) -> answers.CheckNode:
-    return answers.CheckNode(
+def _node(check: Check) -> verdicts.CheckNode:
+    return verdicts.CheckNode(
         title=check.title,
         passed=check.passed,
         note=check.note,
@@ -43,13 +43,13 @@ def _node(check: Check) -> answers.CheckNode:
     )
 
 
-def _fix(cluster: Cluster, fix: search.Fix) -> answers.Fix:
+def _fix(cluster: Cluster, fix: search.Fix) -> verdicts.Fix:
     name = cluster.controller.name
-    return answers.Fix(
+    return verdicts.Fix(
         code=fix.code,
         sentence=fix.sentence,
         edits=[
-            answers.FixEdit(
+            verdicts.FixEdit(
                 kind=edit.kind, key=edit.key, field=edit.field, before=edit.before, after=edit.after, anew=edit.anew
             )
             for edit in fix.edits

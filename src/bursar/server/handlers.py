@@ -14,7 +14,7 @@ from bursar.objects.corekinds import POD
 from bursar.objects.durations import duration_ms
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
-from bursar.server import answers, changelog, explaining, history, lists, trials, views
+from bursar.server import answers, changelog, chronicle, explaining, history, lists, trials, verdicts, views
 from bursar.server.asking import Asked
 from bursar.server.moments import moment_of
 from bursar.server.problems import RefusedError
@@ -37,7 +37,7 @@ class Handlers:
 
     # Changing
 
-    async def apply(self, asked: Asked) -> answers.Change:
+    async def apply(self, asked: Asked) -> chronicle.Change:
         documents = await in_thread(asked.documents)
         return await self._change(
             lambda: self._service.apply(
@@ -45,7 +45,7 @@ class Handlers:
             )
         )
 
-    async def delete(self, asked: Asked) -> answers.Change:
+    async def delete(self, asked: Asked) -> chronicle.Change:
         references = asked.references()
         return await self._change(
             lambda: self._service.delete(
@@ -53,24 +53,24 @@ class Handlers:
             )
         )
 
-    async def finish(self, asked: Asked) -> answers.Change:
+    async def finish(self, asked: Asked) -> chronicle.Change:
         pods = asked.pods()
         return await self._change(
             lambda: self._service.finish(pods, key=asked.text("Idempotency-Key"), request=_digest(asked))
         )
 
-    async def undo(self, asked: Asked) -> answers.Change:
+    async def undo(self, asked: Asked) -> chronicle.Change:
         number = asked.number("id")
         return await self._change(lambda: self._service.undo(number, dry_run=asked.truth("dryRun")))
 
-    async def changes(self, asked: Asked) -> answers.ChangeList:
-        def look(cluster: Cluster) -> answers.ChangeList:
+    async def changes(self, asked: Asked) -> chronicle.ChangeList:
+        def look(cluster: Cluster) -> chronicle.ChangeList:
             found = changelog.load_changes(self._service.store, asked.number("before"), asked.limit)
-            return answers.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
+            return chronicle.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
         return await self._reader.look(look)
 
-    async def _change(self, make: Callable[[], Pending]) -> answers.Change:
+    async def _change(self, make: Callable[[], Pending]) -> chronicle.Change:
         pending = await in_thread(make)
         await durable(pending.durable)
         return pending.answer
@@ -128,12 +128,12 @@ class Handlers:
             raise RefusedError(404, f"there is no claim {key!r:.200}")
         return found
 
-    async def explain(self, asked: Asked) -> answers.Explanation:
+    async def explain(self, asked: Asked) -> verdicts.Explanation:
         key = _asked_claim(asked)
         if not asked.truth("fixes"):
             return await self._reader.look(lambda cluster: explaining.explanation(cluster, key), asked.text("at"))
 
-        def search() -> answers.Explanation:
+        def search() -> verdicts.Explanation:
             """On a copy: a search may take a while, and nobody waits for it but who asked."""
             at = asked.text("at")
             moment = self._service.moment(at) if at else self._service.position()
@@ -155,41 +155,41 @@ class Handlers:
 
     # The past
 
-    async def decisions(self, asked: Asked) -> answers.DecisionList:
+    async def decisions(self, asked: Asked) -> chronicle.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
         moment = await self._reader.look(moment_of)
 
-        def read() -> list[answers.DecisionRow]:
+        def read() -> list[chronicle.DecisionRow]:
             store = self._service.store
             return history.about(store, key, before, limit) if key else list(history.latest(store, before, limit))
 
         rows = await in_thread(read)
         more = rows[-1].seq if rows and (key or rows[-1].seq > 1) and len(rows) >= limit else 0
-        return answers.DecisionList(items=rows, moment=moment, next=more)
+        return chronicle.DecisionList(items=rows, moment=moment, next=more)
 
-    async def history(self, asked: Asked) -> answers.ObjectHistory:
+    async def history(self, asked: Asked) -> chronicle.ObjectHistory:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
         moment = await self._reader.look(moment_of)
 
-        def read() -> answers.ObjectHistory:
+        def read() -> chronicle.ObjectHistory:
             store, kinds = self._service.store, self._service.cluster.kinds
             found = history.object_history(store, kinds, kind.name, key)
             if not found:
                 raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}")
             rows = history.about(store, key, 0, asked.limit) if kind.name == POD.name else []
-            return answers.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
+            return chronicle.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
 
         return await in_thread(read)
 
-    async def diff(self, asked: Asked) -> answers.Difference:
-        def read() -> answers.Difference:
+    async def diff(self, asked: Asked) -> chronicle.Difference:
+        def read() -> chronicle.Difference:
             service = self._service
             start = service.moment(asked.text("from"))
             end = service.moment(asked.text("to")) if asked.text("to") else service.position()
             if (start.seq, start.version) > (end.seq, end.version):
                 raise RefusedError(400, "the moment in `from` is after the one in `to`")
             found = list(history.object_differences(service.store, service.cluster.kinds, start, end))
-            return answers.Difference(
+            return chronicle.Difference(
                 start=service.read_past(moment_of, start),
                 end=service.read_past(moment_of, end),
                 objects=found,
@@ -200,16 +200,16 @@ class Handlers:
 
     # Asking
 
-    async def what_if(self, asked: Asked) -> answers.WhatIf:
+    async def what_if(self, asked: Asked) -> verdicts.WhatIf:
         documents = await in_thread(asked.documents)
         return await self._reader.look(lambda cluster: trials.what_if(cluster, documents))
 
-    async def plan(self, asked: Asked) -> answers.Plan:
+    async def plan(self, asked: Asked) -> verdicts.Plan:
         horizon = _span(asked.text("horizon"))
         delete: Sequence[str] = asked.values.get("delete", ())
         documents = [] if delete and not asked.body.strip() else await in_thread(asked.documents)
 
-        def read() -> answers.Plan:
+        def read() -> verdicts.Plan:
             moment = self._service.position()
             return trials.plan(lambda: self._service.archive.scratch(moment), documents, delete, horizon)
 

@@ -12,7 +12,7 @@ from bursar.engine.decisions import Decision, decision_from_record
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import join
 from bursar.objects.kindset import KindSet
-from bursar.server import answers
+from bursar.server import chronicle
 from bursar.server.moments import Moment, entry_of
 from bursar.sim import records
 from bursar.sim.shelf import Shelf
@@ -33,7 +33,7 @@ def claim_key(uid: str) -> str:
     return uid.rpartition("#")[0] or uid
 
 
-def decision_rows(line: bytes) -> list[answers.DecisionRow]:
+def decision_rows(line: bytes) -> list[chronicle.DecisionRow]:
     """A journal line in short; one row for each decision of a group."""
     _, seq, at, _, cause, decided, _, digest, _ = msgspec.json.decode(line)
     verb, *subjects = cause
@@ -42,11 +42,11 @@ def decision_rows(line: bytes) -> list[answers.DecisionRow]:
     if rows:
         return rows
     subjects = subjects if verb == "configure" else [claim_key(str(subject)) for subject in subjects]
-    return [answers.DecisionRow(seq=seq, time=timestamp(at), cause=verb, subjects=subjects, digest=digest)]
+    return [chronicle.DecisionRow(seq=seq, time=timestamp(at), cause=verb, subjects=subjects, digest=digest)]
 
 
-def _decided(seq: int, at: int, cause: list[Any], digest: str, decision: Decision) -> answers.DecisionRow:
-    return answers.DecisionRow(
+def _decided(seq: int, at: int, cause: list[Any], digest: str, decision: Decision) -> chronicle.DecisionRow:
+    return chronicle.DecisionRow(
         seq=seq,
         time=timestamp(at),
         cause=cause[0],
@@ -62,7 +62,7 @@ def _decided(seq: int, at: int, cause: list[Any], digest: str, decision: Decisio
     )
 
 
-def latest(store: Store, before: int, limit: int) -> Iterator[answers.DecisionRow]:
+def latest(store: Store, before: int, limit: int) -> Iterator[chronicle.DecisionRow]:
     """The newest records first, before a number (0: from the end); up to ``limit`` records."""
     last = min(before - 1, store.last_seq) if before else store.last_seq
     first = max(last - limit, store.pruned_to) + 1
@@ -72,14 +72,14 @@ def latest(store: Store, before: int, limit: int) -> Iterator[answers.DecisionRo
         yield from decision_rows(line)
 
 
-def about(store: Store, key: str, before: int, limit: int) -> list[answers.DecisionRow]:
+def about(store: Store, key: str, before: int, limit: int) -> list[chronicle.DecisionRow]:
     """Records about a claim, as asker or victim, the newest first; up to ``limit`` records."""
     lines = islice(mentions.lines_about(store, key, before), limit)
     rows = [row for line in lines for row in decision_rows(line)]
     return [row for row in rows if _concerns(row, key)]
 
 
-def _concerns(row: answers.DecisionRow, key: str) -> bool:
+def _concerns(row: chronicle.DecisionRow, key: str) -> bool:
     return key in {row.claim, row.by, *row.subjects, *row.victims}
 
 
@@ -91,16 +91,16 @@ def manifest(store: Store, kinds: KindSet, kind: str, key: str, version: int, bo
     return records.decode(kinds, shelf, kind, key, version, body)[0].manifest()
 
 
-def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[answers.ObjectVersion]:
+def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[chronicle.ObjectVersion]:
     """All versions of an object, the oldest first; each with what changed."""
     before: Manifest | None = None
-    found: list[answers.ObjectVersion] = []
+    found: list[chronicle.ObjectVersion] = []
     for entry in store.object_changes(kind, key)[-_VERSIONS:]:
         after = None if entry.body is None else manifest(store, kinds, kind, key, entry.version, entry.body)
         fields = [] if before is None or after is None else list(differences(before, after))
         if before is None or after is None or fields:
             found.append(
-                answers.ObjectVersion(
+                chronicle.ObjectVersion(
                     seq=entry.seq,
                     time=timestamp(entry.at),
                     resource_version=str(entry.version),
@@ -112,7 +112,9 @@ def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[an
     return found
 
 
-def object_differences(store: Store, kinds: KindSet, start: Moment, end: Moment) -> Iterator[answers.ObjectDifference]:
+def object_differences(
+    store: Store, kinds: KindSet, start: Moment, end: Moment
+) -> Iterator[chronicle.ObjectDifference]:
     """The objects that differ between two moments."""
     first, last = entry_of(store, start.version), entry_of(store, end.version)
     touched = store.rows(
@@ -123,12 +125,12 @@ def object_differences(store: Store, kinds: KindSet, start: Moment, end: Moment)
         if before is None and after is None:
             continue
         if before is None or after is None:
-            result = answers.ObjectDifference(kind=kind, key=key, result="created" if before is None else "deleted")
+            result = chronicle.ObjectDifference(kind=kind, key=key, result="created" if before is None else "deleted")
             yield result
             continue
         fields = list(differences(before, after))
         if fields:
-            yield answers.ObjectDifference(kind=kind, key=key, result="changed", fields=fields)
+            yield chronicle.ObjectDifference(kind=kind, key=key, result="changed", fields=fields)
 
 
 def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Manifest | None:
@@ -139,7 +141,7 @@ def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Man
     return manifest(store, kinds, kind, key, rows[0][0], bytes(rows[0][1]))
 
 
-def pod_counts(found: list[answers.ObjectDifference]) -> dict[str, int]:
+def pod_counts(found: list[chronicle.ObjectDifference]) -> dict[str, int]:
     """How many pods came, went, started, were evicted, finished."""
     counts = dict.fromkeys(("came", "went", "started", "evicted", "finished"), 0)
     words = {"Running": "started", "Evicted": "evicted", "Succeeded": "finished"}
@@ -154,10 +156,10 @@ def pod_counts(found: list[answers.ObjectDifference]) -> dict[str, int]:
     return counts
 
 
-def differences(before: object, after: object, path: str = "") -> Iterator[answers.FieldChange]:
+def differences(before: object, after: object, path: str = "") -> Iterator[chronicle.FieldChange]:
     """The fields that differ, with their paths; lists are compared as a whole."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             yield from differences(before.get(name), after.get(name), join(path, name))
     elif before != after and path not in _NOISE:
-        yield answers.FieldChange(path=path, before=before, after=after)
+        yield chronicle.FieldChange(path=path, before=before, after=after)

@@ -23,7 +23,7 @@ from typing import TypeVar
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry, default_registry
-from bursar.server import actions, answers, archive, changelog, moments
+from bursar.server import actions, archive, changelog, chronicle, moments
 from bursar.server.actions import Action
 from bursar.server.changelog import Answers, GivenAnswer
 from bursar.server.hub import Hub, News
@@ -56,7 +56,7 @@ class NoSuchChangeError(LookupError):
 class Pending:
     """An answer that may be given when ``durable`` is done."""
 
-    answer: answers.Change
+    answer: chronicle.Change
     durable: Future[int] | None
 
 
@@ -182,7 +182,7 @@ class Service:
             meta |= self._answers.keep(GivenAnswer(action.key, action.fingerprint, change))
         return Pending(change, self._flush(meta, happenings, events))
 
-    def _dry_run(self, action: Action) -> answers.Change:
+    def _dry_run(self, action: Action) -> chronicle.Change:
         scratch = self.scratch()
         outcomes = action.run(scratch)
         return actions.described(scratch, 0, action, outcomes, scratch.take_news()[0], dry_run=True)

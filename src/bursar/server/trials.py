@@ -20,7 +20,7 @@ from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import subject_of
 from bursar.objects.manifests import Document
-from bursar.server import answers, quotas
+from bursar.server import answers, chronicle, quotas, verdicts
 from bursar.server.moments import moment_of
 from bursar.sim.clock import show_duration
 from bursar.sim.cluster import Cluster
@@ -79,21 +79,21 @@ def _fault(document: Document, problem: str, path: str) -> ManifestError:
     return document.error(ManifestError(problem, path, subject=subject_of(document.body)))
 
 
-def what_if(cluster: Cluster, documents: Iterable[Document]) -> answers.WhatIf:
+def what_if(cluster: Cluster, documents: Iterable[Document]) -> verdicts.WhatIf:
     """Whoever calls holds the cluster's lock."""
     claims, outlook = cluster.trial(pods_of(documents))
     waiting = [urgency(claim) for claim in cluster.controller.queue.waiting()]
     rows = [_trial_row(cluster, claim, outlook, waiting) for claim in claims]
     evicted = sorted({cluster.controller.name(uid) for uid in outlook.evicted})
-    return answers.WhatIf(pods=rows, evicted=evicted, moment=moment_of(cluster))
+    return verdicts.WhatIf(pods=rows, evicted=evicted, moment=moment_of(cluster))
 
 
-def _trial_row(cluster: Cluster, claim: Claim, outlook: Outlook, waiting: list[Any]) -> answers.TrialRow:
+def _trial_row(cluster: Cluster, claim: Claim, outlook: Outlook, waiting: list[Any]) -> verdicts.TrialRow:
     decision = outlook.of(claim.uid)
     if decision is None:
         message = f"a group of {claim.spec.group_size} starts together, and not all of it was given"
-        return answers.TrialRow(pod=claim.key, verdict="queued", reason=GROUP_INCOMPLETE, message=message)
-    return answers.TrialRow(
+        return verdicts.TrialRow(pod=claim.key, verdict="queued", reason=GROUP_INCOMPLETE, message=message)
+    return verdicts.TrialRow(
         pod=claim.key,
         verdict=_verdict(decision),
         node=decision.place,
@@ -115,20 +115,20 @@ def _verdict(decision: Decision) -> Any:  # noqa: ANN401 one of the four words
 
 def plan(
     scratch: Callable[[], Cluster], documents: Sequence[Document], delete: Sequence[str], horizon: int
-) -> answers.Plan:
+) -> verdicts.Plan:
     """``scratch`` makes a copy of the cluster."""
     before, after = scratch(), scratch()
     moment = moment_of(after)
-    outcomes: list[answers.ObjectOutcome] = []
+    outcomes: list[chronicle.ObjectOutcome] = []
     if delete:
         references = [after.kinds.reference(text) for text in dict.fromkeys(delete)]
         after.delete(references)
         outcomes.extend(
-            answers.ObjectOutcome(kind=kind.name, key=key, result="deleted", resource_version="")
+            chronicle.ObjectOutcome(kind=kind.name, key=key, result="deleted", resource_version="")
             for kind, key in references
         )
     outcomes.extend(
-        answers.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version="")
+        chronicle.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version="")
         for one in after.apply(documents)
     )
     if horizon:
@@ -138,11 +138,11 @@ def plan(
 
 
 def _compared(
-    before: Cluster, after: Cluster, outcomes: list[answers.ObjectOutcome], horizon: int, moment: answers.Moment
-) -> answers.Plan:
+    before: Cluster, after: Cluster, outcomes: list[chronicle.ObjectOutcome], horizon: int, moment: answers.Moment
+) -> verdicts.Plan:
     starts: list[str] = []
-    evicted: list[answers.PodNews] = []
-    waits: list[answers.PodNews] = []
+    evicted: list[chronicle.PodNews] = []
+    waits: list[chronicle.PodNews] = []
     for key in after.pods():
         old, new = _phase(before, key), _phase(after, key)
         if new == RUNNING and old != RUNNING:
@@ -152,7 +152,7 @@ def _compared(
         elif new == PENDING and old != PENDING:
             waits.append(_news(after, key, "waits"))
     known = set(after.pods())
-    return answers.Plan(
+    return verdicts.Plan(
         objects=outcomes,
         starts=starts,
         evicted=evicted,
@@ -184,13 +184,13 @@ def _stranded(before: Cluster, after: Cluster, key: str) -> bool:
     return before.objects.find(NODE.name, pod.node) is not None and after.objects.find(NODE.name, pod.node) is None
 
 
-def _news(cluster: Cluster, key: str, what: str) -> answers.PodNews:
+def _news(cluster: Cluster, key: str, what: str) -> chronicle.PodNews:
     pod = cluster.pod(key)
     reason, node = ("", "") if pod is None else (pod.reason, pod.node)
-    return answers.PodNews(time=timestamp(cluster.now()), pod=key, what=what, node=node, reason=reason)
+    return chronicle.PodNews(time=timestamp(cluster.now()), pod=key, what=what, node=node, reason=reason)
 
 
-def _borrowing(before: Cluster, after: Cluster) -> Iterator[answers.BorrowingChange]:
+def _borrowing(before: Cluster, after: Cluster) -> Iterator[verdicts.BorrowingChange]:
     """The quotas that would borrow less."""
     old = {(quota.kind, quota.label): quota for quota in quotas.quotas(before)}
     new = {(quota.kind, quota.label): quota for quota in quotas.quotas(after)}
@@ -201,6 +201,6 @@ def _borrowing(before: Cluster, after: Cluster) -> Iterator[answers.BorrowingCha
             has = 0 if changed is None or resource not in changed.resources else changed.resources[resource].borrowed
             if (has or 0) < had:
                 show = dimension(resource).show
-                yield answers.BorrowingChange(
+                yield verdicts.BorrowingChange(
                     quota=f"{quota.kind} {quota.label}", resource=resource, before=show(had), after=show(has or 0)
                 )
