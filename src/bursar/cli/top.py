@@ -14,8 +14,6 @@ from bursar.cli.tables import Column, bar, table
 if TYPE_CHECKING:
     from bursar.server.client import Client
 
-GPU_NAMES = ("gpu", "gpus")
-
 
 @click.command()
 @click.argument("by", type=click.Choice(["quotas", "teams", "nodes"]), default="quotas")
