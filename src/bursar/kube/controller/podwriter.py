@@ -121,6 +121,7 @@ class PodWriter:
         if sight.hold is None:
             return
         self._holding.add(sight.uid)
+        self._locks[sight.uid] = asyncio.Lock()
         claim = self._engine.state.claims.get(sight.uid)
         if claim is not None and claim.state == HELD:
             self._plan(sight.uid).victims.update(sight.hold.victims)
