@@ -109,6 +109,11 @@ async def test_a_pod_that_is_bound_at_once_is_judged_by_what_came_before() -> No
             verdicts = _verdicts(watching)
             await eventually(lambda: verdicts().get("agreed") == 8)
             assert "would-wait" not in verdicts()
+            assert watching.term is not None
+            assert watching.term.mirror.shadow is not None
+            for number in range(8):
+                found = [one for one in watching.term.mirror.shadow.findings if one.pod == f"a/p{number}"]
+                assert [one.verdict for one in found] == ["would-start", "agreed"]
 
 
 async def test_shadow_mode_says_who_would_be_evicted() -> None:

@@ -41,6 +41,7 @@ class Shadow:
         self._controller = controller
         self.counts: Counter[str] = Counter()
         self.findings: deque[Finding] = deque(maxlen=_KEPT)
+        self._bound: list[Finding] = []  # told after the starts that were noted before them
 
     def bound(self, uid: str, now: int) -> None:
         """A pod that Bursar looked at as a wish was bound by somebody else."""
@@ -50,22 +51,25 @@ class Shadow:
         if claim.state < RESERVED:
             self._controller.settle()  # what was seen before it was bound counts, however soon that came after
         if claim.state >= RESERVED:
-            self._found(now, claim.key, AGREED, "")
+            self._bound.append(Finding(now, claim.key, AGREED, ""))
         else:
-            self._found(now, claim.key, WOULD_WAIT, self._controller.reason(uid)[1])
+            self._bound.append(Finding(now, claim.key, WOULD_WAIT, self._controller.reason(uid)[1]))
 
     def take(self, notes: Notes) -> None:
         """What the loop wants done is only noted."""
         now = notes.now()
         for claim in notes.starts.values():
-            self._found(now, claim.key, WOULD_START, claim.place)
+            self._found(Finding(now, claim.key, WOULD_START, claim.place))
         for claim, decision in notes.evictions.values():
-            self._found(now, claim.key, WOULD_EVICT, decision.sentence())
+            self._found(Finding(now, claim.key, WOULD_EVICT, decision.sentence()))
+        bound, self._bound = self._bound, []
+        for finding in bound:
+            self._found(finding)
         for told in notes.events:
             log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
         notes.starts, notes.evictions, notes.marks, notes.outputs, notes.events = {}, {}, {}, {}, []
 
-    def _found(self, now: int, pod: str, verdict: str, reason: str) -> None:
-        self.counts[verdict] += 1
-        self.findings.append(Finding(now, pod, verdict, reason))
-        log.info("shadow: %s %s %s", pod, verdict, reason)
+    def _found(self, finding: Finding) -> None:
+        self.counts[finding.verdict] += 1
+        self.findings.append(finding)
+        log.info("shadow: %s", f"{finding.pod} {finding.verdict} {finding.reason}".rstrip())
