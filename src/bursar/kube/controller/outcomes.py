@@ -44,6 +44,6 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
     except Conflict as error:
         raise Again(error.message) from None
     except ApiError as error:
-        raise Again(str(error), error.retry_after) from None
+        raise Again(str(error), error.retry_after or None) from None  # "at once" is no pause for us
     except KubeError as error:  # no answer, or none that makes sense
         raise Again(str(error)) from None

@@ -1,0 +1,24 @@
+"""What a failed write means for whoever wanted it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bursar.kube.client.errors import error_for
+from bursar.kube.client.models import Status
+from bursar.kube.controller.desk import Again
+from bursar.kube.controller.outcomes import sent
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(("wish", "after"), [(None, None), (0.0, None), (3.0, 3.0)])
+async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none(
+    wish: float | None, after: float | None
+) -> None:
+    async def write() -> None:
+        raise error_for("patch /pods/p", 503, Status(code=503), wish)
+
+    with pytest.raises(Again) as again:
+        await sent(write(), refused=lambda _: None)
+    assert again.value.after == after
