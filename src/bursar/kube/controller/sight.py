@@ -42,7 +42,6 @@ class SeenSpec(PodSpec, frozen=True):
 
 class SeenStatus(PodStatus, frozen=True):
     conditions: tuple[Condition, ...] = ()
-    nominated_node_name: str = ""
 
 
 class SeenPod(Pod, frozen=True):
