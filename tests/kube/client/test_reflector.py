@@ -345,6 +345,27 @@ async def test_failures_do_not_become_a_storm(fake: FakeApi, api: Api) -> None:
     assert 1 <= len(fake.seen) <= 8
 
 
+async def test_those_refused_together_come_back_apart(fake: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    enough = asyncio.Event()
+
+    async def note(_: Reflector[Body], seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            enough.set()
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Reflector, "_rest", note)
+    fake.fail("GET", code=429, retry_after=1, times=10_000)
+    reflectors = [Reflector(api, CONFIG_MAPS, as_body, Diary(), Following(pause=0.01)) for _ in range(8)]
+    tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+    await asyncio.wait_for(enough.wait(), 5)
+    for task in tasks:
+        task.cancel()
+    assert all(1.0 <= pause <= 1.5 for pause in pauses[:8])
+    assert len(set(pauses[:8])) > 1
+
+
 @pytest.mark.parametrize("how", [Following(), Following(stream_lists=False)], ids=["streamed", "paged"])
 async def test_a_long_list_leaves_the_loop_free(fake: FakeApi, api: Api, how: Following) -> None:
     template = msgspec.json.encode(config_map("x", **{f"k{n}": "v" * 40 for n in range(40)}))

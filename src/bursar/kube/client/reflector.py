@@ -38,7 +38,7 @@ from bursar.kube.client.http import Call
 from bursar.kube.client.lines import Lines
 from bursar.kube.client.models import meta_of
 from bursar.kube.client.resources import Resource
-from bursar.kube.client.retries import Backoff
+from bursar.kube.client.retries import Backoff, apart
 from bursar.kube.client.store import Decode, Handler, Store
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Reflector(Generic[T]):
         else:
             self._note(error)
         if isinstance(error, ApiError) and error.retry_after is not None:
-            pause = max(pause, min(error.retry_after, self._how.longest_pause))
+            pause = max(pause, apart(min(error.retry_after, self._how.longest_pause)))
         await self._rest(pause)
 
     def _absent(self) -> None:

@@ -64,9 +64,12 @@ def pause_after(error: KubeError, backoff: Backoff, *, write: bool) -> float | N
 
 
 def _as_wished(seconds: float | None, backoff: Backoff) -> float:
+    return max(backoff.next(), apart(min(seconds or 0.0, _LONGEST_WISH)))
+
+
+def apart(seconds: float) -> float:
     """As long as the server asks for and up to half as long again: who was refused together comes back apart."""
-    wish = min(seconds or 0.0, _LONGEST_WISH)
-    return max(backoff.next(), wish * random.uniform(1.0, 1.5))  # noqa: S311 spreads load, keeps no secret
+    return seconds * random.uniform(1.0, 1.5)  # noqa: S311 spreads load, keeps no secret
 
 
 def is_budget(error: Throttled) -> bool:
