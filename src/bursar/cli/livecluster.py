@@ -54,7 +54,7 @@ def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
 
 def _copy(listed: Listed, path: Path) -> Service:
     service = Service.open(path)
-    service.cluster.keeps_ages = True
+    service.cluster.staging.keeps_ages = True
     _apply(service, [body for _, body in listed.objects])
     _apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
     _apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])

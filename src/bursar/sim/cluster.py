@@ -11,10 +11,8 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, cast
-
-import msgspec
 
 from bursar.control import ports as outside
 from bursar.control.admission import Admission
@@ -27,7 +25,7 @@ from bursar.engine.errors import EngineError
 from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
-from bursar.objects.corekinds import NODE, POD
+from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
@@ -35,15 +33,15 @@ from bursar.objects.manifests import Document
 from bursar.policies.checks import Check
 from bursar.policies.plugin import Registry, default_registry
 from bursar.policies.settings import Output
-from bursar.sim import updates
 from bursar.sim.clock import Clock
 from bursar.sim.news import Event, Happening
 from bursar.sim.podlife import PodLife
-from bursar.sim.pods import ENDED, PENDING, PodView, SimPod, pod_times
+from bursar.sim.pods import ENDED, PENDING, PodView, SimPod
 from bursar.sim.records import ObjectRow
 from bursar.sim.resuming import changed_rows, load_objects, resume_pods
 from bursar.sim.shelf import Load, Shelf
-from bursar.sim.store import Stage, Store
+from bursar.sim.staging import Staging, check_node
+from bursar.sim.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +63,11 @@ class Cluster:
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
         self.events: list[Event] = []
-        self.keeps_ages = False  # new objects are as old as they say: it is a copy of another cluster
         self._clock = Clock(start)
         self._store = Store(Shelf(self.kinds, manifests))
-        self._admission = Admission(registry, self.kinds)
         self.controller = Controller(self.engine, registry, self)
         self._pods = PodLife(self._store, self._clock, self.controller)
+        self.staging = Staging(self.kinds, Admission(registry, self.kinds), self._clock, self._pods)
 
     # Steps
 
@@ -89,7 +86,7 @@ class Cluster:
             stored = stage.find(kind.name, key)
             if stored is None:
                 raise ManifestError("does not exist", subject=f"{kind.kind} {key}")
-            self._admission.check_removal(stage, kind, key, stored.manifest)
+            self.staging.check_removal(stage, stored)
             if kind.name == POD.name:
                 pods.append(self._pods.by_key[key])
             else:
@@ -145,12 +142,12 @@ class Cluster:
 
     def _apply(self, given: list[TypedObject]) -> list[Applied]:
         stage = self._store.stage()
-        staged = [self._stage(stage, one) for one in given]
+        staged = [self.staging.change(stage, one) for one in given]
         changes = [change for change in staged if change is not None]
         applied = [self._outcome(one, change) for one, change in zip(given, staged, strict=True)]
         for change in changes:
             if change.is_pod:
-                self._check_node(stage, cast("Pod", change.typed))
+                check_node(stage, cast("Pod", change.typed))
         self.controller.check(changes)
         self.controller.apply(changes)
         self._store.take(stage)
@@ -174,8 +171,7 @@ class Cluster:
             if one.kind.name != POD.name or (pod is not None and pod.phase not in ENDED):
                 problem = "exists already" if one.kind.name == POD.name else "is no pod"
                 raise ManifestError(f"{problem}: only new pods can be tried", subject=f"{one.kind.kind} {one.key}")
-        changes = [change for change in (self._stage(stage, one) for one in given) if change is not None]
-        return self.controller.trial(changes)
+        return self.controller.trial(self.staging.changes(stage, given))
 
     def staged(self, documents: Iterable[Document], without: Iterable[str] = ()) -> list[ObjectChange]:
         """The changes that these documents would be, checked as ``apply`` does; nothing changes. ``without``: pods that
@@ -184,41 +180,7 @@ class Cluster:
         stage = self._store.stage()
         for key in without:
             stage.remove(POD.name, key)
-        given = self.kinds.read_all(documents)
-        return [change for change in (self._stage(stage, one) for one in given) if change is not None]
-
-    def _stage(self, stage: Stage, given: TypedObject) -> ObjectChange | None:
-        """The change that the object means; None when it is there already as it was given."""
-        found = stage.find(given.kind.name, given.key)
-        known = None if found is None else found.fetched()
-        pod = self._pods.by_key.get(given.key) if given.kind.name == POD.name else None
-        anew = pod is not None and pod.phase in ENDED
-        updates.check_version(given, known)
-        created = updates.created_before(given, self._clock.now) if self.keeps_ages else self._clock.now
-        body = updates.wishes(given.body, None if anew else known)
-        if body != given.body:
-            given = self.kinds.read(Document("", 0, body))
-        old = None if known is None or anew else known.manifest()
-        admitted = self._admission.admit(stage, old, given)
-        if known is not None and not anew:
-            if admitted.body == known.body:
-                return None
-            if pod is not None:
-                updates.check_pod_update(known, admitted, pod)
-        stored = stage.apply(admitted, created, anew=anew)
-        if given.kind.name != POD.name:
-            return ObjectChange(given.kind, stored.key, admitted)
-        typed = cast("Pod", admitted.typed)
-        pod_times(typed)
-        named = msgspec.structs.replace(typed.metadata, namespace=admitted.namespace, uid=stored.uid)
-        whole = msgspec.structs.replace(typed, metadata=named, status=type(typed.status)())
-        return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
-
-    def _check_node(self, stage: Stage, pod: Pod) -> None:
-        node = pod.spec.node_name
-        if node and stage.find(NODE.name, node) is None:
-            subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
-            raise ManifestError(f"there is no node {node!r:.80}", "spec.nodeName", subject=subject)
+        return self.staging.changes(stage, self.kinds.read_all(documents))
 
     # Ports
 
