@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from bursar.kube.admission.options import GATE
+from bursar.kube.admission.terms import MOST
 from tests.cluster.admission.acting import Acting
 from tests.cluster.controlplane import ApiError
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN, ALICE, BURSAR, SCHEDULER
+from tests.cluster.controlplane.objects import pod
 
 TREE = "quota.bursar.dev/lab"
 
@@ -91,6 +93,30 @@ def test_many_marks_hide_no_forgery(enforced: Acting, ordinary: Acting, marks: s
         acting.merge(ALICE, "one", {"metadata": {"labels": {TREE: "theory"}}})
     with refused("annotation bursar.dev/admission: only Bursar writes it"):
         acting.create_pod("two", labels=labels, annotations={**annotations, "bursar.dev/admission": "forged"})
+
+
+def test_a_pod_has_only_so_many_gates(enforced: Acting, ordinary: Acting) -> None:
+    gates = tuple(f"example.com/{number}" for number in range(MOST))
+    assert len(enforced.gates(enforced.create_pod("one", gates=(*gates[1:], GATE)))) == MOST
+    assert len(ordinary.gates(ordinary.create_pod("one", gates=gates))) == MOST
+    for acting in (enforced, ordinary):
+        with refused("at most 100 scheduling gates: remove some"):
+            acting.create_pod("two", gates=(*gates, "example.com/more"))
+    with refused("at most 100 scheduling gates: remove some"):
+        enforced.create_pod("two", gates=gates)
+
+
+def test_a_pod_has_only_so_many_owners(ordinary: Acting) -> None:
+    made = ordinary.plane.api().create(ordinary.pods.replace("pods", "configmaps"), {"metadata": {"name": "a"}})
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}
+    owners = [{**owner, "uid": made["metadata"]["uid"]}, *({**owner, "uid": str(n)} for n in range(MOST))]
+    body = pod("one", {"cpu": "1"})
+    with refused("at most 100 owners: remove some of its owner references"):
+        ordinary.plane.api().create(ordinary.pods, {**body, "metadata": {"name": "one", "ownerReferences": owners}})
+    ordinary.plane.api().create(ordinary.pods, {**body, "metadata": {"name": "one", "ownerReferences": owners[:MOST]}})
+    with refused("at most 100 owners: remove some of its owner references"):
+        ordinary.merge(ALICE, "one", {"metadata": {"ownerReferences": owners}})
+    ordinary.merge(ALICE, "one", {"metadata": {"ownerReferences": owners[:2]}})
 
 
 def test_a_pod_without_a_name_of_its_own_is_judged_like_any_other(enforced: Acting) -> None:

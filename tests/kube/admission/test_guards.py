@@ -4,6 +4,7 @@ Conditions do not know variables, so they are written out there; here both readi
 API server takes them is tested on a real one.
 """
 
+import re
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from bursar.kube.admission.governed import Namespaces
 from bursar.kube.admission.guards import NODES_GROUP, fence, guards
 from bursar.kube.admission.options import TERM_ANNOTATION, Options
+from bursar.kube.admission.policies import gate
 from bursar.kube.admission.shapes import Check, Guard, rule
+from bursar.kube.admission.terms import MOST
 from tests.kube.admission.pods import pods
 
 EVERYWHERE = Options(everywhere=True, exempt_namespaces=("batch",), more_labels=("app",))
@@ -41,6 +44,8 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
     for part in ("labels", "annotations", "ownerReferences"):
         if draw(st.booleans()) and part in before["metadata"]:
             after["metadata"][part] = before["metadata"][part]
+    if draw(st.integers(0, 9)) == 0:
+        _crowd(draw(st.sampled_from([before, after])), draw(st.sampled_from([MOST, MOST + 1])))
     if draw(st.booleans()):
         after["spec"]["nodeName"] = draw(st.sampled_from(["", "somewhere"]))
     if draw(st.booleans()):
@@ -51,6 +56,12 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
     if groups is not None:
         user["groups"] = groups
     return {"object": after, "oldObject": before, "request": {"userInfo": user}, "params": draw(_terms)}
+
+
+def _crowd(pod: dict[str, Any], count: int) -> None:
+    pod["spec"]["schedulingGates"] = [{"name": f"example.com/{number}"} for number in range(count)]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "uid": str(number)} for number in range(count)]
 
 
 @cache
@@ -88,6 +99,38 @@ def test_every_check_stands_in_the_condition(name: str) -> None:
     for check in policy["validations"]:
         if "variables." not in check["expression"]:
             assert f"({check['expression']})" in condition["expression"]
+
+
+# Loops, which `terms` says how to write
+
+_LOOP = re.compile(r"(\S+)\.(exists|exists_one|all|map|filter)\((\w), (\S+ \S+)")
+
+
+@pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
+def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) -> None:
+    found = [
+        one["expression"]
+        for policy in [*gate(options), *guards(options), *fence(options)]
+        for part in ("matchConditions", "variables", "validations")
+        for one in policy["spec"].get(part, ())
+    ]
+    loops = [loop for expression in found for loop in _LOOP.findall(expression) if "resources" not in loop[0]]
+    assert {"filter", "exists"} <= {macro for _, macro, _, _ in loops}
+    for over, macro, name, test in loops:
+        if over.endswith(("schedulingGates", "ownerReferences", "']")):
+            assert macro == "exists"
+        elif not over.endswith("ontainers"):
+            assert (macro, test.lstrip("(")) == ("filter", f"{name} in"), over
+
+
+@pytest.mark.parametrize("part", ["spec.schedulingGates", "metadata.ownerReferences"])
+@pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
+def test_lists_are_looked_through_when_they_are_short(options: Options, part: str) -> None:
+    text = repr([*gate(options), *guards(options), *fence(options)])
+    loops = re.findall(rf"(.{{60}})bject\.{part}\.exists", text)
+    assert loops
+    for before in loops:
+        assert re.search(rf"bject\.{part}\.size\(\) (<=|>) {MOST} ", before), before
 
 
 def test_variables_are_written_out_whole() -> None:

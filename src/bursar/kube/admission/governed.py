@@ -27,7 +27,7 @@ TAKEN: Term = AnyOf((HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,))))
 OF_DAEMON_SET: Term = Controlled("apps/v1", "DaemonSet")
 IS_MIRROR: Term = Marked("annotations", (MIRROR,))
 EXEMPT: Term = AnyOf((OF_DAEMON_SET, IS_MIRROR))
-MARKED: Term = AnyOf((NAMES_A_QUOTA, ASKS_FOR_A_FRACTION))
+MARKED: Term = AnyOf((ASKS_FOR_A_FRACTION, NAMES_A_QUOTA))  # what loops over labels comes last, here and below
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class Arm:
 
     def governs(self) -> Term:
         """About the pod alone: it is governed, if its namespace is one of these."""
-        reached = Not(EXEMPT) if self.reaches is None else AllOf((self.reaches, Not(EXEMPT)))
+        reached = Not(EXEMPT) if self.reaches is None else AllOf((Not(EXEMPT), self.reaches))
         return AnyOf((TAKEN, reached))
 
     def spares(self) -> Term:
         """About the pod alone: it would be governed, if it were not what it says it is."""
         exempt: tuple[Term, ...] = (EXEMPT, Not(TAKEN))
-        return AllOf(exempt if self.reaches is None else (self.reaches, *exempt))
+        return AllOf(exempt if self.reaches is None else (*exempt, self.reaches))
 
 
 def arms(options: Options) -> tuple[Arm, ...]:

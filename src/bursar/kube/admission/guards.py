@@ -16,12 +16,14 @@ from bursar.kube.admission.governed import HAS_GATE, IS_MIRROR, OF_DAEMON_SET, A
 from bursar.kube.admission.marks import OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels
 from bursar.kube.admission.options import GATE, LEASE, TERM_ANNOTATION, Options
 from bursar.kube.admission.shapes import Check, Guard, Object, rule
-from bursar.kube.admission.terms import Marked, listed, quoted
+from bursar.kube.admission.terms import MOST, Marked, listed, quoted
 
 NODES_GROUP = "system:nodes"
 _OPENS = f"({HAS_GATE.cel('oldObject')} && !{HAS_GATE.cel('object')})"
 _HAS_NODE = "(has(object.spec.nodeName) && object.spec.nodeName != '')"
 _NOT_THEIRS = "only Bursar writes it, leave it as it is"
+_OWNERS, _OWNERS_BEFORE = "object.metadata.ownerReferences", "oldObject.metadata.ownerReferences"
+_TOO_MANY_OWNERS = f"a pod has at most {MOST} owners: remove some of its owner references"
 _ORIGIN = "only the DaemonSet controller makes pods of a DaemonSet: remove that owner reference"
 
 
@@ -61,10 +63,16 @@ def _is(users: tuple[str, ...]) -> str:
     return f"request.userInfo.username in {listed(users)}"
 
 
+def _few(things: str) -> str:
+    """There are not so many that looking through them would take the API server's time."""
+    return f"(!has({things}) || {things}.size() <= {MOST})"
+
+
 # Creation
 
 
 def _creation(arm: Arm, options: Options) -> Guard:
+    """The checks ask for what is costly last, so that for most pods the predicate is evaluated once."""
     by_node = f"(has(request.userInfo.groups) && {quoted(NODES_GROUP)} in request.userInfo.groups)"
     by_controller = _is(options.daemon_set_accounts)
     own = f"object.metadata.annotations.filter(k, {OWN_ANNOTATIONS.cel_of_key('k')})"
@@ -73,22 +81,24 @@ def _creation(arm: Arm, options: Options) -> Guard:
         arm.namespaces,
         (rule(["CREATE"], "pods"),),
         (
+            Check(_few("object.spec.schedulingGates"), f"a pod has at most {MOST} scheduling gates: remove some"),
+            Check(_few(_OWNERS), _TOO_MANY_OWNERS),
             Check(
-                f"!variables.governed || !{_HAS_NODE}",
+                f"!{_HAS_NODE} || !variables.governed",
                 "a governed pod must not choose its node itself: remove spec.nodeName, use node affinity instead",
             ),
             Check(
-                f"!variables.governed || {HAS_GATE.cel('object')} || {_HAS_NODE}",
+                f"{_HAS_NODE} || {HAS_GATE.cel('object')} || !variables.governed",
                 f"a governed pod needs the scheduling gate {GATE}: the policy that adds it is not in force, try again",
             ),
             Check(
-                f"!{OWN_ANNOTATIONS.cel('object')} || {_is(options.accounts)}",
+                f"{_is(options.accounts)} || !{OWN_ANNOTATIONS.cel('object')}",
                 f"one of its annotations: {_NOT_THEIRS}",
                 _naming("annotation", own, _NOT_THEIRS),
             ),
-            Check(f"!variables.spared || !{OF_DAEMON_SET.cel('object')} || {by_controller}", _ORIGIN),
+            Check(f"!{OF_DAEMON_SET.cel('object')} || {by_controller} || !variables.spared", _ORIGIN),
             Check(
-                f"!variables.spared || !{IS_MIRROR.cel('object')} || {by_node}",
+                f"!{IS_MIRROR.cel('object')} || {by_node} || !variables.spared",
                 "only a node makes mirror pods: remove the annotation kubernetes.io/config.mirror",
             ),
         ),
@@ -103,6 +113,7 @@ def _updates(options: Options) -> Guard:
     labels = quota_labels(options)
     stays = "quota depends on it, so it stays as it was when the pod was created: create another pod"
     was = OF_DAEMON_SET.cel("oldObject")
+    not_more = f"(has({_OWNERS_BEFORE}) && {_OWNERS}.size() <= {_OWNERS_BEFORE}.size())"
     return Guard(
         "bursar-guard-update",
         Namespaces(options.never),
@@ -115,6 +126,7 @@ def _updates(options: Options) -> Guard:
             _unchanged("ownAnnotations", "annotation", _NOT_THEIRS),
             _unchanged("quotaLabels", "label", stays),
             _unchanged("quotaAnnotations", "annotation", stays),
+            Check(f"{_few(_OWNERS)} || {not_more}", _TOO_MANY_OWNERS),
             Check(f"!{OF_DAEMON_SET.cel('object')} || {was} || {_is(options.daemon_set_accounts)}", _ORIGIN),
         ),
         variables={

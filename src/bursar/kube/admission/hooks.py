@@ -13,7 +13,7 @@ from typing import Any
 from bursar.control.kinds import known_kinds
 from bursar.kube.admission.governed import Namespaces, arms
 from bursar.kube.admission.options import SERVICE, Options
-from bursar.kube.admission.policies import NO_NODE
+from bursar.kube.admission.policies import to_be_gated
 from bursar.kube.admission.shapes import API, Object, conditions, metadata, rule
 from bursar.kube.admission.terms import listed
 from bursar.objects.kinds import Kind
@@ -55,7 +55,7 @@ def gate_hooks(options: Options) -> list[Object]:
     for arm in arms(options):
         hook = _hook(f"{arm.name}.gate.bursar.dev", GATE_PODS + arm.name, options, [rule(["CREATE"], "pods")])
         hook["namespaceSelector"] = arm.namespaces.selector()
-        hook["matchConditions"] = conditions({"governed": f"{arm.governs().cel('object')} && {NO_NODE}"})
+        hook["matchConditions"] = conditions({"governed": to_be_gated(arm)})
         hook["reinvocationPolicy"] = "IfNeeded"
         found.append(hook)
     return [_configuration("MutatingWebhookConfiguration", GATE_HOOKS, found)]

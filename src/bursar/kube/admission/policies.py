@@ -7,20 +7,23 @@ invalid; the guards refuse them with advice.
 
 from __future__ import annotations
 
-from bursar.kube.admission.governed import HAS_GATE, arms
+from bursar.kube.admission.governed import HAS_GATE, Arm, arms
 from bursar.kube.admission.guards import fence, guards
 from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.shapes import Object, mutating, rule
 from bursar.kube.admission.terms import listed, quoted
 
-NO_NODE = "(!has(object.spec.nodeName) || object.spec.nodeName == '')"
+
+def to_be_gated(arm: Arm) -> str:
+    """Whether a new pod is governed and comes without a node, as CEL."""
+    return f"(!has(object.spec.nodeName) || object.spec.nodeName == '') && {arm.governs().cel('object')}"
 
 
 def gate(options: Options) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
     found: list[Object] = []
     for arm in arms(options):
-        wanted = {"governed": f"{arm.governs().cel('object')} && {NO_NODE}", "lacks": _lacks(options)}
+        wanted = {"governed": to_be_gated(arm), "lacks": _lacks(options)}
         rules = [rule(["CREATE"], "pods")]
         found += mutating(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
     return found

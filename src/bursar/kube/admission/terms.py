@@ -1,8 +1,15 @@
 """Statements about a pod, each written once and read twice: as CEL by the API server, as Python by Bursar.
 
 A term says the same in both readings, for every pod that the API server can hold; tests compare them over random
-pods. CEL text uses only what every server knows that has admission policies: ``has``, ``in``, ``exists``,
-``startsWith`` and the operators.
+pods. CEL text uses only what every server knows that has admission policies: ``has``, ``in``, ``exists``, ``filter``,
+``size``, ``startsWith`` and the operators.
+
+Whoever may create pods chooses how many labels, annotations, gates and owners the API server loops over, and CEL counts
+the cost of a loop in a way that takes the square of its length: a stack that every step adds to is searched for every
+name. So pods are looked through in two ways only. One is lists of at most ``MOST`` things; the guards let no pod have
+more. The other is ``filter`` over labels and annotations by a test that begins with ``k in [...]``: what remains of it
+is where the next step cuts the stack, so that it takes time in proportion to the length, as ``exists``, ``all`` and
+``map`` never do. A test on a real API server holds the policies to it.
 """
 
 from __future__ import annotations
@@ -11,6 +18,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+MOST = 100  # scheduling gates, and owners, of a pod
 
 _PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
 
@@ -59,16 +68,16 @@ class Marked:
 
     def cel(self, subject: str) -> str:
         marks = f"{subject}.metadata.{self.part}"
-        if len(self.keys) == 1 and not self.prefixes:
+        if self.prefixes:
+            return f"(has({marks}) && {marks}.filter(k, {self.cel_of_key('k')}).size() > 0)"
+        if len(self.keys) == 1:
             return f"(has({marks}) && {quoted(self.keys[0])} in {marks})"
-        return f"(has({marks}) && {marks}.exists(k, {self.cel_of_key('k')}))"
+        return f"(has({marks}) && {listed(self.keys)}.exists(k, k in {marks}))"
 
     def cel_of_key(self, key: str) -> str:
-        """Whether a key, in a variable of that name, is one of these."""
+        """Whether a key, in a variable of that name, is one of these: cheap for ``filter``, as said above."""
         tests = [f"{key}.startsWith({quoted(prefix)})" for prefix in self.prefixes]
-        if self.keys:
-            tests.insert(0, f"{key} in {listed(self.keys)}")
-        return " || ".join(tests)
+        return " || ".join((f"{key} in {listed(self.keys or self.prefixes)}", *tests))
 
     def names(self, key: str) -> bool:
         """Whether a key is one of these."""
@@ -104,7 +113,8 @@ class Controlled:
     def cel(self, subject: str) -> str:
         owners = f"{subject}.metadata.ownerReferences"
         ours = f"o.apiVersion == {quoted(self.api_version)} && o.kind == {quoted(self.kind)}"
-        return f"(has({owners}) && {owners}.exists(o, {ours} && has(o.controller) && o.controller))"
+        some = f"{owners}.exists(o, {ours} && has(o.controller) && o.controller)"
+        return f"(has({owners}) && {owners}.size() <= {MOST} && {some})"
 
     def holds(self, pod: PodFacts) -> bool:
         return (self.api_version, self.kind) in pod.controllers
@@ -118,7 +128,7 @@ class Gated:
 
     def cel(self, subject: str) -> str:
         gates = f"{subject}.spec.schedulingGates"
-        return f"(has({gates}) && {gates}.exists(g, g.name == {quoted(self.gate)}))"
+        return f"(has({gates}) && ({gates}.size() > {MOST} || {gates}.exists(g, g.name == {quoted(self.gate)})))"
 
     def holds(self, pod: PodFacts) -> bool:
         return self.gate in pod.gates

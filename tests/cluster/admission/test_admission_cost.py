@@ -1,0 +1,84 @@
+"""What policies cost a real API server does not run away with what a pod brings.
+
+Whoever may create pods chooses how many labels, annotations, gates and owners they have. The measure is the processor
+time of the API server for the same call in kube-system, where no policy looks at pods.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.admission.acting import Acting
+from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane.api import Object
+from tests.cluster.controlplane.objects import pod
+from tests.cluster.waiting import eventually
+
+MANY = 10_000
+TIMES = 5  # they take about twice as much; with loops that take the square it is more than ten times
+
+LABELS = {f"example.com/{number}": "x" for number in range(MANY)}
+TREES = {f"quota.bursar.dev/{number}": "x" for number in range(MANY)}
+ANNOTATIONS = {f"{number:x}": "" for number in range(MANY)}
+GATES = tuple(f"example.com/{number}" for number in range(MANY))
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a"}
+OWNERS = [{**OWNER, "uid": str(number)} for number in range(MANY)]
+
+PODS: dict[str, Object] = {
+    "labels": pod("one", {"cpu": "1"}, labels=LABELS),
+    "trees": pod("one", {"cpu": "1"}, labels=TREES),
+    "annotations": pod("one", {"cpu": "1"}, annotations=ANNOTATIONS),
+    "gates": pod("one", {"cpu": "1"}, gates=GATES),
+    "owners": {**pod("one", {"cpu": "1"}), "metadata": {"name": "one", "ownerReferences": OWNERS}},
+}
+
+
+def processor_seconds(plane: ControlPlane, call: Callable[[], object]) -> float:
+    """What the API server needs for a call, refused or not: the least of three, because it has other things to do."""
+    stat = Path(f"/proc/{plane.component('kube-apiserver').pid}/stat")
+
+    def used() -> int:
+        fields = stat.read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    found: list[int] = []
+    for _ in range(3):
+        before = used()
+        with suppress(ApiError):
+            call()
+        found.append(used() - before)
+    return min(found) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture(scope="module")
+def unjudged(guarded: ControlPlane) -> Acting:
+    account = "/api/v1/namespaces/kube-system/serviceaccounts?fieldSelector=metadata.name=default"
+    eventually(lambda: guarded.api().get(account)["items"], "the default service account of kube-system")
+    return Acting(guarded, "kube-system")
+
+
+@pytest.mark.parametrize("brings", sorted(PODS))
+def test_a_creation_costs_little_however_much_it_brings(
+    enforced: Acting, ordinary: Acting, unjudged: Acting, brings: str
+) -> None:
+    def create(acting: Acting) -> object:
+        return acting.plane.api().create(f"{acting.pods}?dryRun=All", PODS[brings])
+
+    alone = processor_seconds(unjudged.plane, lambda: create(unjudged))
+    for acting in (enforced, ordinary):
+        assert processor_seconds(acting.plane, lambda acting=acting: create(acting)) < TIMES * alone  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("brings", ["annotations", "labels"])
+def test_so_does_an_update(ordinary: Acting, unjudged: Acting, brings: str) -> None:
+    def update(acting: Acting) -> object:
+        return acting.merge("admin", "one?dryRun=All", {"metadata": {"labels": {"example.com/a": "b"}}})
+
+    ordinary.plane.api().create(unjudged.pods, PODS[brings])
+    ordinary.plane.api().create(ordinary.pods, PODS[brings])
+    alone = processor_seconds(unjudged.plane, lambda: update(unjudged))
+    unjudged.plane.api().delete(f"{unjudged.pods}/one?gracePeriodSeconds=0")
+    assert processor_seconds(ordinary.plane, lambda: update(ordinary)) < TIMES * alone
