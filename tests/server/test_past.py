@@ -54,6 +54,21 @@ def test_the_history_of_a_pod(bed: Live, clock: ManualClock) -> None:
     assert refused(bed.client.history, "Pod", "a/none").status == 404
 
 
+def test_pages_about_a_claim_do_not_end_at_others_of_similar_name(bed: Live) -> None:
+    bed.give(pod("b", "one", 1))
+    for _ in range(3):
+        bed.give(pod("ab", "one", 1))
+        bed.client.delete(["Pod/ab/one"])
+    every = bed.client.decisions(claim="b/one").items
+    assert every
+    page = bed.client.decisions(claim="b/one", limit=1)
+    found = list(page.items)
+    while page.next:
+        page = bed.client.decisions(claim="b/one", limit=1, before=page.next)
+        found += page.items
+    assert found == every
+
+
 def test_decisions_are_listed_newest_first(bed: Live) -> None:
     bed.give(pod("a", "p1"))
     rows = bed.client.decisions(limit=2).items

@@ -1,7 +1,7 @@
 """The operations of the API: one table, of which the routes, the OpenAPI document and the reference are made.
 
 An operation that is not listed here cannot be reached, and one that is listed must have a handler of its name
-(``app.py``): both are checked when the server starts.
+(``handlers.py``): both are checked when the server starts.
 """
 
 from __future__ import annotations

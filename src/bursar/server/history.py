@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -73,10 +72,16 @@ def latest(store: Store, before: int, limit: int) -> Iterator[chronicle.Decision
 
 
 def about(store: Store, key: str, before: int, limit: int) -> list[chronicle.DecisionRow]:
-    """Records about a claim, as asker or victim, the newest first; up to ``limit`` records."""
-    lines = islice(mentions.lines_about(store, key, before), limit)
-    rows = [row for line in lines for row in decision_rows(line)]
-    return [row for row in rows if _concerns(row, key)]
+    """Rows about a claim, as asker or victim, the newest first; no more records than give ``limit`` rows.
+
+    Fewer rows mean that there are no more: records that mention a claim but are not about it do not count.
+    """
+    rows: list[chronicle.DecisionRow] = []
+    for line in mentions.lines_about(store, key, before):
+        rows.extend(row for row in decision_rows(line) if _concerns(row, key))
+        if len(rows) >= limit:
+            break
+    return rows
 
 
 def _concerns(row: chronicle.DecisionRow, key: str) -> bool:

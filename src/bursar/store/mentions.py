@@ -59,10 +59,10 @@ def _mark(key: bytes) -> int:
 
 def lines_about(store: Store, key: str, before: int = 0) -> Iterator[bytes]:
     """The lines that mention a claim by its uid, the newest first; ``before``: only those before that record."""
-    text = msgspec.json.encode(key)[1:-1]
+    opened = msgspec.json.encode(key)[:-1]  # with its first quotation mark, but not its last: the number follows
     last = min(before - 1, store.last_seq) if before else store.last_seq
-    for first, upto in _ranges(store, _mark(text), last):
-        lines = [line for line in store.load_journal(first, upto) if text + b"#" in line]
+    for first, upto in _ranges(store, _mark(opened[1:]), last):
+        lines = [line for line in store.load_journal(first, upto) if opened + b"#" in line]
         yield from reversed(lines)
 
 
