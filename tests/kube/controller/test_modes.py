@@ -12,6 +12,7 @@ from bursar.kube.controller.mirror import MirrorOptions
 from bursar.kube.controller.names import HOLD
 from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
+from bursar.kube.controller.running import Process, RunOptions
 from bursar.kube.controller.term import TermOptions
 from bursar.policies.plugin import default_registry
 from bursar.vectors import from_amounts
@@ -79,6 +80,25 @@ async def test_in_shadow_mode_no_write_is_even_tried() -> None:
             assert watching.term is term, "the term went on"
             assert not watching.ended
         assert writes(cluster) == []
+
+
+@pytest.mark.parametrize("mode", [SHADOW, DRY], ids=["shadow", "dry run"])
+async def test_who_only_looks_on_is_ready_when_it_sees_the_cluster(mode: TermOptions) -> None:
+    async with stage() as cluster:
+        prepare(cluster)
+        options = RunOptions(ProcessOptions(mode, settle=0.3), "127.0.0.1", health_port=0, webhook_port=None)
+        process = Process(cluster.api, options)
+        running = asyncio.create_task(process.run(lambda _: None))
+        try:
+            assert process.unready() == ["the cluster is not listed yet"]
+            await eventually(lambda: not process.unready(), within=20)
+            term = process.replica.term
+            assert term is not None
+            assert term.ready
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
 
 
 async def test_shadow_mode_governs_namespaces_that_quotas_name() -> None:

@@ -55,7 +55,11 @@ class Process:
         self.webhook: WebhookServer | None = None
 
     def unready(self) -> list[str]:
-        """What keeps this replica from serving."""
+        """What keeps this replica from serving, or from seeing the cluster where that is all it is for."""
+        mode = self._options.process.term
+        if mode.shadow or mode.dry_run:
+            term = self.replica.term
+            return [] if term is not None and term.ready else ["the cluster is not listed yet"]
         if self._options.webhook_port is None:
             return []
         missing = [] if self.view.ready() else ["the quota objects are not listed yet"]
