@@ -1,5 +1,6 @@
 """Commands that ask a live cluster: which those are, what they are not asked, and what is said when nobody answers."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def test_a_live_cluster_is_not_asked_about_its_past(nobody: str, command: list[s
     result = run(*command, "--kubeconfig", nobody)
     assert result.exit_code == exit_codes.BAD_INPUT
     assert "a live cluster is known here as it is now; ask a server (--server URL)" in result.stderr
+
+
+def test_a_controller_whose_port_is_taken_says_which_and_how_to_name_another(nobody: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("controller", "--kubeconfig", nobody, "--host", "127.0.0.1", "--health-port", str(port))
+    assert result.exit_code == exit_codes.FAILED
+    assert f"error: cannot listen on 127.0.0.1:{port}: Address already in use\n" in result.stderr
+    assert "--health-port" in result.stderr

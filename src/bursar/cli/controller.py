@@ -76,6 +76,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     from bursar.kube.controller.process import ProcessOptions, own_identity
     from bursar.kube.controller.running import RunOptions, run
     from bursar.kube.controller.term import TermOptions
+    from bursar.kube.serving import ListenError
 
     tries = shadow or dry_run  # what it would do is all that it does, so it is told
     level = logging.INFO if verbose or tries else logging.WARNING
@@ -102,6 +103,6 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     options = RunOptions(process, host, health_port, None if no_webhook or tries else webhook_port)
     try:
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
-    except OSError as error:
-        click.echo(f"error: {error}", err=True)
+    except ListenError as error:
+        click.echo(f"error: {error}\n  other addresses: --host, --health-port and --webhook-port", err=True)
         sys.exit(exit_codes.FAILED)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 
 import uvicorn
+
+
+class ListenError(OSError):
+    """An address cannot be had."""
 
 
 class _Server(uvicorn.Server):
@@ -36,9 +41,13 @@ class BackgroundServer:
         self.port = port
 
     async def start(self) -> None:
-        """Listen; returns when requests are served. ``OSError`` when the address cannot be had."""
+        """Listen; returns when requests are served. ``ListenError`` when the address cannot be had."""
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-        listener = socket.create_server(self._address, family=family, backlog=1024)
+        try:
+            listener = socket.create_server(self._address, family=family, backlog=1024)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+            raise ListenError(f"cannot listen on {self._address[0]}:{self._address[1]}: {why}") from error
         self.port = listener.getsockname()[1]
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
         await self._server.serving.wait()

@@ -136,7 +136,8 @@ def serve_forever(options: Options, say: Callable[[str], None]) -> None:
     try:
         listener = listen(options.host, options.port)
     except OSError as error:
-        raise StartError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from error
+        problem = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
+        raise StartError(f"{problem}; name another port with --port") from error
     try:
         with running(options) as (service, app), _lively(service, options):
             address = (
