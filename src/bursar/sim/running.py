@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bursar.control.settling import SettlingError
 from bursar.objects.errors import ManifestError
+from bursar.objects.kinds import Kind
+from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry
 from bursar.sim.clock import show_duration
 from bursar.sim.cluster import Cluster
@@ -15,6 +18,18 @@ from bursar.sim.expectations import NOTHING, Difference, differences
 from bursar.sim.news import Happening
 from bursar.sim.pods import PodView
 from bursar.sim.scenarios import ABSENT, ObjectExpectation, PodExpectation, Scenario, Step
+
+
+class Steered(Protocol):
+    """What steps act upon: the embedded cluster, or anything else that scenarios are held to."""
+
+    def apply(self, documents: Iterable[Document]) -> object: ...
+
+    def delete(self, references: Iterable[tuple[Kind, str]]) -> None: ...
+
+    def finish(self, keys: Iterable[str]) -> None: ...
+
+    def advance(self, duration: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +71,7 @@ def _run(cluster: Cluster, step: Step) -> Iterator[str]:
         yield from _expect(cluster, step)
         return
     try:
-        _act(cluster, step)
+        act(cluster, step)
     except SettlingError as error:
         yield str(error)
         return
@@ -70,14 +85,15 @@ def _run(cluster: Cluster, step: Step) -> Iterator[str]:
         yield f"was accepted, but must be refused with: {step.refused}"
 
 
-def _act(cluster: Cluster, step: Step) -> None:
+def act(cluster: Steered, step: Step) -> None:
+    """Do what a step says, if it is not one that only looks."""
     if step.action == "apply":
         cluster.apply(step.documents)
     elif step.action == "delete":
         cluster.delete(step.references)
     elif step.action == "finish":
         cluster.finish(step.pods)
-    else:
+    elif step.action == "advance":
         cluster.advance(step.duration)
 
 

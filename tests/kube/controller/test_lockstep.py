@@ -8,6 +8,7 @@ from bursar.control.kinds import known_kinds
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
+from bursar.sim.running import act
 from bursar.sim.scenarios import Scenario, Step, load_scenarios
 from tests.kube.controller.plain import PlainKubernetes
 
@@ -22,28 +23,17 @@ def test_both_decide_alike(scenario: Scenario) -> None:
     for step in scenario.steps:
         if step.action == "expect" or not _accepted(embedded, step):
             continue  # what admission refuses never reaches a controller
-        _run(kubernetes, step)
+        act(kubernetes, step)
         found = {key: _seen(kubernetes, key) for key in embedded.pods()}
         assert found == {key: _wanted(embedded, key) for key in embedded.pods()}, f"step {step.number}: {step.action}"
 
 
 def _accepted(cluster: Cluster, step: Step) -> bool:
     try:
-        _run(cluster, step)
+        act(cluster, step)
     except ManifestError:
         return False
     return True
-
-
-def _run(cluster: Cluster | PlainKubernetes, step: Step) -> None:
-    if step.action == "apply":
-        cluster.apply(step.documents)
-    elif step.action == "delete":
-        cluster.delete(step.references)
-    elif step.action == "finish":
-        cluster.finish(step.pods)
-    else:
-        cluster.advance(step.duration)
 
 
 def _wanted(cluster: Cluster, key: str) -> tuple[str, str, str]:

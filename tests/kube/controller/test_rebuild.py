@@ -13,9 +13,10 @@ from bursar.kube.controller.sight import read_pod
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
+from bursar.sim.running import act
 from bursar.sim.scenarios import Scenario
 from tests.kube.controller.plain import PlainKubernetes
-from tests.kube.controller.test_lockstep import SCENARIOS, _run
+from tests.kube.controller.test_lockstep import SCENARIOS
 
 Charges = dict[tuple[str, str], dict[str, int]]
 
@@ -27,10 +28,10 @@ def test_the_next_leader_charges_the_same(scenario: Scenario) -> None:
         if step.action == "expect":
             continue
         try:
-            _run(embedded, step)
+            act(embedded, step)
         except ManifestError:
             continue
-        _run(kubernetes, step)
+        act(kubernetes, step)
         assert list(wrong_sums(kubernetes.mirror.engine.state)) == []
         assert _charges(_rebuilt(kubernetes)) == _charges(kubernetes.mirror), f"step {step.number}: {step.action}"
 
