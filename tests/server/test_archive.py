@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from bursar.objects.manifests import Document
+from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.plugin import default_registry
 from bursar.server import archive
 from bursar.server.moments import Moment, at_record
 from bursar.server.service import Service
+from bursar.sim.pods import RUNNING
 from bursar.store.store import Store
-from tests.server.live import node, pod
+from tests.server.live import node, pod, quota
 
 
 @pytest.fixture
@@ -38,3 +40,23 @@ def test_large_ones_are_kept_in_smaller_numbers(
     last = [at_record(store, seq) for seq in range(store.last_seq - 5, store.last_seq + 1)]
     assert looked_at(found, last) == kept
     assert found.at(last[-1])[1].engine.version == store.last_seq
+
+
+def test_what_pods_have_in_common_is_once_in_memory_after_a_restart(store: Store) -> None:
+    cluster = archive.present(store, default_registry())
+    pods = [pod for key in cluster.pods() if (pod := cluster.doing(key)) is not None]
+    assert [(pod.node, pod.phase) for pod in pods] == [("n1", "Running")] * 5
+    assert len({id(pod.node) for pod in pods}) == 1
+    assert all(pod.phase is RUNNING for pod in pods)
+
+
+def test_a_written_status_is_the_one_that_the_policy_remembers_after_a_restart(tmp_path: Path) -> None:
+    service = Service.open(tmp_path / "bursar.db")
+    service.apply([Document("", 1, node("n1", 4)), Document("", 2, quota("a", 2)), Document("", 3, pod("a", "p"))])
+    service.close()
+    with Store.open(tmp_path / "bursar.db") as store:
+        cluster = archive.present(store, default_registry())
+        (written,) = cluster.objects.all("ElasticQuota.n8s.nebuly.ai")
+        (policy,) = [policy for policy in cluster.engine.policies if isinstance(policy, ElasticPolicy)]
+        assert written.written["status"] in policy.reports.statuses.values()
+        assert any(written.written["status"]["used"] is one["used"] for one in policy.reports.statuses.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from bursar.control.kinds import known_kinds
 from bursar.policies.plugin import default_registry
 from bursar.sim import running
 from bursar.sim.cluster import Cluster
+from bursar.sim.resuming import same
 from bursar.sim.scenarios import Scenario, load_scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +95,40 @@ def test_a_restart_after_every_step_changes_nothing(scenario: Scenario) -> None:
         assert [seen[:3] for seen in pods(cluster)] == [seen[:3] for seen in pods(old)]
         # Whoever waits is tried again, and may meanwhile wait for another reason than when it was last tried.
         assert {event.kind for event in cluster.events if event.reason in ACTED} == set()
+
+
+STATUS = {"used": {"cpu": "12"}, "conditions": [{"type": "Ready", "since": "monday"}, {"type": "Full"}]}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"conditions": [{"type": "Ready", "since": "monday"}, {"type": "Full"}], "used": {"cpu": "12"}},
+        {"used": {"cpu": "12", "memory": "1"}, "conditions": [{"type": "Ready"}]},
+        {"used": {"cpu": "12"}, "conditions": [{"type": "Ready"}, {"type": "Full"}, {"type": "Empty"}]},
+        {"used": "12", "conditions": {}},
+        {"used": {"cpu": 12}},
+        None,
+    ],
+)
+def test_taking_what_is_the_same_from_other_data_changes_nothing(said: object) -> None:
+    assert json.dumps(same(json.loads(json.dumps(STATUS)), said)) == json.dumps(STATUS)
+
+
+@pytest.mark.parametrize(("kept", "said"), [(1, True), ([0], [False]), ({"a": 1}, {"a": True}), ([1], (1,))])
+def test_equal_is_not_the_same_if_it_is_written_otherwise(kept: object, said: object) -> None:
+    assert json.dumps(same(kept, said)) == json.dumps(kept)
+
+
+def test_what_is_the_same_is_once_in_memory() -> None:
+    kept, said = json.loads(json.dumps(STATUS)), json.loads(json.dumps(STATUS))
+    assert same(kept, said) is said
+
+
+def test_what_is_the_same_in_parts_is_once_in_memory_in_parts() -> None:
+    kept, said = json.loads(json.dumps(STATUS)), json.loads(json.dumps(STATUS))
+    said["conditions"][0]["since"] = "tuesday"
+    found = cast("dict[str, Any]", same(kept, said))
+    assert found["used"] is said["used"]
+    assert found["conditions"][0]["type"] is said["conditions"][0]["type"]
+    assert found["conditions"][1] is said["conditions"][1]

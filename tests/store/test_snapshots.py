@@ -98,6 +98,20 @@ def test_a_restored_engine_goes_on(path: Path) -> None:
         assert again.digest == copy.digest
 
 
+def test_what_a_decision_and_its_claim_both_name_is_once_in_memory(path: Path) -> None:
+    lines = lines_of(3, 120)
+    with filled(path, lines[:-40]) as store:
+        take(store)
+        store.commit(Batch(lines[-40:]))  # some are read from the snapshot, some from records
+        copy = new_engine()
+        restore(store, copy)
+    decided = [(claim, d) for claim in copy.state.claims.values() if isinstance(d := claim.decision, Decision)]
+    assert any(decision.place for _, decision in decided)
+    for claim, decision in decided:
+        assert decision.uid is claim.uid
+        assert decision.place is claim.place or decision.place != claim.place
+
+
 class TestDamage:
     def test_an_altered_journal_is_refused_with_the_record(self, path: Path) -> None:
         lines = lines_of(6)

@@ -71,8 +71,7 @@ class Recall:
             return
         decided = cast("list[object]", msgspec.json.decode(text))
         for row in decided if kind == "group" else [decided]:
-            decision = decision_from_record(cast("list[object]", row), line.seq)
-            self._replayed(decision, cause)
+            self._replayed(self._read(cast("list[object]", row), line.seq), cause)
 
     def _replayed(self, decision: Decision, cause: list[object]) -> None:
         for uid in (decision.uid, *decision.victims):
@@ -88,25 +87,39 @@ class Recall:
         for uid, (seq, text) in self.unread.items():
             claim = self.state.claims.get(uid)
             if claim is not None:
-                claim.decision = decision_from_record(cast("list[object]", msgspec.json.decode(text)), seq)
+                claim.decision = self._read(cast("list[object]", msgspec.json.decode(text)), seq)
         self.unread.clear()
 
-    def rows(self) -> list[list[object]]:
-        """All of them as plain data: [key ("" while the claim is there), seq, decision]."""
-        found: list[list[object]] = []
+    def _read(self, record: list[object], seq: int) -> Decision:
+        """A decision from a record; the names that its claim has too are once in memory, as when it was made."""
+        claim = self.state.claims.get(cast("str", record[0]))
+        if claim is not None:
+            record[0] = claim.uid
+            if record[3] == claim.place:
+                record[3] = claim.place
+        return decision_from_record(record, seq)
+
+    def rows(self) -> list[msgspec.Raw]:
+        """All of them as text: [key ("" while the claim is there), seq, decision]."""
+        found: list[msgspec.Raw] = []
         for claim in self.state.claims.values():
             decision = claim.decision
             if isinstance(decision, Decision):
-                found.append(["", decision.seq, decision.record()])
+                found.append(_row("", decision))
         for key, decision in self.departed.values():
-            found.append([key, decision.seq, decision.record()])
+            found.append(_row(key, decision))
         return found
 
-    def restore(self, rows: list[list[object]]) -> None:
-        """The inverse of ``rows``, on the same state."""
-        for key, seq, record in rows:
-            decision = decision_from_record(cast("list[object]", record), cast("int", seq))
+    def restore(self, rows: list[msgspec.Raw]) -> None:
+        """The inverse of ``rows``, on the same state. One at a time: as plain data they take as much as the claims."""
+        for row in rows:
+            key, seq, record = cast("list[object]", msgspec.json.decode(row))
+            decision = self._read(cast("list[object]", record), cast("int", seq))
             if key:
                 self.remember(decision.uid, cast("str", key), decision)
             else:
                 self.state.claims[decision.uid].decision = decision
+
+
+def _row(key: str, decision: Decision) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode([key, decision.seq, decision.record()]))

@@ -13,6 +13,7 @@ another one: quota accounts no longer count it, its node and GPUs stay physicall
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TYPE_CHECKING, Final, cast, final
 
 import msgspec
@@ -152,10 +153,11 @@ NO_SPEC: Final = ClaimSpec()
 def spec_from_record(record: dict[str, object]) -> ClaimSpec:
     """The inverse of ``ClaimSpec.record``."""
     needs = record.get("needs")
+    requests = _vector(record.get("requests"))
     return ClaimSpec(
-        _vector(record.get("requests")),
+        requests,
         _vector(record.get("limits")),
-        tuple(_container(c) for c in cast("list[object]", record.get("containers", []))),
+        tuple([_container(c, requests) for c in cast("list[object]", record.get("containers", []))]),
         dict(cast("dict[str, str]", record.get("labels", {}))),
         dict(cast("dict[str, str]", record.get("annotations", {}))),
         cast("int", record.get("priority", 0)),
@@ -174,9 +176,11 @@ def _vector(record: object) -> Vector:
     return from_amounts(cast("dict[str, int]", record)) if record else EMPTY
 
 
-def _container(record: object) -> Container:
+def _container(record: object, whole: Vector) -> Container:
+    """What many say (names, and all that is asked for by the only container) is once in memory."""
     name, requests, limits, role = cast("list[object]", record)
-    return Container(str(name), _vector(requests), _vector(limits), str(role))
+    asked = _vector(requests)
+    return Container(intern(str(name)), whole if asked == whole else asked, _vector(limits), intern(str(role)))
 
 
 @final

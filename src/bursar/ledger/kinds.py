@@ -114,6 +114,19 @@ class Line(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
         return cast("list[list[Any]]", decode(encode(self.changes)))
 
 
+class Header(Struct, array_like=True, gc=False):
+    """The first line of a snapshot. Decisions are decoded one by one, by who knows what they are."""
+
+    mark: str
+    format: int
+    seq: int
+    at: int
+    head: str
+    digest: str
+    decisions: list[Raw]
+
+
+HEADERS: Decoder[Header] = Decoder(Header)
 LINES: Decoder[Line] = Decoder(Line)
 EFFECT_LISTS: Decoder[list[Effect]] = Decoder(list[Effect])
 AMOUNTS: Decoder[dict[str, int]] = Decoder(dict[str, int])

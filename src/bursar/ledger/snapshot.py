@@ -8,11 +8,12 @@ any other change: accounts first, then claims, cells, and last who is charged wh
 
 from __future__ import annotations
 
-from typing import Final, cast, final
+from typing import Final, final
 
 import msgspec
 
 from bursar.ledger.journal import FORMAT
+from bursar.ledger.kinds import HEADERS
 from bursar.ledger.replay import ReplayError
 
 _MARK: Final = "bursar-snapshot"
@@ -25,7 +26,7 @@ class Snapshot:
     __slots__ = ("at", "decisions", "digest", "head", "lines", "seq")
 
     def __init__(
-        self, seq: int, at: int, head: str, digest: int, decisions: list[list[object]], lines: list[bytes]
+        self, seq: int, at: int, head: str, digest: int, decisions: list[msgspec.Raw], lines: list[bytes]
     ) -> None:
         self.seq: Final = seq
         self.at: Final = at
@@ -43,11 +44,9 @@ def read_snapshot(text: bytes) -> Snapshot:
     """The inverse of ``Snapshot.text``; the effects are looked at when they are repeated."""
     first, *lines = text.split(b"\n")
     try:
-        mark, form, seq, at, head, digest, decisions = cast("list[object]", msgspec.json.decode(first))
-        if mark != _MARK or form != FORMAT:
-            raise ValueError(f"{mark} of format {form} is not known here (this is format {FORMAT})")
-        number = int(cast("str", digest), 16)
-        rows = cast("list[list[object]]", decisions)
-        return Snapshot(cast("int", seq), cast("int", at), cast("str", head), number, rows, lines)
-    except (TypeError, ValueError) as error:
+        found = HEADERS.decode(first)
+        if found.mark != _MARK or found.format != FORMAT:
+            raise ValueError(f"{found.mark} of format {found.format} is not known here (this is format {FORMAT})")
+        return Snapshot(found.seq, found.at, found.head, int(found.digest, 16), found.decisions, lines)
+    except ValueError as error:
         raise ReplayError(f"not a snapshot: {error}") from error

@@ -46,7 +46,7 @@ class Summary:
             self.at = line.at
             yield line
 
-    def snapshot(self, decisions: list[list[object]]) -> Snapshot:
+    def snapshot(self, decisions: list[msgspec.Raw]) -> Snapshot:
         """The state after the last record followed; with the decisions that still matter, which are the engine's."""
         ledger = self.ledger
         lines: list[bytes] = []

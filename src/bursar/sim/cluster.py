@@ -38,7 +38,7 @@ from bursar.sim.news import Event, Happening
 from bursar.sim.podlife import PodLife
 from bursar.sim.pods import ENDED, PENDING, PodView, SimPod
 from bursar.sim.records import ObjectRow
-from bursar.sim.resuming import changed_rows, load_objects, resume_pods
+from bursar.sim.resuming import changed_rows, load_objects, resume_pods, share_outputs
 from bursar.sim.shelf import Load, Shelf
 from bursar.sim.staging import Staging, check_node
 from bursar.sim.store import Store
@@ -250,7 +250,7 @@ class Cluster:
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)
         for policy in self.engine.policies:  # one after the other: all together they would not fit in memory twice
-            policy.outputs(now)
+            share_outputs(self._store, policy.outputs(now))
 
     # Answers
 

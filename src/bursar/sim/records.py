@@ -7,6 +7,7 @@ neither to have nor to repeat it.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, NamedTuple
 
 import msgspec
@@ -108,7 +109,7 @@ def decode(
         record.generation,
         version,
         shared(known, record.written),
-        record.node,
+        intern(record.node),  # many pods are on one node, and most of them do the same
         record.leaves_since,
     )
     return stored, None if record.pod is None else _pod(stored, record.pod)
@@ -120,7 +121,7 @@ def _pod(stored: Stored, record: PodRecord) -> SimPod:
         stored.key,
         record.runs_for,
         record.leaves_after,
-        record.phase,
+        intern(record.phase),
         stored.node,
         record.reason,
         record.message,

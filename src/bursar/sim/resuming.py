@@ -1,11 +1,14 @@
 """Stopping a cluster and starting it again: what must be written, and going on from what was.
 
-A cluster is stopped at rest, so what its policies want written was written; going on writes nothing anew.
+A cluster is stopped at rest, so what its policies want written was written; going on writes nothing anew. What was once
+in memory before (a name, a status that its policy remembers) is once in memory again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -14,11 +17,12 @@ from bursar.control.translation import CONFIGURATION, ObjectChange
 from bursar.ledger.claims import Claim
 from bursar.objects.corekinds import POD
 from bursar.objects.kindset import KindSet
+from bursar.policies.settings import Output
 from bursar.sim.podlife import PodLife
 from bursar.sim.pods import ENDED, SimPod
 from bursar.sim.records import ObjectRow, decode, encode
 from bursar.sim.shelf import manifest_text
-from bursar.sim.store import Store
+from bursar.sim.store import Body, Store
 
 
 def changed_rows(store: Store, pods: PodLife) -> list[ObjectRow]:
@@ -71,3 +75,31 @@ def resume_pods(pods: PodLife, controller: Controller, changes: list[ObjectChang
     for pod in sorted(timed, key=lambda pod: (pod.due, pod.order)):
         pods.set_timer(pod, (pod.due or 0) - now)
     controller.resume(changes, [(pod.key, pod.uid) for pod in pods.by_key.values() if pod.phase not in ENDED])
+
+
+def share_outputs(store: Store, outputs: Iterable[Output]) -> None:
+    """Policies say again what they said before, and remember it; what is written of it becomes theirs. No change."""
+    for output in outputs:
+        stored = store.find(output.kind, output.key)
+        if stored is None or stored.kind.name == POD.name:  # equal ones of pods are one already
+            continue
+        if output.part == "object":
+            store.load(replace(stored, held=cast("Body", same(stored.held, output.value))))
+        elif output.part in stored.written:
+            part = cast("Body", same(stored.written[output.part], output.value))
+            store.load(replace(stored, written={**stored.written, output.part: part}))
+
+
+def same(kept: object, said: object) -> object:
+    """Plain data that equals ``kept`` to the types and the order of keys, of ``said``'s objects as far as those do."""
+    if isinstance(kept, dict) and isinstance(said, dict):
+        found = {key: same(value, said.get(key)) for key, value in kept.items()}
+        return said if list(kept) == list(said) and _alike(found.values(), said.values()) else found
+    if isinstance(kept, list) and isinstance(said, list):
+        items = [same(value, other) for value, other in zip_longest(kept, said[: len(kept)])]
+        return said if len(kept) == len(said) and _alike(items, said) else items
+    return said if type(kept) is type(said) and kept == said else kept
+
+
+def _alike(found: Iterable[object], said: Iterable[object]) -> bool:
+    return all(one is other for one, other in zip(found, said, strict=True))

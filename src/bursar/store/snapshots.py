@@ -29,10 +29,16 @@ def restore(store: Store, engine: Engine, seq: int | None = None) -> int:
     """Bring a new engine to the state after a record, by default the last one; returns how many records it replayed."""
     wanted = store.last_seq if seq is None else seq
     with _collector_off(), _proving(store):
-        snapshot = newest(store, wanted)
-        if snapshot is not None:
-            engine.restore(snapshot)
-        return _replay(store, engine, 1 if snapshot is None else snapshot.seq + 1, wanted)
+        return _replay(store, engine, _begin(store, engine, wanted) + 1, wanted)
+
+
+def _begin(store: Store, engine: Engine, wanted: int) -> int:
+    """Begin with the newest snapshot that may be used; the number of its record. It is out of memory afterwards."""
+    snapshot = newest(store, wanted)
+    if snapshot is None:
+        return 0
+    engine.restore(snapshot)
+    return snapshot.seq
 
 
 def _replay(store: Store, engine: Engine, first: int, last: int) -> int:
