@@ -118,6 +118,15 @@ def test_a_higher_priority() -> None:
     assert (fix.evicts, fix.edits[0].anew) == (("vision/one",), True)
 
 
+def test_nobody_is_told_to_take_a_priority_class_of_the_system() -> None:
+    cluster = new_cluster()
+    system = {"metadata": {"name": "system-cluster-critical"}, "value": 2_000_000_000}
+    apply(cluster, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **system})
+    apply(cluster, pod("vision", "one", 3, priority="high"))
+    apply(cluster, pod("vision", "two", 3, priority="high"))
+    assert sentences(fixes(cluster, "vision/two"), "priority") == []
+
+
 @pytest.mark.parametrize(
     ("team", "held", "asked", "sentence"),
     [

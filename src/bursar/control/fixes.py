@@ -30,6 +30,7 @@ from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, Claim
 from bursar.limits import UNLIMITED
 from bursar.objects.pods import PREEMPTIBLE_LABEL
+from bursar.objects.priorities import SYSTEM_CLASSES
 from bursar.policies.checks import Refusal
 from bursar.policies.plugin import Registry
 from bursar.policies.pools.names import PREEMPTIBLE as POOLS_PREEMPTIBLE
@@ -234,7 +235,8 @@ def _priority(tries: Tries) -> Iterator[Fix]:
         for body in tries.desk.applied_all("PriorityClass")
         if body.get("value", 0) > claim.spec.priority and body.get("preemptionPolicy") != "Never"
     )
-    for value, name in classes[:VALUES_AT_MOST]:
+    ours = [pair for pair in classes if pair[1] not in SYSTEM_CLASSES]  # those are for what clusters cannot do without
+    for value, name in ours[:VALUES_AT_MOST]:
         edits = _edits(tries, path, name, anew=True)
         sentence = f"create it anew with the priority class {name} ({value})"
         for fix in _fix(tries, "priority", sentence, Attempt(edits)) if edits else ():
