@@ -147,7 +147,8 @@ class Reflector(Generic[T]):
 
     def _note(self, error: KubeError) -> None:
         self.progress.problem = str(error)
-        log.warning("%s: %s", self._path, error)
+        problem = self.progress.problem  # which names the path, if it was a call that failed
+        log.warning("%s", problem if self._path in problem else f"{self._path}: {problem}")
         self._stuck += 1
         if self._stuck >= STUCK:
             self._version = None
