@@ -47,8 +47,11 @@ class ObjectWriter:
             self.desk.want(target)
 
     def invalid(self, target: ObjectKey, problem: str) -> None:
-        """The object's last change is not in force ("": it is again): its status says so."""
-        if self._invalid.get(target, "") == problem:
+        """The object's last change is not in force ("": it is again): its status says so, if that is Bursar's to write.
+
+        Conditions of others are a list that a patch replaces whole: on their objects it stays with the event.
+        """
+        if self._invalid.get(target, "") == problem or not status_is_ours(self._world.kinds.find(target[0])):
             return
         if problem:
             self._invalid[target] = problem
