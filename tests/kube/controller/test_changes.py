@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.sight import read_pod
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
@@ -82,6 +84,31 @@ def test_pods_count_on_a_node_that_comes_after_them_or_comes_back(again: bool) -
     assert cluster.mirror.engine.state.account("nodes/n").used.amount(GPU) == 3
     apply(cluster, pod("a", "late", 6))
     assert cluster.phases["a/late"] == "Pending"
+
+
+_UNKNOWN = [{"matchExpressions": [{"key": "rack", "operator": "Near", "values": ["7"]}]}]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"key": "sla", "operator": "Gt", "value": "950", "effect": "NoSchedule"}]},
+        {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": _UNKNOWN}}
+            }
+        },
+    ],
+    ids=["toleration", "affinity"],
+)
+def test_a_running_pod_counts_however_its_node_was_chosen(spec: Body) -> None:
+    cluster = cluster_with(node("n", 8), namespace("a"), quota("a", 4, 4))
+    body = pod("a", "early", 3, nodeName="n", **spec)
+    body["metadata"]["uid"] = "1"
+    cluster.mirror.pod_seen(read_pod(msgspec.json.encode({**body, "status": {"phase": "Running"}})))
+    state = cluster.mirror.engine.state
+    assert state.account("nodes/n").used.amount(GPU) == 3
+    assert state.account("elastic/ElasticQuota/a/quota").used.amount(GPU) == 3
 
 
 def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

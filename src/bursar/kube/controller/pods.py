@@ -25,6 +25,7 @@ from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admissio
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import (
     SeenPod,
+    anywhere,
     asks,
     grew,
     milliseconds,
@@ -154,10 +155,10 @@ class PodIntake:
         spec = msgspec.structs.replace(pod.spec, node_name=place)
         counted = msgspec.structs.replace(pod, metadata=self._counted_meta(sight, pod.metadata.annotations), spec=spec)
         if not self._tell(sight, counted):
-            # Whatever is wrong with its marks, it takes room: count it without them.
+            # Whatever is wrong with its marks, or new about how nodes are chosen, it takes room: count it without.
             bare = {name: value for name, value in pod.metadata.labels.items() if name not in _OUR_LABELS}
             meta = msgspec.structs.replace(counted.metadata, labels=bare | _FOREIGN)
-            if not self._tell(sight, msgspec.structs.replace(counted, metadata=meta)):
+            if not self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=anywhere(spec))):
                 return
         if sight.record is not None and sight.record.displaced:
             self._controller.displaced_before(sight.uid, sight.record.displaced)
@@ -284,8 +285,7 @@ class PodIntake:
 
     def _tell(self, sight: Sight, counted: Pod) -> bool:
         created = milliseconds(counted.metadata.creation_timestamp)
-        meta = counted.metadata
-        whole = TypedObject(POD, meta.namespace, meta.name, {}, counted)
+        whole = TypedObject(POD, counted.metadata.namespace, counted.metadata.name, {}, counted)
         try:
             self._controller.apply([ObjectChange(POD, sight.key, whole, created)])
         except ManifestError as error:

@@ -102,6 +102,11 @@ def unjudged(spec: SeenSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
+def anywhere(spec: SeenSpec) -> SeenSpec:
+    """The spec without what decides over nodes: for a pod whose node is a fact."""
+    return msgspec.structs.replace(spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
+
+
 def wished_labels(labels: dict[str, str]) -> dict[str, str]:
     """The labels without those that Bursar writes."""
     if OWN_LABELS.isdisjoint(labels):
