@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from bursar.ledger.claims import Claim
 from bursar.policies.crossquota.names import PREFIX
@@ -16,6 +16,7 @@ from bursar.policies.crossquota.quotas import NodeBody
 from bursar.policies.crossquota.reading import read_arguments
 from tests.policies.crossquota.twin import Twin, amount
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
+from tests.policies.placing import PlacementMachine
 
 AMD = "amd.com/gpu"
 NAMES = ("n1", "n2", "n3")
@@ -56,22 +57,9 @@ PROBES = [
 ]
 
 
-class CrossQuotaMachine(RuleBasedStateMachine):
+class CrossQuotaMachine(PlacementMachine[World, Twin]):
     def __init__(self) -> None:
-        super().__init__()
-        self.world = World()
-        self.twin = Twin()
-        self.committed = Twin()
-        self.claims: list[Claim] = []
-        self.savepoints: list[tuple[int, Twin, dict[str, object], dict[str, object]]] = []
-
-    def chosen(self, number: int, placed: bool, leaving: bool = False) -> Claim | None:
-        fitting = [
-            one
-            for one in self.claims
-            if (one.uid in self.twin.placed) == placed and (not placed or self.twin.placed[one.uid][2] == leaving)
-        ]
-        return fitting[number % len(fitting)] if fitting else None
+        super().__init__(World(), Twin())
 
     @rule(given=st.sampled_from(ARGUMENTS))
     def configure(self, given: dict[str, object] | None) -> None:
@@ -126,64 +114,11 @@ class CrossQuotaMachine(RuleBasedStateMachine):
                 used = self.world.ledger.state.accounts[PREFIX + name].used.amount(resource)
                 assert not amount(one, resource) or used <= self.twin.quota(name, resource)
 
-    @rule(number=st.integers(0, 99))
-    def release(self, number: int) -> None:
-        one = self.chosen(number, placed=True)
-        if one is not None:
-            self.world.release(one)
-            del self.twin.placed[one.uid]
-
     @rule(number=st.integers(0, 99), requests=st.sampled_from(REQUESTS))
     def resize(self, number: int, requests: dict[str, object]) -> None:
         one = self.chosen(number, placed=True)
         if one is not None:
             self.world.resize(one, requests)  # the twin reads the claim as it is now, resized or not
-
-    @rule(number=st.integers(0, 99))
-    def leave(self, number: int) -> None:
-        one = self.chosen(number, placed=True)
-        if one is not None:
-            self.world.leave(one)
-            self.twin.placed[one.uid] = (one, one.place, True)
-
-    @rule(number=st.integers(0, 99), gone=st.booleans())
-    def end_leaving(self, number: int, gone: bool) -> None:
-        one = self.chosen(number, placed=True, leaving=True)
-        if one is None:
-            return
-        if gone:
-            self.world.left(one)
-            del self.twin.placed[one.uid]
-        else:
-            self.world.stay(one)
-            self.twin.placed[one.uid] = (one, one.place, False)
-
-    @rule()
-    def save(self) -> None:
-        state = (self.world.ledger.state.plain(), self.world.indexed())
-        self.savepoints.append((self.world.tx.savepoint(), self.twin.copy(), *state))
-
-    @precondition(lambda self: bool(self.savepoints))
-    @rule(depth=st.integers(0, 3))
-    def rollback(self, depth: int) -> None:
-        at = max(0, len(self.savepoints) - 1 - depth)
-        savepoint, self.twin, plain, indexed = self.savepoints[at]
-        del self.savepoints[at:]
-        self.world.tx.rollback_to(savepoint)
-        assert self.world.ledger.state.plain() == plain
-        assert self.world.indexed() == indexed
-
-    @rule()
-    def commit(self) -> None:
-        self.world.commit()
-        self.savepoints.clear()
-        self.committed = self.twin.copy()
-
-    @rule()
-    def abort(self) -> None:
-        self.world.abort()
-        self.savepoints.clear()
-        self.twin = self.committed.copy()
 
     @invariant()
     def usage_is_the_sum_over_cpu_pods(self) -> None:
@@ -209,13 +144,6 @@ class CrossQuotaMachine(RuleBasedStateMachine):
                 assert world.score(probe, name) == twin.score(probe, name)
                 avoided = twin.limited(probe) and twin.is_gpu_node(name)
                 assert world.rank(probe, name) == int(avoided)
-
-    def teardown(self) -> None:
-        self.commit()
-        copy = self.world.replayed()
-        assert copy.ledger.state.plain() == self.world.ledger.state.plain()
-        assert copy.ledger.digest == self.world.ledger.digest
-        assert copy.indexed() == self.world.indexed()
 
 
 CrossQuotaMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)

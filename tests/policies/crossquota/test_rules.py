@@ -78,9 +78,9 @@ class TestLeaving:
         world.leave(old)
         assert world.used("g") == {}
         assert world.place(new, "g") is None
-        assert not world.policy.ready(new, world.binding(new))
+        assert not world.policy.ready(new, world.held(new))
         world.left(old)
-        assert world.policy.ready(new, world.binding(new))
+        assert world.policy.ready(new, world.held(new))
 
     def test_who_stays_after_all_counts_again(self) -> None:
         world = world_of(quota__cpu=2)
@@ -316,7 +316,7 @@ def test_explanations_show_quota_use_and_source() -> None:
     assert "cpu 2 wanted, 3 of 4 in use (argument quota.cpu)" in lines[1]
     assert "memory 0 wanted, 0 of 64Gi in use (allocatable)" in lines[1]
     assert "cpu 2 wanted, 0 of 1 in use (annotation volcano.sh/crossquota-cpu)" in lines[3]
-    shown = world.policy.explain(one, world.binding(one)).lines()
+    shown = world.policy.explain(one, world.held(one)).lines()
     assert "cpu 3 of 4 in use (argument quota.cpu)" in shown[1]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
+from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.limits import parse_limits
 from bursar.policies.checks import Refusal
 from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, PREFIX
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.crossquota.quotas import NodeBody
 from bursar.policies.crossquota.reading import read_arguments
-from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Setting
 from bursar.vectors import parse_vector
+from tests.policies.placing import PlacementWorld
 
 GPU = "nvidia.com/gpu"
 GPU_NAMES = r"nvidia\.com/gpu,amd\.com/gpu"
@@ -49,16 +48,13 @@ def claim(
     return Claim(uid, spec, created, namespace)
 
 
-class World:
-    """One transaction stays open; ``commit`` closes it and opens the next."""
+class World(PlacementWorld):
+    """The crossquota policy and its questions."""
+
+    policy: CrossQuotaPolicy
 
     def __init__(self, given: dict[str, object] | None = None) -> None:
-        self.ledger = Ledger()
-        self.policy = CrossQuotaPolicy()
-        self.nodes = NodeIndex()
-        self.ledger.watch(NAME, self.policy)
-        self.policy.attach(self.ledger.state, self.nodes)
-        self.tx = self.ledger.begin()
+        super().__init__(NAME, CrossQuotaPolicy())
         if given is not None:
             self.configure(given)
 
@@ -92,22 +88,6 @@ class World:
                 self.policy.charge(self.tx, one, new, True)
             self.tx.set_bindings(one, (new,))
 
-    def place(self, one: Claim, node: str, forced: bool = False) -> Refusal | None:
-        """Submit and charge the claim there, or say why not."""
-        if one.uid not in self.ledger.state.claims:
-            self.tx.add_claim(one)
-        bound = self.policy.bind(one, node)
-        if isinstance(bound, Refusal):
-            return bound
-        if bound is not None:
-            refusal = self.policy.charge(self.tx, one, bound, forced)
-            if refusal is not None:
-                return refusal
-        self.tx.set_bindings(one, (bound,))
-        self.tx.set_place(one, node)
-        self.tx.set_state(one, RESERVED)
-        return None
-
     def resize(self, one: Claim, requests: dict[str, object]) -> Refusal | None:
         """The claim asks for something else where it is; refused, it stays as it was."""
         old, before = one.bindings[0], one.spec
@@ -129,34 +109,17 @@ class World:
             self.tx.set_bindings(one, (new,))
         return refusal
 
-    def release(self, one: Claim) -> None:
-        if one.bindings[0] is not None:
-            self.policy.release(self.tx, one, one.bindings[0])
-        self._let_go(one)
-
     def leave(self, one: Claim) -> None:
-        if one.bindings[0] is not None:
-            self.policy.leave(self.tx, one, one.bindings[0])
-        self.tx.set_leaving(one, True)
+        super().leave(one)
         self._list_leaving(one.place)
 
     def stay(self, one: Claim) -> None:
-        if one.bindings[0] is not None:
-            self.policy.stay(self.tx, one, one.bindings[0])
-        self.tx.set_leaving(one, False)
+        super().stay(one)
         self._list_leaving(one.place)
-
-    def left(self, one: Claim) -> None:
-        if one.bindings[0] is not None:
-            self.policy.left(self.tx, one, one.bindings[0])
-        self._let_go(one)
 
     def _let_go(self, one: Claim) -> None:
         place = one.place
-        self.tx.set_bindings(one, ())
-        self.tx.set_place(one, "")
-        self.tx.set_leaving(one, False)
-        self.tx.set_state(one, PENDING)
+        super()._let_go(one)
         self._list_leaving(place)
 
     def _list_leaving(self, place: str) -> None:
@@ -165,22 +128,9 @@ class World:
         leaving = tuple(sorted(one.uid for one in claims if one.leaving and one.place == place))
         self.tx.put("engine", "leaving", place, leaving or None)
 
-    def commit(self) -> None:
-        self.policy.settle(self.tx)
-        self.ledger.commit(0, ("test",))
-        self.tx = self.ledger.begin()
-
-    def abort(self) -> None:
-        self.ledger.abort()
-        self.tx = self.ledger.begin()
-
     def replayed(self) -> World:
-        """Another world that repeats what this one has committed and not yet handed out."""
         other = World()
-        other.ledger.abort()
-        for _ in other.ledger.replay(self.ledger.journal.take()):
-            pass
-        other.tx = other.ledger.begin()
+        other.repeat(self)
         return other
 
     # Questions
@@ -195,10 +145,6 @@ class World:
     def sources(self, node: str) -> dict[str, str]:
         facts = self.policy.index.node(node)
         return {} if facts is None else {quota.resource: quota.source for quota in facts.quotas}
-
-    def reason(self, one: Claim, node: str) -> str:
-        refusal = self.policy.refuse(one, node)
-        return "" if refusal is None else refusal.reason
 
     def open_for(self, one: Claim, question: str = "filter") -> list[str]:
         mask = bytearray(b"\x01" * len(self.nodes))
@@ -220,13 +166,7 @@ class World:
     def limited(self, one: Claim) -> bool:
         return self.policy.index.scope.limited(one)
 
-    def binding(self, one: Claim) -> Binding:
-        found = one.bindings[0]
-        assert found is not None
-        return found
-
     def indexed(self) -> dict[str, object]:
-        """Everything that the policy has derived, by name, without what is empty."""
         index = self.policy.index
         columns = index.columns
         rows: dict[str, object] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, rule
 
-from bursar.ledger.claims import Claim
 from bursar.policies.nodes.facts import NodeBody
 from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Requirement
 from tests.policies.nodes.twin import Twin
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
+from tests.policies.placing import PlacementMachine
 
 NAMES = ("n1", "n2", "n3")
 BODIES = (
@@ -42,22 +42,9 @@ names = st.sampled_from(NAMES)
 PROBES = [claim(f"probe {i}", REQUESTS[i % 5], needs, priority=2) for i, needs in enumerate(NEEDS * 2)]
 
 
-class NodesMachine(RuleBasedStateMachine):
+class NodesMachine(PlacementMachine[World, Twin]):
     def __init__(self) -> None:
-        super().__init__()
-        self.world = World()
-        self.twin = Twin()
-        self.committed = Twin()
-        self.claims: list[Claim] = []
-        self.savepoints: list[tuple[int, Twin, dict[str, object], dict[str, object]]] = []
-
-    def chosen(self, number: int, placed: bool, leaving: bool = False) -> Claim | None:
-        fitting = [
-            one
-            for one in self.claims
-            if (one.uid in self.twin.placed) == placed and (not placed or self.twin.placed[one.uid][2] == leaving)
-        ]
-        return fitting[number % len(fitting)] if fitting else None
+        super().__init__(World(), Twin())
 
     @rule(name=names, node=st.sampled_from(BODIES))
     def configure(self, name: str, node: NodeBody) -> None:
@@ -87,59 +74,8 @@ class NodesMachine(RuleBasedStateMachine):
         if refusal is None:
             self.twin.placed[one.uid] = (one, name, False)
 
-    @rule(number=st.integers(0, 99))
-    def release(self, number: int) -> None:
-        one = self.chosen(number, placed=True)
-        if one is not None:
-            self.world.release(one)
-            del self.twin.placed[one.uid]
-
-    @rule(number=st.integers(0, 99))
-    def leave(self, number: int) -> None:
-        one = self.chosen(number, placed=True)
-        if one is not None:
-            self.world.leave(one)
-            self.twin.placed[one.uid] = (one, one.place, True)
-
-    @rule(number=st.integers(0, 99), gone=st.booleans())
-    def end_leaving(self, number: int, gone: bool) -> None:
-        one = self.chosen(number, placed=True, leaving=True)
-        if one is None:
-            return
-        if gone:
-            self.world.left(one)
-            del self.twin.placed[one.uid]
-        else:
-            self.world.stay(one)
-            self.twin.placed[one.uid] = (one, one.place, False)
-
-    @rule()
-    def save(self) -> None:
-        state = (self.world.ledger.state.plain(), self.world.indexed())
-        self.savepoints.append((self.world.tx.savepoint(), self.twin.copy(), *state))
-
-    @precondition(lambda self: bool(self.savepoints))
-    @rule(depth=st.integers(0, 3))
-    def rollback(self, depth: int) -> None:
-        at = max(0, len(self.savepoints) - 1 - depth)
-        savepoint, self.twin, plain, indexed = self.savepoints[at]
-        del self.savepoints[at:]
-        self.world.tx.rollback_to(savepoint)
-        assert self.world.ledger.state.plain() == plain
-        assert self.world.indexed() == indexed
-
-    @rule()
-    def commit(self) -> None:
-        self.world.commit()
+    def settle_twin(self) -> None:
         self.twin.settle(list(self.twin.nodes))
-        self.savepoints.clear()
-        self.committed = self.twin.copy()
-
-    @rule()
-    def abort(self) -> None:
-        self.world.abort()
-        self.savepoints.clear()
-        self.twin = self.committed.copy()
 
     @rule(number=st.integers(0, 99), name=names)
     def ask_for_victims(self, number: int, name: str) -> None:
@@ -172,12 +108,6 @@ class NodesMachine(RuleBasedStateMachine):
             residents = self.world.policy.index.residents[self.world.nodes.slots[name]]
             assert sorted(residents.claims) == sorted(one.uid for one in self.twin.counted(name))
             assert accounts[f"nodes/{name}"].busy.amount("pods") == len(self.twin.physical(name))
-
-    def teardown(self) -> None:
-        self.commit()
-        copy = self.world.replayed()
-        assert copy.ledger.state.plain() == self.world.ledger.state.plain()
-        assert copy.indexed() == self.world.indexed()
 
 
 NodesMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.limits import parse_limits
-from bursar.policies.checks import Refusal
-from bursar.policies.node_index import NodeIndex
 from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.settings import Setting
 from bursar.selectors import NO_NEEDS, NodeNeeds, Taint, Toleration
 from bursar.vectors import parse_vector
+from tests.policies.placing import PlacementWorld
 
 
 def body(
@@ -50,86 +48,25 @@ def claim(
     return Claim(uid, spec, created, namespace)
 
 
-class World:
-    """One transaction stays open; ``commit`` closes it and opens the next."""
+class World(PlacementWorld):
+    """The nodes policy and its questions."""
+
+    policy: NodesPolicy
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
-        self.policy = NodesPolicy()
-        self.nodes = NodeIndex()
-        self.ledger.watch("nodes", self.policy)
-        self.policy.attach(self.ledger.state, self.nodes)
-        self.tx = self.ledger.begin()
+        super().__init__("nodes", NodesPolicy())
 
     def node(self, name: str, what: NodeBody | None) -> None:
         self.policy.configure(self.tx, Setting(KIND, name, what))
-
-    def submit(self, *claims: Claim) -> None:
-        for one in claims:
-            if one.uid not in self.ledger.state.claims:
-                self.tx.add_claim(one)
 
     def bind(self, one: Claim, node: str) -> Binding:
         bound = self.policy.bind(one, node)
         assert isinstance(bound, Binding)
         return bound
 
-    def place(self, one: Claim, node: str, forced: bool = False) -> Refusal | None:
-        """Submit and charge the claim there, or say why not."""
-        self.submit(one)
-        bound = self.policy.bind(one, node)
-        if bound is None or isinstance(bound, Refusal):
-            return bound
-        refusal = self.policy.charge(self.tx, one, bound, forced)
-        if refusal is None:
-            self.tx.set_bindings(one, (bound,))
-            self.tx.set_place(one, node)
-            self.tx.set_state(one, RESERVED)
-        return refusal
-
-    def held(self, one: Claim) -> Binding:
-        binding = one.bindings[0]
-        assert binding is not None
-        return binding
-
-    def release(self, one: Claim) -> None:
-        self.policy.release(self.tx, one, self.held(one))
-        self._let_go(one)
-
-    def leave(self, one: Claim) -> None:
-        self.policy.leave(self.tx, one, self.held(one))
-        self.tx.set_leaving(one, True)
-
-    def stay(self, one: Claim) -> None:
-        self.policy.stay(self.tx, one, self.held(one))
-        self.tx.set_leaving(one, False)
-
-    def left(self, one: Claim) -> None:
-        self.policy.left(self.tx, one, self.held(one))
-        self._let_go(one)
-
-    def _let_go(self, one: Claim) -> None:
-        self.tx.set_bindings(one, ())
-        self.tx.set_place(one, "")
-        self.tx.set_leaving(one, False)
-        self.tx.set_state(one, PENDING)
-
-    def commit(self) -> None:
-        self.policy.settle(self.tx)
-        self.ledger.commit(0, ("test",))
-        self.tx = self.ledger.begin()
-
-    def abort(self) -> None:
-        self.ledger.abort()
-        self.tx = self.ledger.begin()
-
     def replayed(self) -> World:
-        """Another world that repeats what this one has committed and not yet handed out."""
         other = World()
-        other.ledger.abort()
-        for _ in other.ledger.replay(self.ledger.journal.take()):
-            pass
-        other.tx = other.ledger.begin()
+        other.repeat(self)
         return other
 
     # Questions
@@ -151,12 +88,7 @@ class World:
         scores = self.policy.points(one, mask)
         return {name: scores[slot] for name, slot in self.nodes.slots.items() if mask[slot]}
 
-    def reason(self, one: Claim, node: str) -> str:
-        refusal = self.policy.refuse(one, node)
-        return "" if refusal is None else refusal.reason
-
     def indexed(self) -> dict[str, object]:
-        """Everything that the policy has derived, by name, without what is empty."""
         index = self.policy.index
         free: dict[str, object] = {}
         for name, slot in self.nodes.slots.items():
