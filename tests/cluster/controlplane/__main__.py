@@ -37,7 +37,8 @@ def serve(nodes: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     with ControlPlane.start() as plane:
-        plane.add_nodes(nodes, {"nvidia.com/gpu": "8"}, prefix="node")
+        labels = {"kubernetes.io/os": "linux"}  # as a kubelet sets it: charts ask for it
+        plane.add_nodes(nodes, {"nvidia.com/gpu": "8"}, labels, prefix="node")
         for binary in plane.binaries.values():
             sys.stdout.write(binary.line() + "\n")
         sys.stdout.write(f"ready after {time.monotonic() - started:.1f} s with {nodes} nodes\n")
