@@ -1,62 +1,94 @@
-"""Bursar on a test's control plane: definitions, admission policies, roles; and replicas of its controller."""
+"""Bursar on a test's control plane as its users install it, and replicas of its controller.
 
+The files of deploy/ are unchanged but for the port of the webhook. The API server calls it by its service, and so by
+the certificate that Bursar makes; the service names this machine, where the controller runs.
+"""
+
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from bursar.kube.rbac import manifests
-from bursar.policies.plugin import default_registry
+from bursar.kube.admission.options import GATE, SERVICE
 from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.controlplane.objects import pod
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+DEPLOY = ROOT / "deploy"
+ADMISSION = DEPLOY / "admission"
+EVERYWHERE = ADMISSION / "crossquota"  # the policies that govern all namespaces
+POLICIES = ("gate.yaml", "guards.yaml")
 NAMESPACE = "bursar-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/bursar-controller"
-POLICIES = ("gate.yaml", "guards.yaml", "fence.yaml")
 SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed.py"
 TIMES = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 
+Manifest = dict[str, Any]
 
-def install(plane: ControlPlane, policies: tuple[str, ...] = POLICIES) -> None:
-    """Everything but the controller itself, as the chart does it; returns when the gate is in force."""
+
+def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
+    """Everything but the controller itself; without a port also without the webhook. The gate is then in force."""
     if f"namespace/{NAMESPACE}" not in plane.kubectl("get", "namespaces", "-o", "name"):
         plane.create_namespace(NAMESPACE)
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "deploy" / "crds"))
-    files = [part for name in policies for part in ("-f", str(ROOT / "deploy" / "admission" / name))]
-    plane.kubectl("apply", "--server-side", "--force-conflicts", *files)
-    roles = yaml.safe_dump_all(manifests(default_registry(), NAMESPACE))
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=roles)
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    _wait_for_gate(plane)
+    _apply(plane, DEPLOY / "crds", DEPLOY / "rbac.yaml", ADMISSION / "fence.yaml")
+    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    if webhook_port is not None:
+        _install_webhook(plane, webhook_port)
+    govern(plane)
 
 
-def _wait_for_gate(plane: ControlPlane) -> None:
-    namespace = plane.create_namespace(labels={"bursar.dev/quota": "enforced"})
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "probe"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
-
-    def gated() -> bool:
-        try:
-            made = plane.api().create(f"{pods}?dryRun=All", body)
-        except ApiError:
-            return False  # the guard is in force, and the gate not yet
-        return bool(made["spec"].get("schedulingGates"))
-
-    eventually(gated, "the gate is in force")
+def govern(plane: ControlPlane, *, everywhere: bool = False) -> None:
+    """Put the gate and the guards in force: those of quotas, or those that govern all namespaces."""
+    chosen, others = (EVERYWHERE, ADMISSION) if everywhere else (ADMISSION, EVERYWHERE)
+    _apply(plane, *(chosen / name for name in POLICIES))
+    stay = {(one["kind"], one["metadata"]["name"]) for name in POLICIES for one in documents(chosen / name)}
+    gone = [one for name in POLICIES for one in documents(others / name)]
+    gone = [one for one in gone if (one["kind"], one["metadata"]["name"]) not in stay]
+    plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=yaml.safe_dump_all(gone))
+    namespace = plane.create_namespace(labels={} if everywhere else {"bursar.dev/quota": "enforced"})
+    eventually(lambda: _gates(plane, namespace), "the gate is in force")
     plane.delete_namespace(namespace)
+
+
+def documents(file: Path) -> list[Manifest]:
+    return [one for one in yaml.safe_load_all(file.read_text()) if one]
+
+
+def _apply(plane: ControlPlane, *files: Path) -> None:
+    arguments = [argument for file in files for argument in ("-f", str(file))]
+    plane.kubectl("apply", "--server-side", "--force-conflicts", *arguments)
+
+
+def _gates(plane: ControlPlane, namespace: str) -> bool:
+    try:
+        made = plane.api().create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod("probe"))
+    except ApiError as error:
+        if error.status != 403:  # the guards are quicker than the gate
+            raise
+        return False
+    return any(gate["name"] == GATE for gate in made["spec"].get("schedulingGates", ()))
+
+
+def _install_webhook(plane: ControlPlane, port: int) -> None:
+    spec = {"type": "ExternalName", "externalName": "localhost"}
+    metadata = {"name": SERVICE, "namespace": NAMESPACE}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    plane.kubectl("apply", "-f", "-", input=json.dumps(service))
+    configurations = documents(ADMISSION / "quota-webhooks.yaml")
+    for configuration in configurations:
+        for hook in configuration["webhooks"]:
+            hook["clientConfig"]["service"]["port"] = port
+    plane.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(configurations))
 
 
 class Replica:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.ports import Ports
-from tests.cluster.stories.installed import install
+from tests.cluster.installing import install
 from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Story
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.stories.installed import govern
+from tests.cluster.installing import govern
 from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import POOL, Manifest, Story, pinned_to, required_terms
 
