@@ -141,6 +141,7 @@ def _fitting(field: Field) -> list[Binding]:
 
 def _check(field: Field, bindings: list[Binding], repeats: int) -> int:
     """May this claim come in? Asked of the whole path, while nothing changes."""
+    books = field.policy.books
     for turn in range(repeats):
-        check(field.policy.books, bindings[turn % len(bindings)], None)
+        check(books, bindings[turn % len(bindings)], None)
     return repeats
