@@ -3,11 +3,13 @@
 Each line's hash must continue the chain and the digest after its effects must be the recorded one; the first line
 that does not fit stops the replay with its number. No policy takes part: effects are repeated as they stand.
 
-Specs, bindings and costs that stand in the journal with the same text become one shared object again, as they were.
+Specs, bindings and costs that stand in the journal with the same text become one shared object again, as they were, and
+so do names of namespaces, places and policies.
 """
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final, cast, final
 
 import msgspec
@@ -107,7 +109,7 @@ def read_next(text: bytes, head: str, number: int) -> Line:
 class Replay:
     """Repeats lines on a state, and remembers what came before to share it."""
 
-    __slots__ = ("bindings", "costs", "kinds", "last", "names", "provenance", "specs", "state")
+    __slots__ = ("bindings", "costs", "kinds", "last", "provenance", "specs", "state")
 
     def __init__(self, state: State, provenance: Provenance | None = None) -> None:
         self.state: Final = state
@@ -116,7 +118,6 @@ class Replay:
         self.specs: Final[dict[bytes, ClaimSpec]] = {}
         self.bindings: Final[dict[bytes, Binding]] = {}
         self.costs: Final[dict[bytes, Vector]] = {}
-        self.names: Final[dict[str, str]] = {}
         self.kinds: Final[dict[type, int]] = {
             Bound: _BOUND,
             Stated: _STATED,
@@ -191,7 +192,8 @@ class Replay:
         if isinstance(effect, Field):
             return self._field(effect)
         if isinstance(effect, Opened):
-            return OpenAccount(Account(effect.policy, effect.name, effect.topic, effect.physical))
+            topic = effect.name if effect.topic == effect.name else effect.topic
+            return OpenAccount(Account(intern(effect.policy), effect.name, topic, effect.physical))
         if isinstance(effect, Closed):
             self.bindings.clear()  # an account that is opened again under its name is another one
             return CloseAccount(state.accounts[effect.name])
@@ -215,7 +217,7 @@ class Replay:
         return self.last
 
     def _enter(self, effect: Entered) -> AddClaim:
-        namespace = self._name(effect.namespace)
+        namespace = intern(effect.namespace)
         self.last = Claim(effect.uid, self._spec(bytes(effect.spec)), effect.created, namespace, effect.name)
         return AddClaim(self.last)
 
@@ -231,17 +233,12 @@ class Replay:
             return SetField(claim, SPEC, self._spec(text))
         value = msgspec.json.decode(text)
         if effect.field == PLACE and isinstance(value, str):
-            value = self._name(value)
+            value = intern(value)
         elif effect.field == WAITS_FOR:
             value = frozen(value)
         return SetField(claim, effect.field, value)
 
     # Shared by their text
-
-    def _name(self, name: str) -> str:
-        if len(self.names) >= _KEPT:
-            self.names.clear()
-        return self.names.setdefault(name, name)
 
     def _spec(self, text: bytes) -> ClaimSpec:
         found = self.specs.get(text)
@@ -265,9 +262,8 @@ class Replay:
         policy, names, costs, data = record
         accounts = tuple([self.state.accounts[str(name)] for name in cast("list[object]", names)])
         texts = [msgspec.json.encode(cost) for cost in cast("list[object]", costs)]
-        return Binding(
-            cast("str", policy), accounts, self._costs(texts, len(accounts)), cast("tuple[object, ...]", frozen(data))
-        )
+        shared = self._costs(texts, len(accounts))
+        return Binding(intern(cast("str", policy)), accounts, shared, cast("tuple[object, ...]", frozen(data)))
 
     def _costs(self, texts: list[bytes], count: int) -> tuple[Vector, ...]:
         """One cost for each account; a single one stands for all."""

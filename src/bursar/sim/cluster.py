@@ -38,7 +38,7 @@ from bursar.sim.news import Event, Happening
 from bursar.sim.podlife import PodLife
 from bursar.sim.pods import ENDED, PENDING, PodView, SimPod
 from bursar.sim.records import ObjectRow
-from bursar.sim.resuming import changed_rows, load_objects, resume_pods, share_outputs
+from bursar.sim.resuming import changed_rows, load_objects, resume_pods, said_again
 from bursar.sim.shelf import Load, Shelf
 from bursar.sim.staging import Staging, check_node
 from bursar.sim.store import Store
@@ -245,12 +245,11 @@ class Cluster:
         """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
         knows where the manifests are.
         """
-        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records)
+        said = said_again(self.engine.policies, now)
+        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records, said)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)
-        for policy in self.engine.policies:  # one after the other: all together they would not fit in memory twice
-            share_outputs(self._store, policy.outputs(now))
 
     # Answers
 

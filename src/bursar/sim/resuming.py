@@ -17,12 +17,14 @@ from bursar.control.translation import CONFIGURATION, ObjectChange
 from bursar.ledger.claims import Claim
 from bursar.objects.corekinds import POD
 from bursar.objects.kindset import KindSet
-from bursar.policies.settings import Output
+from bursar.policies.base import Policy
 from bursar.sim.podlife import PodLife
 from bursar.sim.pods import ENDED, SimPod
 from bursar.sim.records import ObjectRow, decode, encode
 from bursar.sim.shelf import manifest_text
 from bursar.sim.store import Body, Store
+
+Said = dict[tuple[str, str, str], dict[str, object] | None]  # by kind, key and part of an object
 
 
 def changed_rows(store: Store, pods: PodLife) -> list[ObjectRow]:
@@ -41,16 +43,27 @@ def changed_rows(store: Store, pods: PodLife) -> list[ObjectRow]:
     return found
 
 
+def said_again(policies: Iterable[Policy], now: int) -> Said:
+    """What policies say of objects after a restart: what they said before it, and what they remember from now on.
+
+    Without pods, of which equal ones become one anyway.
+    """
+    outputs = (output for policy in policies for output in policy.outputs(now))
+    return {(one.kind, one.key, one.part): one.value for one in outputs if one.kind != POD.name}
+
+
 def load_objects(
     store: Store,
     pods: PodLife,
     kinds: KindSet,
     claims: Mapping[str, Claim],
     records: Iterable[tuple[str, str, int, bytes]],
+    said: Said,
 ) -> list[ObjectChange]:
     """Objects from records (kind, key, version, text) into a new cluster; returns those that the controller reads.
 
-    Manifests of pods stay where they are. Others, which are few and looked at often, are read and checked at once.
+    Manifests of pods stay where they are. Others, which are few and looked at often, are read and checked at once. What
+    is written and was ``said`` again by a policy is once in memory, the policy's.
     """
     changes: list[ObjectChange] = []
     for kind, key, number, text in records:
@@ -63,7 +76,9 @@ def load_objects(
             pods.by_key[key] = pod
         else:
             given = stored.applied
-            store.load(replace(stored, held=given.body))
+            held = same(given.body, said.get((kind, key, "object")))
+            written = {part: same(value, said.get((kind, key, part))) for part, value in stored.written.items()}
+            store.load(replace(stored, held=cast("Body", held), written=cast("dict[str, Body]", written)))
             if stored.kind.kind == CONFIGURATION:
                 changes.append(ObjectChange(stored.kind, key, given))
     return changes
@@ -75,19 +90,6 @@ def resume_pods(pods: PodLife, controller: Controller, changes: list[ObjectChang
     for pod in sorted(timed, key=lambda pod: (pod.due, pod.order)):
         pods.set_timer(pod, (pod.due or 0) - now)
     controller.resume(changes, [(pod.key, pod.uid) for pod in pods.by_key.values() if pod.phase not in ENDED])
-
-
-def share_outputs(store: Store, outputs: Iterable[Output]) -> None:
-    """Policies say again what they said before, and remember it; what is written of it becomes theirs. No change."""
-    for output in outputs:
-        stored = store.find(output.kind, output.key)
-        if stored is None or stored.kind.name == POD.name:  # equal ones of pods are one already
-            continue
-        if output.part == "object":
-            store.load(replace(stored, held=cast("Body", same(stored.held, output.value))))
-        elif output.part in stored.written:
-            part = cast("Body", same(stored.written[output.part], output.value))
-            store.load(replace(stored, written={**stored.written, output.part: part}))
 
 
 def same(kept: object, said: object) -> object:
