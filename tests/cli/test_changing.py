@@ -105,6 +105,21 @@ def test_what_if(shell: Shell, tmp_path: Path) -> None:
     assert json.loads(shell("what-if", "-f", file, "-o", "json").output)["pods"][0]["verdict"] == "now"
 
 
+@pytest.mark.parametrize("metadata", [{"name": "x"}, {"name": "x", "namespace": "a"}])
+def test_what_only_the_policies_refuse_is_said_with_its_file(
+    shell: Shell, tmp_path: Path, metadata: dict[str, str]
+) -> None:
+    fine = written(tmp_path / "fine.yaml", pod("a", "fine", 1))
+    spec = {"total": {"requests": {"tflops": "much"}}}
+    bad = {"apiVersion": "tensor-fusion.ai/v1", "kind": "GPUResourceQuota", "metadata": metadata, "spec": spec}
+    file = written(tmp_path / "bad.yaml", bad)
+    named = f"{metadata.get('namespace', 'default')}/x"
+    for command in ("apply", "plan"):
+        result = shell(command, "-f", fine, "-f", file)
+        assert result.exit_code == exit_codes.FAILED
+        assert f"{file}: document 1: GPUResourceQuota {named}: spec.total.requests.tflops: " in result.stderr
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [

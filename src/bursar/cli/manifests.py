@@ -13,6 +13,7 @@ from bursar.cli.connection import fail, refuse
 
 if TYPE_CHECKING:
     from bursar.objects.manifests import Document
+    from bursar.server.answers import Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ class Manifests:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """A problem with the n-th document of the text is one with a document of a file."""
+        """A problem with the n-th document of the text, or with a named object, is one with a document of a file."""
         import msgspec
 
         from bursar.server.client import ApiError
@@ -52,12 +53,25 @@ class Manifests:
             yield
         except ApiError as error:
             problem = error.problem
-            if not 0 < problem.document <= len(self.documents):
+            found = self._document(problem)
+            if found is None:
                 raise
-            found = self.documents[problem.document - 1]
             rest = problem.detail.partition(f"document {problem.document}: ")[2] or problem.detail
             where = ": ".join(part for part in (found.source, f"document {found.number}", found.item) if part)
             refuse(msgspec.structs.replace(problem, detail=f"{where}: {rest}"))
+
+    def _document(self, problem: "Problem") -> "Document | None":
+        if 0 < problem.document <= len(self.documents):
+            return self.documents[problem.document - 1]
+        return next((one for one in self.documents if problem.detail.startswith(_beginnings(one))), None)
+
+
+def _beginnings(document: "Document") -> tuple[str, ...]:
+    """How a sentence about the object begins, with and without the namespace that it gets where none is given."""
+    from bursar.objects.kindset import subject_of
+
+    kind, _, key = subject_of(document.body).partition(" ")
+    return f"{kind} {key}: ", f"{kind} default/{key}: "
 
 
 def read(files: tuple[Path, ...]) -> Manifests:
