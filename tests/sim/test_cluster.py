@@ -286,7 +286,7 @@ class TestLoop:
         claim = bed.controller.claim("a/p")
         assert claim is not None
         ended = bed.kinds.read(_document(pod("p", "a", {GPU: 1}) | {"status": {"phase": "Failed"}}, claim.uid))
-        bed.controller.apply_object(ended)
+        bed.controller.apply([ObjectChange(ended.kind, ended.key, ended)])
         assert bed.controller.claim("a/p") is None
         assert not bed.engine.state.claims
 
@@ -294,7 +294,7 @@ class TestLoop:
         bed = one_node(1)
         stored = bed._store.find("Node", "n1")
         assert stored is not None
-        bed.controller.delete_object(stored.applied)
+        bed.controller.apply([ObjectChange(stored.applied.kind, stored.applied.key, None)])
         bed.give(pod("p", "a"))
         assert bed.see("a/p").reason == "nodes.none"
 

@@ -27,7 +27,6 @@ from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
 from bursar.ledger.claims import BOUND, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.objects.errors import ManifestError
-from bursar.objects.kindset import TypedObject
 from bursar.policies.checks import Check
 from bursar.policies.plugin import Registry
 from bursar.policies.settings import SettingError
@@ -52,14 +51,6 @@ class Controller:
         engine.listener = self._watch
 
     # What was seen
-
-    def apply_object(self, given: TypedObject, created: int = 0) -> None:
-        """One object came or changed."""
-        self.apply([ObjectChange(given.kind, given.key, given, created)])
-
-    def delete_object(self, given: TypedObject) -> None:
-        """One object is gone."""
-        self.apply([ObjectChange(given.kind, given.key, None)])
 
     def apply(self, changes: Sequence[ObjectChange]) -> None:
         """All of these changes, or none: ``ManifestError`` says what is wrong with the first bad one."""
