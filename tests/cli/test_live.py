@@ -63,3 +63,9 @@ def test_a_controller_whose_port_is_taken_says_which_and_how_to_name_another(nob
     assert result.exit_code == exit_codes.FAILED
     assert f"error: cannot listen on 127.0.0.1:{port}: Address already in use\n" in result.stderr
     assert "--health-port" in result.stderr
+
+
+def test_a_controller_that_only_looks_on_sends_nothing_to_be_checked(nobody: str) -> None:
+    result = run("controller", "--kubeconfig", nobody, "--shadow", "--dry-run")
+    assert result.exit_code == exit_codes.BAD_INPUT
+    assert "choose one of them" in result.stderr

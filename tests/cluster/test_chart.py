@@ -145,6 +145,7 @@ def test_parts_can_be_left_out(helm: Helm) -> None:
         ("admission.exemptNamespaces={Team}", "exemptNamespaces"),
         ("controller.lease.duration=15s", "duration"),
         ("controller.verbose=very", "verbose"),
+        ("controller.shadow=true,controller.dryRun=true", "dryRun"),
         ("serviceMonitor.interval=30", "interval"),
         ("podDisruptionBudget.minAvailable=half", "minAvailable"),
         ("crds.skip=gpus", "skip"),

@@ -78,6 +78,8 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     from bursar.kube.controller.term import TermOptions
     from bursar.kube.serving import ListenError
 
+    if shadow and dry_run:
+        raise click.UsageError("--shadow sends nothing, --dry-run everything, to be checked: choose one of them")
     tries = shadow or dry_run  # what it would do is all that it does, so it is told
     level = logging.INFO if verbose or tries else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
