@@ -84,6 +84,21 @@ def test_what_if_tries_a_pod_without_creating_it(plane: ControlPlane, team: str,
     assert "small" not in plane.kubectl("get", "pods", "-n", team)
 
 
+def test_a_pod_that_waits_for_somebody_else_takes_no_room(plane: ControlPlane, team: str, tmp_path: Path) -> None:
+    """Bursar does not decide over it: so neither the controller nor the copy gives it a place."""
+    free = plane.create_namespace()
+    gates = {"schedulingGates": [{"name": "example.com/wait"}]}
+    other = _pod("elsewhere", 5)
+    plane.api().create(f"/api/v1/namespaces/{free}/pods", {**other, "spec": {**other["spec"], **gates}})
+    small = tmp_path / "small.json"
+    pod = _pod("small", 1)
+    pod["metadata"]["namespace"] = team
+    small.write_text(json.dumps(pod))
+    assert "elsewhere" not in _ask(plane, "get", "pods").stdout
+    assert _ask(plane, "what-if", "-f", str(small), "--fail-unless-now").returncode == 0
+    plane.delete_namespace(free)
+
+
 def test_plan_says_who_would_start(plane: ControlPlane, team: str, tmp_path: Path) -> None:
     larger = tmp_path / "quota.json"
     larger.write_text(json.dumps(_quota(team, 6)))

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from bursar.control.kinds import known_kinds
 from bursar.kube.controller.names import ADMISSION, HOLD
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
 from bursar.kube.listing import list_cluster
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def listed(cluster: Stage) -> list[Body]:
-    found = await list_cluster(cluster.fake.config(), known_kinds(default_registry()))
+    found = await list_cluster(cluster.fake.config(), default_registry())
     assert found.unread == []
     return found.pods
 
@@ -75,12 +74,40 @@ async def test_facts_come_first_then_the_admitted_in_their_order_then_who_waits(
 
 @pytest.mark.parametrize(
     ("namespace", "owner", "spared"),
-    [("kube-system", "ReplicaSet", True), ("a", "DaemonSet", True), ("a", "ReplicaSet", False)],
+    [
+        ("kube-system", "ReplicaSet", True),
+        ("a", "DaemonSet", True),
+        ("a", "ReplicaSet", False),
+        ("free", "ReplicaSet", True),
+    ],
 )
-async def test_pods_that_bursar_never_governs_are_nobodys_victims(namespace: str, owner: str, spared: bool) -> None:
+async def test_pods_that_bursar_does_not_govern_are_nobodys_victims(namespace: str, owner: str, spared: bool) -> None:
     async with stage() as cluster:
+        cluster.namespace(namespace, {} if namespace == "free" else {"bursar.dev/quota": "enforced"})
         pod = cluster.pod(namespace, "p", gated=False)
+        cluster.bind(pod, "n")
         owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "controller": True}]
         cluster.change(pod, lambda body: body["metadata"].update(ownerReferences=owners))
         (found,) = await listed(cluster)
         assert (found["metadata"]["labels"].get("bursar.dev/preemptible") == "false") is spared
+
+
+@pytest.mark.parametrize(
+    ("quota", "label", "taken"),
+    [(False, False, False), (True, False, True), (False, True, True)],
+    ids=["nobody's", "a quota names it", "labelled"],
+)
+async def test_who_waits_for_somebody_else_is_not_there(quota: bool, label: bool, taken: bool) -> None:
+    """As in shadow mode; who has the gate, a node, or was let go is there in any case."""
+    async with stage() as cluster:
+        cluster.namespace("a", {"bursar.dev/quota": "enforced"} if label else None)
+        if quota:
+            cluster.quota("a", 2)
+        other = [{"name": "example.com/wait"}]
+        cluster.change(cluster.pod("a", "waits", gated=False), lambda body: body["spec"].update(schedulingGates=other))
+        cluster.pod("a", "gated")
+        cluster.bind(cluster.pod("a", "runs", gated=False), "n")
+        marked(cluster, cluster.pod("a", "leaves", gated=False), 1, "n")
+        names = {pod["metadata"]["name"] for pod in await listed(cluster)}
+        assert names - {"waits"} == {"gated", "runs", "leaves"}
+        assert ("waits" in names) == taken

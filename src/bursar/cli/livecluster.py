@@ -15,7 +15,6 @@ import click
 
 from bursar.cli.liveerror import LiveError
 from bursar.cli.storefile import FileClient
-from bursar.control.kinds import known_kinds
 from bursar.kube.client.errors import KubeError, Unanswered
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.listing import Body, Listed, list_cluster
@@ -30,7 +29,7 @@ from bursar.server.service import Service
 def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
     """Somebody who answers for the cluster as it is now."""
     try:
-        listed = asyncio.run(list_cluster(load(kubeconfig, context), known_kinds(default_registry())))
+        listed = asyncio.run(list_cluster(load(kubeconfig, context), default_registry()))
     except Unanswered as error:
         raise LiveError(
             f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"

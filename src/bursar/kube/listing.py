@@ -1,26 +1,38 @@
-"""Everything that decisions rest on, listed once from a live cluster, for those who only look."""
+"""Everything that decisions rest on, listed once from a live cluster, for those who only look.
+
+Of the pods that wait only those are taken that a controller would decide over: those with its gate, and where there is
+no gate those that are governed. All others wait for somebody else, and count when they are bound; as for a controller,
+those that nobody governs are never taken away for others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bursar.kube.admission.governed import EXEMPT
-from bursar.kube.admission.options import Options
-from bursar.kube.admission.terms import PodFacts
+from bursar.control.kinds import known_kinds
+from bursar.control.translation import CONFIGURATION
+from bursar.kube.admission.governed import Governed
+from bursar.kube.admission.options import ENFORCED, NAMESPACE_LABEL, Options
+from bursar.kube.admission.terms import facts_of
 from bursar.kube.client.api import Api
 from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
 from bursar.kube.client.resources import Resource
 from bursar.kube.controller.names import GATE, is_own_annotation
-from bursar.kube.controller.records import admission_of
+from bursar.kube.controller.namespaces import Naming
+from bursar.kube.controller.records import AdmissionRecord, admission_of
 from bursar.kube.controller.sight import ENDED, wished_labels
-from bursar.objects.corekinds import POD
+from bursar.objects.corekinds import NAMESPACE, POD
+from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
+from bursar.objects.manifests import Document
 from bursar.objects.pods import PREEMPTIBLE_LABEL
+from bursar.policies.plugin import Registry
 from bursar.policies.tensorfusion.worker import CONTAINER_GPUS, GPU_IDS
 
 Body = dict[str, Any]
@@ -38,21 +50,52 @@ class Listed:
     unread: list[str] = field(default_factory=list)
 
 
-async def list_cluster(config: ClusterConfig, kinds: Iterable[Kind]) -> Listed:
-    """All objects of these kinds. A kind that the server does not have is empty; one that may not be read is named."""
+async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
+    """All objects of known kinds. One that the server does not have is empty; one that may not be read is named."""
     async with Http(config) as http:
         api = Api(http)
-        chosen = list(kinds)
+        chosen = list(known_kinds(registry))
         found = await asyncio.gather(*(_list(api, kind) for kind in chosen))
     listed = Listed()
+    pods: list[Body] = []
     for kind, bodies in zip(chosen, found, strict=True):
         if bodies is None:
             listed.unread.append(kind.plural)
         elif kind.name == POD.name:
-            listed.pods = [_as_wished(body) for body in sorted(bodies, key=_order) if _is_there(body)]
+            pods = [body for body in sorted(bodies, key=_order) if _is_there(body)]
         else:
             listed.objects += [(kind, body) for body in bodies]
+    governing = _Governing(registry, listed.objects)
+    for pod in pods:
+        ours = _is_gated(pod) or _record(pod) is not None or governing.holds(pod)
+        if ours or pod["spec"].get("nodeName"):
+            listed.pods.append(_as_wished(pod, spared=not ours))
     return listed
+
+
+class _Governing:
+    """Which pods a controller would decide over, by the quotas and namespaces that there are."""
+
+    def __init__(self, registry: Registry, objects: Iterable[tuple[Kind, Body]]) -> None:
+        kinds, self._naming = known_kinds(registry), Naming(registry)
+        quotas = {name for plugin in registry for name in plugin.namespaces}
+        self._labels: dict[str, dict[str, str]] = {}
+        everywhere = False
+        for kind, body in objects:
+            if kind.name == NAMESPACE.name:
+                self._labels[body["metadata"]["name"]] = body["metadata"].get("labels") or {}
+            elif kind.kind == CONFIGURATION:
+                everywhere = bool((body.get("spec") or {}).get("crossquota"))
+            elif kind.name in quotas:
+                with suppress(ManifestError):  # who takes it into the copy says so
+                    given = kinds.read(Document("", 0, body))
+                    self._naming.take(kind.name, given.key, given)
+        self._governed = Governed(Options(everywhere=everywhere))
+
+    def holds(self, pod: Body) -> bool:
+        namespace = pod["metadata"].get("namespace", "")
+        named = {NAMESPACE_LABEL: ENFORCED} if namespace in self._naming else {}
+        return self._governed.holds(namespace, {**self._labels.get(namespace, {}), **named}, facts_of(pod))
 
 
 async def _list(api: Api, kind: Kind) -> list[Body] | None:
@@ -82,7 +125,7 @@ def _is_there(pod: Body) -> bool:
 def _order(pod: Body) -> tuple[int, int, int, str, str, str]:
     """As a controller takes them in: who is there, those who were admitted in that order, then who waits, by age."""
     metadata = pod["metadata"]
-    record = admission_of(metadata.get("annotations") or {})
+    record = _record(pod)
     rank = (0, 0, 0) if pod["spec"].get("nodeName") else (2, 0, 0)
     if record is not None:
         rank = (1, record.term, record.seq)
@@ -92,13 +135,21 @@ def _order(pod: Body) -> tuple[int, int, int, str, str, str]:
 def _place(pod: Body) -> str:
     """Its node, or where it was let go to and is about to be bound; "" while it waits."""
     spec = pod["spec"]
-    if spec.get("nodeName") or any(gate["name"] == GATE for gate in spec.get("schedulingGates") or ()):
+    if spec.get("nodeName") or _is_gated(pod):
         return str(spec.get("nodeName") or "")
-    record = admission_of(pod["metadata"].get("annotations") or {})
+    record = _record(pod)
     return "" if record is None else record.place
 
 
-def _as_wished(pod: Body) -> Body:
+def _is_gated(pod: Body) -> bool:
+    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates") or ())
+
+
+def _record(pod: Body) -> AdmissionRecord | None:
+    return admission_of(pod["metadata"].get("annotations") or {})
+
+
+def _as_wished(pod: Body, *, spared: bool) -> Body:
     """The pod without what Bursar wrote on it; what says which GPUs it has stays with a pod that has its node."""
     metadata, place = pod["metadata"], _place(pod)
     annotations = {
@@ -107,20 +158,7 @@ def _as_wished(pod: Body) -> Body:
         if not (is_own_annotation(name) or name.startswith(_EMBEDDED)) or (place and name in _RECORDS)
     }
     labels = wished_labels(metadata.get("labels") or {})
-    if _is_nobodys_victim(pod):
+    if spared:
         labels = labels | {PREEMPTIBLE_LABEL: "false"}
     spec = {**pod["spec"], "nodeName": place} if place else pod["spec"]
     return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
-
-
-def _is_nobodys_victim(pod: Body) -> bool:
-    """Pods that Bursar never governs, whatever quotas there are."""
-    metadata = pod["metadata"]
-    if metadata.get("namespace", "") in Options().never:
-        return True
-    owners = tuple(
-        (owner.get("apiVersion", ""), owner.get("kind", ""))
-        for owner in metadata.get("ownerReferences") or ()
-        if owner.get("controller")
-    )
-    return EXEMPT.holds(PodFacts(metadata.get("labels") or {}, metadata.get("annotations") or {}, (), owners))
