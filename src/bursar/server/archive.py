@@ -43,8 +43,7 @@ def counters(store: Store) -> Counters:
 
 def present(store: Store, registry: Registry) -> Cluster:
     """The cluster as it was when the last batch was written."""
-    cluster = Cluster(registry, manifests=store.manifest)
-    snapshots.restore(store, cluster.engine)
+    cluster = _restored(store, registry, store.last_seq)
     known = counters(store)
     rows = store.stream("SELECT kind, key, version, body FROM objects ORDER BY kind, key")
     cluster.resume(known.now, known.uids, known.version, rows)
@@ -54,14 +53,21 @@ def present(store: Store, registry: Registry) -> Cluster:
 
 def past(store: Store, registry: Registry, moment: Moment) -> Cluster:
     """The cluster as it was at a moment."""
-    cluster = Cluster(registry, manifests=store.manifest)
-    snapshots.restore(store, cluster.engine, moment.seq)
+    cluster = _restored(store, registry, moment.seq)
     rows = store.stream(
         "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
         " (SELECT max(id) FROM object_history WHERE id <= ? GROUP BY kind, key) ORDER BY kind, key",
         entry_of(store, moment.version),
     )
     cluster.resume(moment.at, counters(store).uids, moment.version, rows)
+    give_back()
+    return cluster
+
+
+def _restored(store: Store, registry: Registry, seq: int) -> Cluster:
+    """A cluster without objects whose engine is as it was after a record; the snapshot is out of memory again."""
+    cluster = Cluster(registry, manifests=store.manifest)
+    snapshots.restore(store, cluster.engine, seq)
     give_back()
     return cluster
 
