@@ -85,7 +85,7 @@ def own_kinds(registry: Registry) -> list[Kind]:
 
 def has_status(kind: Kind) -> bool:
     """Whether Bursar says of such objects how they fare; some are only read."""
-    return kind.status is not None
+    return kind.status is not None or kind.strict  # as the definitions have it (objects/crds.py)
 
 
 def cluster_access(registry: Registry) -> list[Access]:
