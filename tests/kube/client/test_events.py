@@ -135,6 +135,20 @@ async def test_a_server_in_trouble_costs_the_event_only(fake: FakeApi, api: Api)
     assert len(written(fake)) == 2
 
 
+async def test_a_defect_costs_the_event_only(
+    fake: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(recorder(api)) as events:
+        with monkeypatch.context() as broken:
+            broken.setattr(events, "_event", None)
+            for number in range(8):
+                events.record(POD, "Normal", f"R{number}", "text")
+            await eventually(lambda: events.dropped["failed"] == 8)
+        events.record(POD, "Normal", "Last", "text")
+        await eventually(lambda: [event["reason"] for event in written(fake)] == ["Last"])
+    assert "event R0 about p not written" in caplog.text
+
+
 async def test_who_may_not_write_writes_no_events(fake: FakeApi, api: Api) -> None:
     def closed() -> float:
         raise Fenced("no")

@@ -160,6 +160,9 @@ class Recorder:
     async def _write_next(self, note: Note) -> None:
         try:
             await self._write(note)
+        except Exception:  # whatever is wrong with one must not silence the others
+            log.exception("event %s about %s not written", note.reason, note.regarding.name)
+            self.dropped["failed"] += 1
         finally:
             self._queue.task_done()
 
