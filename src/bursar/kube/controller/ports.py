@@ -43,9 +43,6 @@ class Notes:
         self.outputs: dict[ObjectKey, dict[str, Output]] = {}  # of other objects, by part
         self.events: list[Told] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.starts or self.evictions or self.marks or self.outputs or self.events)
-
     # Ports
 
     def now(self) -> int:
