@@ -105,6 +105,11 @@ def test_filters(shell: Shell, arguments: list[str], names: list[str]) -> None:
         (["get", "events", "--at", "-1m"], exit_codes.BAD_INPUT, "events takes no --at"),
         (["get", "pods", "--at", "soon"], exit_codes.BAD_INPUT, "'soon' is not a time"),
         (["get", "pods", "--at", "99999"], exit_codes.BAD_INPUT, "there is no record 99999"),
+        (
+            ["get", "pods", "--at", "2099-01-01T00:00:00Z"],
+            exit_codes.BAD_INPUT,
+            "`at`: '2099-01-01T00:00:00Z' is in the",
+        ),
         (["explain", "b/none"], exit_codes.FAILED, "there is no claim 'b/none'"),
         (["explain", "b/none"], exit_codes.FAILED, "`bursar get pods`"),
         (["explain", "none"], exit_codes.BAD_INPUT, "'none' names no pod: write NAMESPACE/POD"),

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from threading import Thread
 
+import msgspec
 import pytest
 
 from bursar.server import client as clients
@@ -38,6 +39,23 @@ def test_a_moment_that_is_none_is_refused(bed: Live, at: str) -> None:
         assert refused(bed.client.claims, at=at).status == 400
     else:
         assert bed.client.claims(at=at).items == []
+
+
+@pytest.mark.parametrize(("path", "option"), [("claims?at=", "at"), ("diff?from=", "from"), ("diff?from=0&to=", "to")])
+def test_a_time_in_the_future_is_refused_with_the_time_of_the_server(bed: Live, path: str, option: str) -> None:
+    ahead = "2027-01-15T08:00:00.001Z"
+    status, _, body = bed.raw("GET", f"/api/v1/{path}{ahead}")
+    assert status == 400
+    detail = f"`{option}`: '{ahead}' is in the future: the server's time is 2027-01-15T08:00:00Z"
+    assert msgspec.json.decode(body)["detail"] == detail
+
+
+def test_the_moment_that_a_server_named_is_never_in_the_future(bed: Live, clock: ManualClock) -> None:
+    clock.now += 123
+    bed.give(pod("b", "loan", 4))
+    said = bed.client.info().moment
+    clock.now -= 60_000  # the machine's clock was set back
+    assert bed.client.claims(at=said.time).moment.seq == said.seq
 
 
 def test_the_history_of_a_pod(bed: Live, clock: ManualClock) -> None:

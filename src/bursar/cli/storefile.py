@@ -48,6 +48,10 @@ class FileService(Service):
         self._last = None
         self.started = here.at
 
+    def latest(self) -> int:
+        """Nothing changed in the file since its last moment, so it can be asked about any time up to the present."""
+        return max(self.now(), moments.wall_clock())
+
     def position(self) -> moments.Moment:
         return self._here
 

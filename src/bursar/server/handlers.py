@@ -184,8 +184,8 @@ class Handlers:
     async def diff(self, asked: Asked) -> chronicle.Difference:
         def read() -> chronicle.Difference:
             service = self._service
-            start = service.moment(asked.text("from"))
-            end = service.moment(asked.text("to")) if asked.text("to") else service.position()
+            start = service.moment(asked.text("from"), "from")
+            end = service.moment(asked.text("to"), "to") if asked.text("to") else service.position()
             if (start.seq, start.version) > (end.seq, end.version):
                 raise RefusedError(400, "the moment in `from` is after the one in `to`")
             found = list(history.object_differences(service.store, service.cluster.kinds, start, end))

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from bursar.objects.durations import duration_ms
 from bursar.objects.errors import ManifestError
@@ -19,6 +19,7 @@ from bursar.sim.cluster import Cluster
 from bursar.sim.store import timestamp
 from bursar.store.store import Store
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[0-9]{1,15}")
 Clock = Callable[[], int]
 
@@ -49,13 +50,19 @@ def moment_of(cluster: Cluster) -> answers.Moment:
     )
 
 
-def find(store: Store, text: str, now: int) -> Moment:
-    """The moment that a text names: a time, a time span ago (-5m) or the number of a journal record."""
+def find(store: Store, text: str, now: int, latest: int, option: str) -> Moment:
+    """The moment that a text names: a time, a time span ago (-5m) or the number of a journal record.
+
+    ``latest`` is the time by the clock of who answers: what is after it is in the future, and nothing is known of it.
+    It is ``now``, except of a file, whose now is its last moment. ``option`` is what the text was given for.
+    """
     if _NUMBER.fullmatch(text):
         return at_record(store, int(text))
     moment = now - _span(text) if text.startswith("-") else _time(text)
     if moment < 0:
         raise MomentError(f"{text!r:.60} is before 1970")
+    if moment > latest:
+        raise MomentError(f"`{option}`: {text!r:.60} is in the future: the server's time is {timestamp(latest)}")
     return at_time(store, min(moment, now))
 
 
@@ -103,7 +110,7 @@ def _time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         forms = "a time such as 2026-11-01T10:03:00Z, a time span ago such as -5m, or the number of a journal record"
         raise MomentError(f"{text!r:.60} is not {forms}") from None

@@ -117,6 +117,10 @@ class Service:
         """Wall time, except that it never goes back."""
         return max(self._clock(), self.cluster.now())
 
+    def latest(self) -> int:
+        """The last time that can be asked about: what follows is the future."""
+        return self.now()
+
     def tick(self) -> int | None:
         """Let time pass until now; when something is due next, in milliseconds from 1970."""
         with self.lock:
@@ -266,12 +270,12 @@ class Service:
         with lock:
             return look(cluster)
 
-    def moment(self, text: str) -> moments.Moment:
-        """The moment that a text names; everything up to now is on the disk when this returns."""
+    def moment(self, text: str, option: str = "at") -> moments.Moment:
+        """The moment that a text, given for an option, names; all up to now is on the disk when this returns."""
         with self.lock:
             self._wait()
-            now = self.now()
-        return moments.find(self.store, text, now)
+            now, latest = self.now(), self.latest()
+        return moments.find(self.store, text, now, latest, option)
 
     def position(self) -> moments.Moment:
         """The present moment; all of it is on the disk when this returns."""
