@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bursar.objects.core import PodSpec
 from bursar.objects.errors import ManifestError
-from bursar.objects.requests import PodResources, pod_resources
+from bursar.objects.requests import PodResources, check_whole, pod_resources
 from tests.builders import container
 from tests.objects import requests_twin
 
@@ -135,6 +135,33 @@ def test_overhead_comes_on_top_of_everything_requested_and_of_limits_that_exist(
 )
 def test_bad_resources_are_named(spec: dict[str, Any], problem: str) -> None:
     assert problem in refusal(**spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"containers": [container({"nvidia.com/gpu": 1.5})]}, "spec.containers[0].resources.requests.nvidia.com/gpu"),
+        ({"containers": [container({}, {"a.dev/x": "1500m"})]}, "spec.containers[0].resources.limits.a.dev/x"),
+        ({"initContainers": [container({"pods": "0.5"})]}, "spec.initContainers[0].resources.requests.pods"),
+        ({"overhead": {"a.dev/x": "1n"}}, "spec.overhead.a.dev/x"),
+    ],
+)
+def test_a_part_of_what_comes_whole_is_refused(spec: dict[str, Any], path: str) -> None:
+    with pytest.raises(ManifestError, match="must be a whole number: there are no parts of") as caught:
+        check_whole(msgspec.convert({"containers": [container()], **spec}, PodSpec))
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        {"nvidia.com/gpu": 2, "a.dev/x": "2000m", "pods": "1.0"},
+        {"a.dev/x": "2Ki", "b.dev/x": "0.5Ki", "c.dev/x": "4e18"},
+        {"cpu": "1.5", "memory": "0.5", "ephemeral-storage": "1500m", "storage.kubernetes.io/x": "1.5"},
+    ],
+)
+def test_whole_numbers_however_written_and_parts_of_what_is_divisible_are_taken(requests: dict[str, Any]) -> None:
+    check_whole(msgspec.convert({"containers": [container(requests)]}, PodSpec))
 
 
 NAMES = st.sampled_from(["memory", "nvidia.com/gpu", "hugepages-2Mi", "ephemeral-storage"])

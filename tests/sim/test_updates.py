@@ -87,3 +87,13 @@ def test_trying_pods_changes_nothing(bed: TestBed) -> None:
     assert (bed.engine.version, bed.engine.digest, bed.objects.version) == before
     with pytest.raises(ManifestError, match="Pod a/p: exists already: only new pods can be tried"):
         bed.trial([Document("", 1, POD)])
+
+
+def test_a_pod_that_asks_for_a_part_of_a_gpu_is_refused_and_nothing_is_applied(bed: TestBed) -> None:
+    part = {**POD, "metadata": {"namespace": "a", "name": "part"}}
+    part["spec"] = {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": 1.5}}}]}
+    before = bed.objects.version
+    field = r"Pod a/part: spec.containers\[0\].resources.requests.nvidia.com/gpu"
+    with pytest.raises(ManifestError, match=rf"^{field}: '1.5' must be a whole number"):
+        bed.give({**POD, "metadata": {"namespace": "a", "name": "q"}}, part)
+    assert bed.objects.version == before

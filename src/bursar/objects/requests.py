@@ -11,15 +11,15 @@ keeps the limit from standing in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from bursar.dimensions import dimension
 from bursar.ledger import claims
 from bursar.objects import core
-from bursar.objects.errors import ManifestError
+from bursar.objects.errors import ManifestError, join
 from bursar.objects.quantities import Amounts, amounts_from
-from bursar.quantity import MAX_AMOUNT
+from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, parse
 from bursar.vectors import Vector, from_amounts
 
 _RESTART_POLICIES = ("", "Always", "OnFailure", "Never")
@@ -53,6 +53,36 @@ def pod_resources(spec: core.PodSpec, path: str = "spec") -> PodResources:
     _check_range(requests, path)
     _check_range(limits, path)
     return PodResources(from_amounts(requests), from_amounts(limits), tuple(_typed(c) for c in containers))
+
+
+def check_whole(spec: core.PodSpec, path: str = "spec") -> None:
+    """Raises ``ManifestError`` for a part of something that comes whole, as an API server does when a pod is created.
+
+    Apart from ``pod_resources``: a pod that is there already is read as it is, and counts with its parts rounded up.
+    """
+    for field, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, container in enumerate(containers):
+            where = f"{path}.{field}[{index}].resources"
+            _check_whole(container.resources.requests, f"{where}.requests")
+            _check_whole(container.resources.limits, f"{where}.limits")
+    _check_whole(spec.overhead, f"{path}.overhead")
+
+
+def _check_whole(quantities: Mapping[str, object], path: str) -> None:
+    for name, value in quantities.items():
+        if not _comes_whole(name):
+            continue
+        amount = parse(value, UNIT)
+        # Of more than that, thousandths cannot be counted.
+        if amount <= MAX_AMOUNT // MILLI and parse(value, MILLI) != amount * MILLI:
+            raise ManifestError(
+                f"{str(value)!r:.40} must be a whole number: there are no parts of {name}", join(path, name)
+            )
+
+
+def _comes_whole(name: str) -> bool:
+    """Extended resources, which have a domain that is not one of Kubernetes itself; and pods."""
+    return name == "pods" or ("/" in name and "kubernetes.io/" not in name)
 
 
 def is_sidecar(container: core.Container) -> bool:

@@ -19,6 +19,7 @@ from bursar.objects.corekinds import NODE, POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import KindSet, TypedObject
 from bursar.objects.manifests import Document
+from bursar.objects.requests import check_whole
 from bursar.sim import updates
 from bursar.sim.clock import Clock
 from bursar.sim.podlife import PodLife
@@ -66,10 +67,19 @@ class Staging:
         if given.kind.name != POD.name:
             return ObjectChange(given.kind, stored.key, admitted)
         typed = cast("Pod", admitted.typed)
+        _check_devices(typed, stored.key)
         pod_times(typed)
         named = msgspec.structs.replace(typed.metadata, namespace=admitted.namespace, uid=stored.uid)
         whole = msgspec.structs.replace(typed, metadata=named, status=type(typed.status)())
         return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
+
+
+def _check_devices(pod: Pod, key: str) -> None:
+    """Nobody can ask for a part of a device by its resource."""
+    try:
+        check_whole(pod.spec)
+    except ManifestError as error:
+        raise error.located(subject=f"Pod {key}") from None
 
 
 def check_node(stage: Stage, pod: Pod) -> None:
