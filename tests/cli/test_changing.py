@@ -163,6 +163,29 @@ def test_plan_of_a_deletion_and_a_horizon(shell: Shell) -> None:
     assert shell("plan", "--delete", "Pod/b/two", "--horizon", "long").exit_code == exit_codes.BAD_INPUT
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["plan", "--delete", "nonsense"], "the kind 'nonsense' is not known; known are "),
+        (["plan", "--delete", "Pod/one"], "'Pod/one' does not have the form Pod/namespace/name"),
+        (["delete", "nonsense"], "the kind 'nonsense' is not known; known are "),
+        (["delete", "Pod/b/one", "Node/a/b"], "'Node/a/b' does not have the form Node/name"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_names_nothing_is_bad_input(shell: Shell, arguments: list[str], problem: str) -> None:
+    before = shell.bed.position()
+    result = shell(*arguments)
+    assert result.exit_code == exit_codes.BAD_INPUT
+    assert problem in result.stderr
+    assert shell.bed.position() == before
+
+
+@pytest.mark.parametrize("arguments", [["plan", "--delete", "Pod/b/none"], ["delete", "Pod/b/none"], ["undo", "99"]])
+def test_what_names_something_that_is_not_there_is_refused(shell: Shell, arguments: list[str]) -> None:
+    assert shell(*arguments).exit_code == exit_codes.FAILED
+
+
 def test_plan_of_a_node_that_goes(shell: Shell) -> None:
     result = shell("plan", "--delete", "Node/n1", "--fail-on-eviction")
     lines = result.stdout.splitlines()

@@ -38,6 +38,13 @@ def test_whoever_names_a_kubeconfig_means_its_cluster(nobody: str, options: list
     assert second == "  name another one with --kubeconfig or --context"
 
 
+@pytest.mark.parametrize("command", [["get", "pods"], ["controller"]])
+def test_a_kubeconfig_that_is_not_there_is_bad_input(tmp_path: Path, command: list[str]) -> None:
+    result = run(*command, "--kubeconfig", str(tmp_path / "none"))
+    assert result.exit_code == exit_codes.BAD_INPUT
+    assert result.stderr.startswith(f"error: {tmp_path / 'none'}: ")
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -97,7 +97,7 @@ def test_delete_and_finish(bed: Live) -> None:
     assert phases(bed.client) == {"a/p2": "Succeeded"}
     assert refused(bed.client.delete, ["Pod/a/p1"]).status == 404
     assert refused(bed.client.finish, ["a/p2"]).status == 422
-    assert refused(bed.client.delete, ["Nonsense/a"]).status == 422
+    assert refused(bed.client.delete, ["Nonsense/a"]).status == 400
 
 
 def test_undo_of_an_apply_restores_what_was_there(bed: Live) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import click
 
+from bursar.cli.connection import fail
 from bursar.cli.liveerror import LiveError
 from bursar.cli.storefile import FileClient
-from bursar.kube.client.errors import KubeError, Unanswered
+from bursar.kube.client.errors import ConfigError, KubeError, Unanswered
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.listing import Body, Listed, list_cluster
 from bursar.objects.errors import ManifestError
@@ -29,7 +30,11 @@ from bursar.server.service import Service
 def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
     """Somebody who answers for the cluster as it is now."""
     try:
-        listed = asyncio.run(list_cluster(load(kubeconfig, context), default_registry()))
+        config = load(kubeconfig, context)
+    except ConfigError as error:
+        fail(str(error))
+    try:
+        listed = asyncio.run(list_cluster(config, default_registry()))
     except Unanswered as error:
         raise LiveError(
             f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"

@@ -46,7 +46,7 @@ class Handlers:
         )
 
     async def delete(self, asked: Asked) -> chronicle.Change:
-        references = asked.references()
+        references = self._references(asked.references())
         return await self._change(
             lambda: self._service.delete(
                 references, dry_run=asked.truth("dryRun"), key=asked.text("Idempotency-Key"), request=_digest(asked)
@@ -206,7 +206,7 @@ class Handlers:
 
     async def plan(self, asked: Asked) -> verdicts.Plan:
         horizon = _span(asked.text("horizon"))
-        delete: Sequence[str] = asked.values.get("delete", ())
+        delete = self._references(asked.values.get("delete", ()))
         documents = [] if delete and not asked.body.strip() else await in_thread(asked.documents)
 
         def read() -> verdicts.Plan:
@@ -222,6 +222,15 @@ class Handlers:
             return self._service.cluster.kinds.find(name)
         except ManifestError as error:
             raise RefusedError(400, str(error)) from None
+
+    def _references(self, given: Sequence[str]) -> Sequence[str]:
+        """They name objects, be they there or not."""
+        for text in given:
+            try:
+                self._service.cluster.kinds.reference(text)
+            except ManifestError as error:
+                raise RefusedError(400, str(error)) from None
+        return given
 
     def _kind_filter(self, asked: Asked) -> str:
         return self._kind(asked.text("kind")).name if asked.text("kind") else ""
