@@ -170,6 +170,8 @@ def test_plan_of_a_deletion_and_a_horizon(shell: Shell) -> None:
         (["plan", "--delete", "Pod/one"], "'Pod/one' does not have the form Pod/namespace/name"),
         (["delete", "nonsense"], "the kind 'nonsense' is not known; known are "),
         (["delete", "Pod/b/one", "Node/a/b"], "'Node/a/b' does not have the form Node/name"),
+        (["undo", "x"], "'x' is not the number of a change; `bursar get changes` lists them"),
+        (["undo", "0"], "'0' is not the number of a change"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -1,14 +1,26 @@
 """`bursar undo`: take an applied change back, and say what cannot come back."""
 
+import re
+
 import click
 
 from bursar.cli.changes import show_change
 from bursar.cli.connection import Target, asks, fail
 from bursar.cli.output import output_option
 
+_CHANGE = re.compile(r"[1-9][0-9]{0,14}")
+
+
+def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _CHANGE.fullmatch(text):
+        raise click.BadParameter(f"{text!r:.60} is not the number of a change; `bursar get changes` lists them")
+    return int(text)
+
 
 @click.command()
-@click.argument("change", type=click.IntRange(1), required=False)
+@click.argument("change", metavar="[CHANGE]", callback=_number, required=False)
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @output_option
 @asks
