@@ -183,6 +183,14 @@ def test_the_past(shell: Shell, at: str) -> None:
     assert [line.split()[1] for line in first.output.splitlines()[1:]] == ["one"]
 
 
+def test_what_is_asked_of_gpus_by_annotation_is_shown(shell: Shell) -> None:
+    worker = pod("a", "worker", 0)
+    marks = {"tensor-fusion.ai/tflops-request": "20", "tensor-fusion.ai/vram-request": "16Gi"}
+    shell.bed.give({**worker, "metadata": {**worker["metadata"], "annotations": marks}})
+    assert "tflops 20, vram 16Gi" in shell.lines("get", "claims", "-n", "a")[1]
+    assert any("tflops 20, vram 16Gi" in line for line in shell.lines("get", "queue"))
+
+
 def test_a_record_is_a_moment(shell: Shell) -> None:
     assert shell.lines("get", "pods", "--at", "1") == ["no claims found"]
 

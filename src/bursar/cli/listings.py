@@ -58,11 +58,15 @@ def _claims(client: "Client", asked: Asked, output: str) -> Lines:
     )  # fmt: skip
     now = _now(found, asked)
     rows = [
-        (row.namespace, row.name, row.phase, amounts(row.requests), row.node, row.priority, age(row.created, now),
+        (row.namespace, row.name, row.phase, _asked_for(row), row.node, row.priority, age(row.created, now),
          ", ".join(row.quotas), _claim_note(row, output))
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "no claims found")
+
+
+def _asked_for(row: "answers.ClaimRow | answers.QueueRow") -> str:
+    return ", ".join(part for part in (amounts(row.requests), amounts(row.gpus)) if part)
 
 
 def _claim_note(row: "answers.ClaimRow", output: str) -> str:
@@ -82,7 +86,7 @@ def _queue(client: "Client", asked: Asked, output: str) -> Lines:
     )  # fmt: skip
     now = _now(found, asked)
     rows = [
-        (row.position, row.namespace, row.name, amounts(row.requests), row.priority, age(row.created, now),
+        (row.position, row.namespace, row.name, _asked_for(row), row.priority, age(row.created, now),
          row.message if output == "wide" else row.reason)
         for row in found.items
     ]  # fmt: skip

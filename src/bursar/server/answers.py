@@ -89,6 +89,7 @@ class ClaimRow(Answer, frozen=True):
     message: str = ""
     decided_at: str = ""
     decided_by: int = 0  # the journal record that proves the last decision
+    gpus: Amounts = {}  # asked of GPUs by annotation: tflops, compute, vram of all of them, and their number
 
 
 class ClaimList(Answer, frozen=True):
@@ -180,6 +181,7 @@ class QueueRow(Answer, frozen=True):
     reason: str
     message: str
     decided_by: int
+    gpus: Amounts = {}  # asked of GPUs by annotation
 
 
 class QueueList(Answer, frozen=True):

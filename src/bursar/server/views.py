@@ -19,6 +19,7 @@ from bursar.policies.tensorfusion.fleet import GPUS, gpu_of
 from bursar.policies.tensorfusion.fleet import PREFIX as GPU_PREFIX
 from bursar.policies.trees.policy import TreesPolicy
 from bursar.server import answers
+from bursar.server.gpuparts import gpu_parts
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import PENDING, SimPod
 from bursar.sim.store import Stored, timestamp
@@ -113,6 +114,7 @@ class ClaimView:
             message=message,
             decided_at="" if decision is None else timestamp(decision.at),
             decided_by=0 if decision is None else decision.seq,
+            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
         )
 
     def _ended(self, stored: Stored, pod: SimPod) -> answers.ClaimRow:
@@ -132,6 +134,7 @@ class ClaimView:
             quotas=[],
             reason=pod.reason,
             message=pod.message,
+            gpus=gpu_parts(typed.metadata.labels, typed.metadata.annotations),
         )
 
     def _borrows(self, uid: str, stored: Stored | None) -> bool:
@@ -198,6 +201,7 @@ def queue_rows(cluster: Cluster) -> Iterator[answers.QueueRow]:
             reason=reason,
             message=message,
             decided_by=0 if decision is None else decision.seq,
+            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
         )
 
 
