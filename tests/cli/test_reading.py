@@ -87,6 +87,9 @@ def test_json_and_yaml_are_the_answers_of_the_api(shell: Shell) -> None:
         (["b/one"], ["one"]),
         (["-n", "b", "two"], ["two"]),
         (["--quota", "elastic/ElasticQuota/b/quota"], ["one", "two"]),
+        (["--quota", "b/quota"], ["one", "two"]),
+        (["--quota", "a/quota"], []),
+        (["--quota", "b/none"], []),
         (["--limit", "1"], ["one"]),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bursar.server.client import ApiError
@@ -25,6 +27,45 @@ def test_claims_are_filtered(bed: Live) -> None:
     assert names(label="tier=gold") == ["a/p2"]
     assert names(label="!tier") == ["a/p1", "b/p1"]
     assert names(quota=client.claim("a", "p1").quotas[0]) == ["a/p1", "a/p2"]
+
+
+def of_kind(api_version: str, kind: str, name: str, **spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "c"},
+        "spec": spec,
+    }
+
+
+GPUS = {"nvidia.com/gpu": 4}
+POOL = of_kind("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", "pool", min=GPUS, max=GPUS)
+LIMITS = of_kind("tensor-fusion.ai/v1", "GPUResourceQuota", "gpus", total={"maxWorkers": 4})
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "labels", "annotations"),
+    [
+        (POOL, "c/pool", {"quota.scheduling.koordinator.sh/name": "pool"}, {}),
+        (LIMITS, "c/gpus", {}, {"tensor-fusion.ai/tflops-request": "20"}),
+    ],
+)
+def test_claims_of_a_quota_are_found_by_the_name_that_the_table_has(
+    bed: Live, given: dict[str, Any], name: str, labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    governed = pod("c", "governed", 0 if annotations else 1)
+    governed["metadata"] |= {"labels": labels, "annotations": annotations}
+    bed.give(given, governed, pod("c", "other"))
+    rows = bed.client.quotas().items
+    assert name in {f"{row.namespace}/{row.name}" for row in rows}
+    assert [row.name for row in bed.client.claims(quota=name).items] == ["governed"]
+
+
+def test_a_name_of_two_quotas_is_refused_with_their_accounts(bed: Live) -> None:
+    bed.give(of_kind("tensor-fusion.ai/v1", "GPUResourceQuota", "quota", total={"maxWorkers": 4}), quota("c", 0))
+    problem = refused(bed.client.claims, quota="c/quota")
+    assert problem.status == 400
+    assert problem.detail == "the quota 'c/quota' may be elastic/ElasticQuota/c/quota or limits/c: say which"
 
 
 def test_a_page_continues_the_moment_of_the_first(bed: Live) -> None:

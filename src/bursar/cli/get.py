@@ -20,7 +20,7 @@ from bursar.cli.selection import Asked
 @click.option(
     "--quota",
     default="",
-    help="Only pods that count in this account, by the name that `explain` shows: elastic/ElasticQuota/team-a/quota.",
+    help="Only pods that count in this quota, as `get quotas` (team-a/quota) or `explain` (limits/team-a) calls it.",
 )
 @click.option("--limit", type=click.IntRange(1), help="At most so many; all if not given (events: 50).")
 @at_option

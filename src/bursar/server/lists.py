@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from bursar.server import answers, views
 from bursar.server import quotas as quota_views
 from bursar.server.asking import Asked, label_filter
+from bursar.server.problems import RefusedError
 from bursar.sim.cluster import Cluster
 
 Row = TypeVar("Row")
@@ -43,15 +44,25 @@ def claims(asked: Asked) -> Take[answers.ClaimRow]:
     wanted = _given(asked, "namespace", "phase", "node")
     quota = asked.text("quota")
 
-    def keep(row: answers.ClaimRow) -> bool:
-        return (not quota or quota in row.quotas) and matches(row.labels)
-
     def take(cluster: Cluster, after: str) -> Part[answers.ClaimRow]:
+        account = _account(cluster, quota) if quota else ""
+
+        def keep(row: answers.ClaimRow) -> bool:
+            return (not account or account in row.quotas) and matches(row.labels)
+
         rows, remaining = views.claim_rows(cluster, after, asked.limit, wanted, keep)
         last = claim_key(rows[-1].namespace, rows[-1].name) if rows else ""
         return lambda: (rows, remaining, last)
 
     return take
+
+
+def _account(cluster: Cluster, quota: str) -> str:
+    """The account that is called so; if there is none, what was asked for, in which nobody counts."""
+    found = quota_views.accounts_called(cluster, quota)
+    if len(found) > 1:
+        raise RefusedError(400, f"the quota {quota!r:.200} may be {' or '.join(found)}: say which")
+    return found[0] if found else quota
 
 
 def claim_key(namespace: str, name: str) -> str:

@@ -16,7 +16,11 @@ import msgspec
 from bursar.dimensions import dimension
 from bursar.limits import UNLIMITED
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
+from bursar.policies.elastic.names import PREFIX as ELASTIC_PREFIX
+from bursar.policies.elastic.names import quota_id
+from bursar.policies.limits.policy import PREFIX as LIMITS_PREFIX
 from bursar.policies.pools import names as pools
+from bursar.policies.pools.flows import account_key
 from bursar.policies.trees.policy import TreesPolicy
 from bursar.policies.trees.tree import Tree
 from bursar.quantity import QuantityError
@@ -98,6 +102,23 @@ def gather(cluster: Cluster) -> Gathered:
 def quotas(cluster: Cluster) -> list[Quota]:
     """All quotas of a cluster. Whoever calls holds its lock."""
     return gather(cluster).quotas()
+
+
+def accounts_called(cluster: Cluster, text: str) -> list[str]:
+    """The accounts that a text may mean: the one of that name, or those of quotas that the table calls so."""
+    if text in cluster.engine.state.accounts:
+        return [text]
+    kinds = (*_ELASTIC, _LIMITS, pools.QUOTA_OBJECT)
+    known = [cluster.objects.find(kind, text) for kind in kinds]
+    return sorted(_account_of(stored) for stored in known if stored is not None)
+
+
+def _account_of(stored: Stored) -> str:
+    if stored.kind.name == _LIMITS:
+        return LIMITS_PREFIX + stored.namespace
+    if stored.kind.name == pools.QUOTA_OBJECT:
+        return account_key(_pools(stored).tree, stored.name)
+    return ELASTIC_PREFIX + quota_id(stored.kind.kind, stored.key)
 
 
 def row(quota: Quota) -> answers.QuotaRow:
