@@ -3,6 +3,7 @@
 It has a plane of its own, without scheduler and controllers: what a chart installs reaches all of a cluster.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,26 @@ def test_wrong_values_are_refused(helm: Helm, value: str, problem: str) -> None:
 def test_who_only_watches_gates_nothing(helm: Helm, mode: str) -> None:
     kinds = {given["kind"] for given in helm.template("--set", mode)}
     assert not [kind for kind in kinds if "Admission" in kind or "Webhook" in kind]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("controller.shadow=true", "is reported from then on, and they run as before:"),
+        ("controller.dryRun=true", "is reported from then on, and they run as before:"),
+        ("admission.enabled=false", "the pods of its namespace count from then on:"),
+        ("admission.enabled=true", "its namespace is governed from then on:"),
+    ],
+)
+def test_notes_promise_what_the_mode_keeps(helm: Helm, tmp_path: Path, value: str, told: str) -> None:
+    """Helm shows notes only of what it installs: here they are a manifest of a copy."""
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    notes = chart / "templates" / "NOTES.txt"
+    (chart / "templates" / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{notes.read_text()}{{{{ end }}}}')
+    (chart / "templates" / "notes.yaml").write_text('notes: {{ include "notes" . | toJson }}')
+    shown = helm("template", "bursar", str(chart), "-n", NAMESPACE, "--set", value, "-s", "templates/notes.yaml")
+    (second,) = [line for line in yaml.safe_load(shown)["notes"].splitlines() if line.startswith("2. ")]
+    assert second.endswith(told)
 
 
 def test_shadow_mode_may_only_look_on(helm: Helm) -> None:
