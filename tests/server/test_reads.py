@@ -33,12 +33,13 @@ def of_kind(api_version: str, kind: str, name: str, **spec: object) -> dict[str,
     return {
         "apiVersion": api_version,
         "kind": kind,
-        "metadata": {"name": name, "namespace": "c"},
+        "metadata": {"name": name} if kind == "QuotaTree" else {"name": name, "namespace": "c"},
         "spec": spec,
     }
 
 
 GPUS = {"nvidia.com/gpu": 4}
+TREE = of_kind("bursar.dev/v1alpha1", "QuotaTree", "org", resourceNames=[*GPUS], nodes={"all": {"quota": GPUS}})
 POOL = of_kind("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", "pool", min=GPUS, max=GPUS)
 LIMITS = of_kind("tensor-fusion.ai/v1", "GPUResourceQuota", "gpus", total={"maxWorkers": 4})
 
@@ -46,6 +47,7 @@ LIMITS = of_kind("tensor-fusion.ai/v1", "GPUResourceQuota", "gpus", total={"maxW
 @pytest.mark.parametrize(
     ("given", "name", "labels", "annotations"),
     [
+        (TREE, "org:all", {"quota.bursar.dev/org": "all"}, {}),
         (POOL, "c/pool", {"quota.scheduling.koordinator.sh/name": "pool"}, {}),
         (LIMITS, "c/gpus", {}, {"tensor-fusion.ai/tflops-request": "20"}),
     ],
@@ -57,7 +59,7 @@ def test_claims_of_a_quota_are_found_by_the_name_that_the_table_has(
     governed["metadata"] |= {"labels": labels, "annotations": annotations}
     bed.give(given, governed, pod("c", "other"))
     rows = bed.client.quotas().items
-    assert name in {f"{row.namespace}/{row.name}" for row in rows}
+    assert name in {f"{row.name}:{row.node}" if row.node else f"{row.namespace}/{row.name}" for row in rows}
     assert [row.name for row in bed.client.claims(quota=name).items] == ["governed"]
 
 

@@ -152,7 +152,9 @@ OPERATIONS: tuple[Operation, ...] = (
             _LABEL,
             Parameter("phase", "only pods in this phase: Pending, Running, Terminating, Succeeded, Evicted"),
             Parameter("node", "only those on this node"),
-            Parameter("quota", "only those that count in this quota (team-a/quota) or account (limits/team-a)"),
+            Parameter(
+                "quota", "only those that count in this quota (team-a/quota, tree:group) or account (limits/team-a)"
+            ),
             *_PAGE,
             _AT,
         ),

@@ -22,7 +22,7 @@ from bursar.policies.limits.policy import PREFIX as LIMITS_PREFIX
 from bursar.policies.pools import names as pools
 from bursar.policies.pools.flows import account_key
 from bursar.policies.trees.policy import TreesPolicy
-from bursar.policies.trees.tree import Tree
+from bursar.policies.trees.tree import Tree, account_name
 from bursar.quantity import QuantityError
 from bursar.server import answers
 from bursar.sim.cluster import Cluster
@@ -106,11 +106,13 @@ def quotas(cluster: Cluster) -> list[Quota]:
 
 def accounts_called(cluster: Cluster, text: str) -> list[str]:
     """The accounts that a text may mean: the one of that name, or those of quotas that the table calls so."""
-    if text in cluster.engine.state.accounts:
+    accounts = cluster.engine.state.accounts
+    if text in accounts:
         return [text]
-    kinds = (*_ELASTIC, _LIMITS, pools.QUOTA_OBJECT)
-    known = [cluster.objects.find(kind, text) for kind in kinds]
-    return sorted(_account_of(stored) for stored in known if stored is not None)
+    tree, _, node = text.partition(":")
+    found = {account_name(tree, node)} & accounts.keys()
+    known = (cluster.objects.find(kind, text) for kind in (*_ELASTIC, _LIMITS, pools.QUOTA_OBJECT))
+    return sorted(found.union(_account_of(stored) for stored in known if stored is not None))
 
 
 def _account_of(stored: Stored) -> str:

@@ -17,6 +17,7 @@ from bursar.objects.requests import pod_resources
 from bursar.policies.elastic.names import CAPACITY_LABEL, OVER_QUOTA
 from bursar.policies.tensorfusion.fleet import GPUS, gpu_of
 from bursar.policies.tensorfusion.fleet import PREFIX as GPU_PREFIX
+from bursar.policies.trees.asks import tree_binding
 from bursar.policies.trees.policy import TreesPolicy
 from bursar.server import answers
 from bursar.server.gpuparts import gpu_parts
@@ -55,6 +56,7 @@ class ClaimView:
         self._cluster = cluster
         self._state = cluster.engine.state
         self._borrowers = tree_borrowers(cluster)
+        self._trees = [policy.trees for policy in cluster.engine.policies if isinstance(policy, TreesPolicy)]
 
     def all_keys(self) -> list[str]:
         """namespace/name of all claims: the pods there are, and claims without a pod."""
@@ -105,7 +107,7 @@ class ClaimView:
             created=timestamp(claim.created),
             requests=claim.spec.requests.show(),
             labels=claim.spec.labels if stored is None else {**claim.spec.labels, **written_labels(stored)},
-            quotas=[account.name for account in quota_accounts(claim)],
+            quotas=[account.name for account in (*quota_accounts(claim), *self._tree_accounts(claim))],
             group=claim.spec.group,
             leaving=claim.leaving,
             waits_for=[self._cluster.controller.name(uid) for uid in claim.waits_for],
@@ -136,6 +138,15 @@ class ClaimView:
             message=pod.message,
             gpus=gpu_parts(typed.metadata.labels, typed.metadata.annotations),
         )
+
+    def _tree_accounts(self, claim: Claim) -> Iterator[Any]:
+        """Those of its group and of all above it, in each tree: bindings to trees name groups, and no accounts."""
+        for trees in self._trees:
+            for ask in trees.asks(tree_binding(claim)):
+                tree = trees.by_name.get(ask.tree)
+                group = None if tree is None else tree.nodes.get(ask.group)
+                if group is not None:
+                    yield from group.accounts
 
     def _borrows(self, uid: str, stored: Stored | None) -> bool:
         if uid in self._borrowers:
