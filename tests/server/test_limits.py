@@ -50,7 +50,7 @@ BAD: list[tuple[str, str, bytes | None, str, int]] = [
     ("POST", f"{API}/apply", b"[" * 100_000, YAML, 422),
     ("POST", f"{API}/delete", b'{"objects":[]}', JSON, 400),
     ("POST", f"{API}/delete", b'{"objects":[1]}', JSON, 400),
-    ("POST", f"{API}/delete", b'{"objects":["Pod"]}', JSON, 422),
+    ("POST", f"{API}/delete", b'{"objects":["Pod"]}', JSON, 400),
     ("POST", f"{API}/delete", b'{"object":["Pod/a/b"]}', JSON, 400),
     ("POST", f"{API}/finish", b'{"pods":["a/b"]}', JSON, 404),
     ("POST", f"{API}/what-if", text(node("n1")), JSON, 422),
