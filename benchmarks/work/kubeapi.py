@@ -40,6 +40,7 @@ async def follow(
     http: aiohttp.ClientSession, path: str, selector: str, accept: str, opened: Callable[[], None]
 ) -> AsyncIterator[list[bytes]]:
     """The events of a watch for ever, as many lines at once as have arrived; ``opened`` is called for each connection.
+    ``selector``: of fields, or "" for all objects.
 
     A busy API server cuts off watchers that lag behind. The watch then goes on from the last event, or, when that is
     too old, begins anew, with everything there is as ADDED again.

@@ -102,10 +102,13 @@ def _say_ready() -> None:
 
 
 async def _watch(http: aiohttp.ClientSession, namespace: str, pods: "asyncio.Queue[_Meta]") -> None:
-    """All pods that wait for a node are seen, as Bursar must; those of one namespace are let go."""
+    """All pods are seen, as Bursar must; those of one namespace are let go.
+
+    Not only those without a node: of such a watch the API server keeps ten events, and cuts it off at every burst.
+    """
     decoder = msgspec.json.Decoder(_Event)
     seen: set[str] = set()
-    async for lines in follow(http, "/api/v1/pods", "spec.nodeName=", "application/json", _say_ready):
+    async for lines in follow(http, "/api/v1/pods", "", "application/json", _say_ready):
         for line in lines:
             event = decoder.decode(line)
             meta = event.pod.metadata
