@@ -83,11 +83,6 @@ def own_kinds(registry: Registry) -> list[Kind]:
     return sorted(found, key=lambda kind: (kind.group, kind.plural))
 
 
-def has_status(kind: Kind) -> bool:
-    """Whether Bursar says of such objects how they fare; some are only read."""
-    return kind.status is not None or kind.strict  # as the definitions have it (objects/crds.py)
-
-
 def cluster_access(registry: Registry) -> list[Access]:
     """Everything the controller does cluster-wide."""
     found = list(IN_CLUSTER)
@@ -95,7 +90,7 @@ def cluster_access(registry: Registry) -> list[Access]:
     for group in sorted({kind.group for kind in kinds}):
         plurals = tuple(kind.plural for kind in kinds if kind.group == group)
         found.append(Access(group, plurals, _FOLLOW, "quotas and what they are about"))
-        statuses = tuple(f"{kind.plural}/status" for kind in kinds if kind.group == group and has_status(kind))
+        statuses = tuple(f"{kind.plural}/status" for kind in kinds if kind.group == group and kind.has_status)
         found.append(Access(group, statuses, ("patch",), "say how they fare"))
     written = [kind for kind in kinds if kind.name in OBJECT_WRITES]
     return found + [

@@ -94,7 +94,7 @@ def root_schema(kind: Kind) -> Schema:
 
 def status_schema(kind: Kind) -> Schema:
     """What may be written to the status; of kinds that are not strict others write there too."""
-    if kind.status is None and not kind.strict:
+    if not kind.has_status:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return schema_of(kind.status or Status, bounded=False)
 

@@ -47,5 +47,10 @@ class Kind:
         return f"{self.kind}.{self.group}" if self.group and self.qualified else self.kind
 
     @property
+    def has_status(self) -> bool:
+        """Whether Bursar says of such objects how they fare; some are only read."""
+        return self.status is not None or self.strict
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
