@@ -22,7 +22,7 @@ from bursar.kube import rbac
 from bursar.kube.admission.guards import fence, guards
 from bursar.kube.admission.hooks import gate_hooks, quota_hooks
 from bursar.kube.admission.options import Options
-from bursar.kube.admission.policies import gate
+from bursar.kube.admission.policies import FORGET_MANAGERS, gate
 from bursar.objects.crds import definitions
 from bursar.policies.plugin import Registry, default_registry
 
@@ -34,6 +34,7 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 Manifest = dict[str, Any]
 
 # Words that stand for what helm fills in, and what they become. Those of lists stand alone in their list, or last.
+# Parts are left out by helm, or not.
 NAMESPACE, SCHEDULER = "XNAMESPACEX", "XSCHEDULERX"
 SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS = "XSCHEDULERSX", "XSCHEDULERNAMESX", "XEXEMPTX", "xmorelabelsx"
 TEXTS = {
@@ -45,6 +46,7 @@ CEL_LISTS = {
     f"'{SCHEDULER_NAMES}'": '{{ include "bursar.celItems" .Values.admission.schedulerNames }}',
     f", '{LABELS}'": "{{ range .Values.admission.moreLabels }}, '{{ . }}'{{ end }}",
 }
+PARTS = {FORGET_MANAGERS: f"{{{{ if not .Values.admission.keepManagedFields }}}}{FORGET_MANAGERS}{{{{ end }}}}"}
 EXEMPTED = re.compile(rf"^( *)- {EXEMPT}\n", re.MULTILINE)
 CHOSEN = Options(
     namespace=NAMESPACE,
@@ -135,7 +137,7 @@ def when(condition: str, text: str) -> str:
 def filled_in(manifests: Sequence[Manifest]) -> str:
     """The manifests with what helm fills in; raises when a word has no place that helm can fill."""
     text = dump_all(manifests)
-    for word, template in {**CEL_LISTS, **TEXTS}.items():
+    for word, template in {**CEL_LISTS, **TEXTS, **PARTS}.items():
         text = text.replace(word, template)
     text = EXEMPTED.sub(r"{{- range .Values.admission.exemptNamespaces }}\n\1- {{ . }}\n{{- end }}\n", text)
     left = {word for word in (SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS) if word in text}

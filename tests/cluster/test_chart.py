@@ -13,6 +13,8 @@ import yaml
 
 from bursar._version import __version__
 from bursar.cli.controller import controller
+from bursar.kube.admission.options import Options
+from bursar.kube.admission.policies import gate
 from tests.cluster.charting import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
@@ -83,6 +85,12 @@ def test_lists_are_filled_into_expressions(helm: Helm) -> None:
     text = yaml.safe_dump(rendered, width=1_000_000)
     assert "'system:kube-scheduler', 'other'" in text.replace("''", "'")
     assert "'bursar.dev/group-size', 'team'" in text.replace("''", "'")
+
+
+def test_managed_fields_can_be_kept(helm: Helm) -> None:
+    rendered = identified(helm.template("--set", "admission.keepManagedFields=true"))
+    wanted = identified(gate(Options(keep_managed_fields=True)))
+    assert {key: rendered[key] for key in wanted} == wanted
 
 
 FULL = """
@@ -198,7 +206,7 @@ def test_shadow_mode_may_only_look_on(helm: Helm) -> None:
 def test_arguments_are_known_to_the_command(helm: Helm, mode: str, flag: str) -> None:
     values = (
         f"controller.{mode}=true,controller.pinAll=true,controller.verbose=true,"
-        "admission.everywhere=true,admission.exemptNamespaces={a}"
+        "admission.everywhere=true,admission.exemptNamespaces={a},admission.keepManagedFields=true"
     )
     (deployment,) = [given for given in helm.template("--set", values) if given["kind"] == "Deployment"]
     name, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -207,8 +215,8 @@ def test_arguments_are_known_to_the_command(helm: Helm, mode: str, flag: str) ->
     assert context.params["namespace"] == NAMESPACE
     assert context.params["exempt"] == ("a",)
     assert context.params["lease_duration"] == 15
-    flags = {name for name in ("shadow", "dry_run", "pin_all", "verbose", "crossquota") if context.params[name]}
-    assert flags == {flag, "pin_all", "verbose", "crossquota"}
+    flags = {name for name, given in context.params.items() if given is True}
+    assert flags == {flag, "pin_all", "verbose", "crossquota", "keep_managed_fields"}
     ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
     assert [port["containerPort"] for port in ports] == [context.params["health_port"], context.params["webhook_port"]]
 
@@ -281,6 +289,7 @@ def release(server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> R
         "replicas=2",
         "admission.everywhere=true",
         "admission.everywhere=true,admission.exemptNamespaces={a,b},admission.moreLabels={team,tier}",
+        "admission.keepManagedFields=true",
         "admission.gate=webhook",
         "admission.gate=webhook,admission.everywhere=true,admission.exemptNamespaces={a,b}",
     ],

@@ -23,6 +23,8 @@ from bursar.cli import exit_codes
 @click.option("--no-webhook", is_flag=True, help="Serve no webhook.")
 @click.option("--crossquota", is_flag=True, help="CrossQuota governs all namespaces but the exempt ones.")
 @click.option("--exempt", "exempt", multiple=True, metavar="NAMESPACE", help="A namespace that CrossQuota exempts.")
+@click.option("--keep-managed-fields", is_flag=True,
+              help="The webhook's gate leaves pods the list of who wrote which field.")  # fmt: skip
 @click.option("--pin-all", is_flag=True, help="Pin every pod to the node that was decided, where that can be judged.")
 @click.option("--pin-patience", type=click.FloatRange(min=1), default=60.0, show_default=True,
               help="Seconds until a pod that the scheduler cannot place is taken back.")  # fmt: skip
@@ -51,6 +53,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     no_webhook: bool,
     crossquota: bool,
     exempt: tuple[str, ...],
+    keep_managed_fields: bool,
     pin_all: bool,
     pin_patience: float,
     compare_every: float,
@@ -91,7 +94,11 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
         sys.exit(exit_codes.BAD_INPUT)
     account = f"system:serviceaccount:{namespace}:bursar"
     admission = AdmissionOptions(
-        namespace=namespace, accounts=(account,), everywhere=crossquota, exempt_namespaces=exempt
+        namespace=namespace,
+        accounts=(account,),
+        everywhere=crossquota,
+        exempt_namespaces=exempt,
+        keep_managed_fields=keep_managed_fields,
     )
     mirror = MirrorOptions(admission, shadow=shadow, pin_all=pin_all)
     term = TermOptions(

@@ -5,7 +5,9 @@ import pytest
 from bursar.kube.admission.options import GATE
 from tests.cluster.admission.acting import NODE, Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
+from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN
+from tests.cluster.controlplane.objects import pod
 from tests.cluster.waiting import eventually
 
 MARKS = [
@@ -41,6 +43,33 @@ def test_lists_with_duplicates_are_no_obstacle(enforced: Acting) -> None:
 
 def test_a_pod_that_brings_the_gate_has_it_once(enforced: Acting) -> None:
     assert enforced.gates(enforced.create_pod("one", gates=(GATE,))) == [GATE]
+
+
+def test_a_gated_pod_has_no_managed_fields_and_gets_none(enforced: Acting, ordinary: Acting) -> None:
+    assert "managedFields" not in enforced.create_pod("one")["metadata"]
+    assert "managedFields" not in enforced.merge(ADMIN, "one", {"metadata": {"annotations": {"a": "b"}}})["metadata"]
+    assert len(ordinary.create_pod("one")["metadata"]["managedFields"]) == 1
+
+
+def test_what_was_applied_keeps_its_managers(enforced: Acting) -> None:
+    applied = _apply_pod(enforced, "one", {"team": "a"})
+    assert enforced.gates(applied) == [GATE]
+    assert [one["operation"] for one in applied["metadata"]["managedFields"]] == ["Apply"]
+    assert "team" not in _apply_pod(enforced, "one", {"tier": "b"})["metadata"]["labels"]
+
+
+def test_a_gated_pod_can_be_applied_later(enforced: Acting) -> None:
+    enforced.create_pod("one", labels={"team": "a"})
+    assert _apply_pod(enforced, "one", {"tier": "b"})["metadata"]["labels"] == {"team": "a", "tier": "b"}
+    assert _apply_pod(enforced, "one", {"tier": "c"})["metadata"]["labels"] == {"team": "a", "tier": "c"}
+    assert _apply_pod(enforced, "one", {})["metadata"]["labels"] == {"team": "a"}
+
+
+def _apply_pod(acting: Acting, name: str, labels: dict[str, str]) -> Object:
+    """As `kubectl apply --server-side` does."""
+    body = pod(name, {"cpu": "1"}, labels=labels)
+    path = f"{acting.pods}/{name}?fieldManager=somebody"
+    return acting.plane.api().request("PATCH", path, body, "application/apply-patch+yaml")
 
 
 @pytest.mark.parametrize(("labels", "annotations"), MARKS)

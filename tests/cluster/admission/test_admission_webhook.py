@@ -249,6 +249,7 @@ def test_the_fallback_gates_the_same_pods(guarded: ControlPlane, replica: Replic
         assert ordinary.gates(ordinary.create_pod("one", dry_run=True)) == []
         marked = ordinary.create_pod("one", labels={"quota.bursar.dev/lab": "x"}, dry_run=True)
         assert ordinary.gates(marked) == [GATE]
+        assert "managedFields" not in marked["metadata"]
     finally:
         hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/bursar-gate"
         guarded.api().delete(hooks)

@@ -219,6 +219,29 @@ def test_the_gate_is_added_to_what_is_there(spec: Body, patch: list[Body] | None
     assert ask(webhook(), "/gate-pods/enforced", pod(**spec)).get("patch") == patch
 
 
+@pytest.mark.parametrize(
+    ("operations", "keep", "forgotten"),
+    [
+        (["Update"], False, True),
+        (["Update"], True, False),
+        (["Apply"], False, False),
+        (["Update", "Apply"], False, False),
+        ([], False, False),
+    ],
+)
+def test_what_was_not_applied_loses_its_managers(operations: list[str], keep: bool, forgotten: bool) -> None:
+    made = pod()
+    made["metadata"]["managedFields"] = [{"manager": "m", "operation": one} for one in operations]
+    patch = ask(webhook(options=Options(keep_managed_fields=keep)), "/gate-pods/enforced", made)["patch"]
+    assert ({"op": "remove", "path": "/metadata/managedFields"} in patch) == forgotten
+
+
+def test_a_pod_that_is_left_alone_keeps_its_managers() -> None:
+    made = pod(schedulingGates=[{"name": GATE}])
+    made["metadata"]["managedFields"] = [{"manager": "m", "operation": "Update"}]
+    assert "patch" not in ask(webhook(), "/gate-pods/enforced", made)
+
+
 def test_only_marked_pods_are_gated_elsewhere() -> None:
     marked = pod()
     marked["metadata"]["labels"] = {"quota.bursar.dev/lab": "x"}

@@ -19,6 +19,7 @@ _DEFAULTS = Options()
 @click.option("--scheduler", "schedulers", multiple=True, default=_DEFAULTS.schedulers, help="Users that may bind.")
 @click.option("--exempt", "exempt", multiple=True, help="Namespaces that CrossQuota exempts.")
 @click.option("--label", "labels", multiple=True, help="More pod labels that quotas read.")
+@click.option("--keep-managed-fields", is_flag=True, help="Leave governed pods the list of who wrote which field.")
 def main(
     out: Path,
     namespace: str,
@@ -26,6 +27,7 @@ def main(
     schedulers: tuple[str, ...],
     exempt: tuple[str, ...],
     labels: tuple[str, ...],
+    keep_managed_fields: bool,
 ) -> None:
     """Write the admission policies and webhook configurations as YAML."""
     options = Options(
@@ -34,6 +36,7 @@ def main(
         schedulers=schedulers,
         exempt_namespaces=exempt,
         more_labels=labels,
+        keep_managed_fields=keep_managed_fields,
     )
     for path in write(out, options):
         click.echo(path)

@@ -177,4 +177,12 @@ class PodGate:
             found.append({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}})
         if spec.get("schedulerName") in self._options.scheduler_names:
             found.append({"op": "replace", "path": "/spec/schedulerName", "value": self._options.cluster_scheduler})
+        if found and not self._options.keep_managed_fields and _not_applied(pod):
+            found.append({"op": "remove", "path": "/metadata/managedFields"})
         return found
+
+
+def _not_applied(pod: Body) -> bool:
+    """The pod was made by one write, and that was no server-side apply."""
+    managed = (pod.get("metadata") or {}).get("managedFields") or ()
+    return [entry.get("operation") for entry in managed] == ["Update"]

@@ -31,6 +31,7 @@ class Options:
     cluster_scheduler: str = "default-scheduler"  # what those become
     everywhere: bool = False  # CrossQuota is in force: all namespaces but the exempt ones are governed
     exempt_namespaces: tuple[str, ...] = ()  # by CrossQuota, beside those that are never governed
+    keep_managed_fields: bool = False  # of governed pods: who wrote which field
     more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
 
     @property

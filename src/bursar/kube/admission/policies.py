@@ -3,6 +3,10 @@
 At creation a governed pod gets the scheduling gate, beside any that it has, and one that names the scheduler of an
 original gets the cluster's own. Pods that come with a node are left alone here, because a gate beside a node is
 invalid; the guards refuse them with advice.
+
+In the same patch the pod loses its ``managedFields``, unless somebody applied it server-side. While a pod has any, the
+API server keeps account of every write: a third to a half of what the patch that starts the pod costs it. Kubernetes
+does without them; whoever applies such a pod later begins a new account.
 """
 
 from __future__ import annotations
@@ -12,6 +16,13 @@ from bursar.kube.admission.guards import fence, guards
 from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.shapes import Object, mutating, rule
 from bursar.kube.admission.terms import listed, quoted
+
+_MANAGED = "object.metadata.managedFields"
+_NOT_APPLIED = (
+    f"has({_MANAGED}) && {_MANAGED}.size() == 1 && has({_MANAGED}[0].operation) && {_MANAGED}[0].operation == 'Update'"
+)
+FORGET_MANAGERS = f" + ({_NOT_APPLIED} ? [JSONPatch{{op: 'remove', path: '/metadata/managedFields'}}] : [])"
+"""What follows the other patches, unless the fields are to be kept."""
 
 
 def to_be_gated(arm: Arm) -> str:
@@ -41,7 +52,8 @@ def _gated(options: Options) -> str:
     another = _patch("add", "/spec/schedulingGates/-", f"{{'name': {quoted(GATE)}}}")
     gate = f"has({gates}) ? ({HAS_GATE.cel('object')} ? [] : {another}) : {first}"
     scheduler = _patch("replace", "/spec/schedulerName", quoted(options.cluster_scheduler))
-    return f"({gate}) + ({_theirs(options)} ? {scheduler} : [])"
+    forget = "" if options.keep_managed_fields else FORGET_MANAGERS
+    return f"({gate}) + ({_theirs(options)} ? {scheduler} : []){forget}"
 
 
 def _theirs(options: Options) -> str:
