@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -58,6 +60,27 @@ def test_an_auditor_that_was_ended_is_an_error(path: Path) -> None:
     with pytest.raises(ApartError, match="the auditor's process"):
         auditor.audit(10)
     auditor.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_for_the_whole_group_do_not_end_whoever_works_for_a_server(path: Path, number: signal.Signals) -> None:
+    with filled(path, lines_of(3)) as store:
+        auditor, summing = AuditProcess(path), SumProcess(path)
+        for pid in (auditor.pid, summing._process.pid):
+            os.kill(pid, number)  # at once: before it has begun to work
+        assert auditor.audit(5) == Verdict(5)
+        os.kill(auditor.pid, number)
+        assert auditor.audit(9) == Verdict(9)
+        assert summing.keep(store) == store.last_seq
+        auditor.close()
+    assert auditor._process.returncode == 0
+
+
+def test_starting_such_a_process_leaves_this_one_its_signals(path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    filled(path, lines_of(3)).close()
+    AuditProcess(path).close()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 def test_a_process_sums_up_like_this_one(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -54,9 +55,10 @@ def test_every_dialect_has_a_quota_in_the_table() -> None:
     assert {quota.policy for quota in quotas.quotas(cluster)} == names - {"nodes", "gpus"}
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, own_group: bool = False) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "bursar", "serve", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_env())
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=_env(), start_new_session=own_group)
 
 
 def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
@@ -78,6 +80,19 @@ def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
     assert client.quotas(policy="elastic").items
     follow_the_fix(client)
     process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signals", [1, 3])
+def test_a_signal_for_all_its_processes_ends_it_quietly(tmp_path: Path, number: signal.Signals, signals: int) -> None:
+    """As a shell sends it, or systemd; from the moment on at which it says where it is."""
+    process = start("--data", str(tmp_path / "b.db"), "--port", "0", "--demo", own_group=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    for _ in range(signals):
+        os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")
 

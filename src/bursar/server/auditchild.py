@@ -6,7 +6,6 @@ Ends when nobody can ask it any more.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -44,7 +43,6 @@ def audit(store: Store, auditor: Auditor, upto: int) -> Verdict:
 
 
 def main(path: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, in its own time
     os.nice(_NICER)
     with Store.open(path, read_only=True) as store:
         auditor = begun(store)

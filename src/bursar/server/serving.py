@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -64,6 +65,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _on_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+    """What signals that ask to end do meanwhile. They come to the main thread; elsewhere nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
 class BursarServer(uvicorn.Server):
     """Ends live streams before it waits for connections to close, and takes a signal for the end, not for a failure."""
 
@@ -72,15 +91,8 @@ class BursarServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """The library would raise the signal again, so that nothing after the server is closed properly."""
-        if threading.current_thread() is not threading.main_thread():
+        with _on_signals(self.handle_exit):
             yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         if self.app is not None:
@@ -100,10 +112,11 @@ def running(options: Options) -> Iterator[tuple[Service, App]]:
     try:
         yield service, App(service, access=access, audit=audit, limits=options.limits, demo=options.demo)
     finally:
-        ticker.stop()
-        keeper.stop()
-        audit.stop()
-        service.close()
+        with _on_signals(signal.SIG_IGN):  # it is ending
+            ticker.stop()
+            keeper.stop()
+            audit.stop()
+            service.close()
 
 
 def server(app: App, options: Options) -> BursarServer:
@@ -139,13 +152,14 @@ def serve_forever(options: Options, say: Callable[[str], None]) -> None:
         problem = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
         raise StartError(f"{problem}; name another port with --port") from error
     try:
-        with running(options) as (service, app), _lively(service, options):
+        with _on_signals(_end), running(options) as (service, app), _lively(service, options):
             address = (
                 f"{'https' if options.certificate else 'http'}://{_shown(options.host)}:{listener.getsockname()[1]}"
             )
             built = server(app, options)
-            say(address)
-            built.run(sockets=[listener])
+            with built.capture_signals():  # before anybody can know of it
+                say(address)
+                built.run(sockets=[listener])
     except (StoreError, TokenFileError, ManifestError, ssl.SSLError) as error:
         raise StartError(str(error)) from error
     finally:

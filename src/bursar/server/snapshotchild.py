@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -17,7 +16,6 @@ _NICER = 5  # deciding goes before summing up
 
 
 def main(path: Path) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, in its own time
     os.nice(_NICER)
     with Store.open(path, read_only=True) as store:
         label, state = pack(summed(store))
