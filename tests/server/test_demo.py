@@ -15,6 +15,7 @@ import pytest
 from bursar.policies.plugin import BUILT_IN
 from bursar.server import demo, quotas
 from bursar.server.client import Client
+from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 from tests.server.crash import _env
 from tests.server.live import text
@@ -95,6 +96,15 @@ def test_a_signal_for_all_its_processes_ends_it_quietly(tmp_path: Path, number: 
         os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=20)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_the_demo_goes_on_where_it_was_however_full_it_is(tmp_path: Path) -> None:
+    service = Service.open(tmp_path / "b.db")
+    for _ in range(12):
+        again = demo.Demo(service)
+        again.start()
+        again.stop()
+    service.close()
 
 
 def follow_the_fix(client: Client) -> None:

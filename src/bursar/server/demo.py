@@ -150,9 +150,17 @@ class Demo:
         self._thread.start()
 
     def _beat(self) -> None:
+        """The pods that come now; not those whose name is taken since before a restart: they would be changes."""
         with self._service.lock:
-            waiting = Counter(claim.namespace for claim in self._service.cluster.controller.queue.waiting())
-        pods = [pod for pod in next(self._beats) if waiting[pod.body["metadata"]["namespace"]] < WAITING_MOST]
+            cluster = self._service.cluster
+            waiting = Counter(claim.namespace for claim in cluster.controller.queue.waiting())
+            coming = [(pod.body["metadata"]["namespace"], pod) for pod in next(self._beats)]
+            pods = [
+                pod
+                for namespace, pod in coming
+                if waiting[namespace] < WAITING_MOST
+                and cluster.doing(f"{namespace}/{pod.body['metadata']['name']}") is None
+            ]
         if pods:
             self._service.apply(pods)
 
