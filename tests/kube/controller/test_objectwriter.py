@@ -1,17 +1,26 @@
-"""Who is told in a status that a change is not in force."""
+"""What statuses say: that a change is not in force, and since when conditions are as they are."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import pytest
 
 from bursar.control.kinds import known_kinds
 from bursar.kube.client.api import Api
+from bursar.kube.client.resources import Resource
 from bursar.kube.controller.objectwriter import ObjectWriter
 from bursar.kube.controller.world import World
+from bursar.policies.limits.kinds import QUOTA_KIND
 from bursar.policies.plugin import default_registry
+from tests.kube.controller.stage import Stage, stage
+from tests.kube.controller.test_invalid import branch
 
+GPU_QUOTA = Resource.of(QUOTA_KIND)
+ONE_WORKER: dict[str, object] = {"metadata": {"name": "quota"}, "spec": {"total": {"maxWorkers": 1}}}
+POOL_QUOTA = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", namespaced=True)
+LONG_AGO = "2001-02-03T04:05:06Z"
 pytestmark = pytest.mark.anyio
 
 
@@ -36,3 +45,67 @@ async def test_conditions_that_are_not_bursars_to_write_are_left_alone(kind: str
     writer.invalid((kind, "a/one"), "is wrong")
     assert bool(len(writer.desk)) == told
     await writer.desk.close()
+
+
+def since(cluster: Stage, resource: Resource = GPU_QUOTA) -> dict[str, tuple[str, str]]:
+    """The conditions of the quota, and since when they are so."""
+    status = cluster.fake.state.objects[resource, "a", "quota"].get("status", {})
+    rows = [one for one in status.get("conditions") or () if isinstance(one, dict)]
+    return {one["type"]: (one["status"], one.get("lastTransitionTime", "")) for one in rows}
+
+
+def writes(cluster: Stage) -> int:
+    """How often a status was written."""
+    return sum(seen.method == "PATCH" and seen.path.endswith("/quota/status") for seen in cluster.fake.seen)
+
+
+def quota(cluster: Stage, resource: Resource, body: dict[str, object], **status: object) -> None:
+    cluster.fake.serve(resource)
+    cluster.namespace("a")
+    cluster.fake.state.create(resource, "a", {**body, "status": status})
+
+
+async def test_a_new_leader_leaves_conditions_the_times_since_when_they_are_so() -> None:
+    async with stage() as cluster:
+        quota(cluster, GPU_QUOTA, ONE_WORKER)
+        await cluster.lead()
+        await cluster.until(lambda: since(cluster))
+        written = since(cluster)
+        await cluster.depose()
+        await asyncio.sleep(1.1)  # times are whole seconds
+        await cluster.lead()
+        await cluster.until(lambda: writes(cluster) > 1)
+        await asyncio.sleep(0.1)  # it came in, and is carried out
+        assert since(cluster) == written
+
+
+async def test_a_condition_that_is_not_as_the_predecessor_left_it_changes_now() -> None:
+    old = [
+        {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO},
+        {"type": "Exceeded", "status": "True", "lastTransitionTime": LONG_AGO},
+        {"type": "Invalid", "status": "False"},
+    ]
+    async with stage() as cluster:
+        quota(cluster, GPU_QUOTA, ONE_WORKER, conditions=old)
+        await cluster.lead()
+        await cluster.until(lambda: "AlertThresholdReached" in since(cluster))
+        found = since(cluster)
+        assert found["Ready"] == ("True", LONG_AGO)
+        assert found["Exceeded"][0] == "False"
+        assert min(found[name][1] for name in ("Exceeded", "AlertThresholdReached", "Invalid")) > LONG_AGO
+
+
+@pytest.mark.parametrize("before", [{}, {"conditions": None}, {"conditions": ["strange"]}])
+async def test_that_a_change_is_not_in_force_is_told_with_the_time_since_when(before: dict[str, object]) -> None:
+    async with stage() as cluster:
+        quota(cluster, POOL_QUOTA, branch("quota", "nobody"), **before)
+        await cluster.lead()
+        await cluster.until(lambda: since(cluster, POOL_QUOTA))
+        written = since(cluster, POOL_QUOTA)
+        assert written["Invalid"] > ("True", LONG_AGO)
+        await cluster.depose()
+        await asyncio.sleep(1.1)
+        await cluster.lead()
+        await cluster.until(lambda: writes(cluster) > 1)
+        await asyncio.sleep(0.1)  # it came in, and is carried out
+        assert since(cluster, POOL_QUOTA) == written

@@ -2,10 +2,13 @@
 
 Changes of one object are gathered for a moment. A status that is Bursar's alone is replaced whole, so that a field that
 is not wanted any more goes away; where others write fields too, only ours are patched. (Server-side apply would do
-both, but it leaves null where a map loses its last entry, which a schema refuses.)
+both, but it leaves null where a map loses its last entry, which a schema refuses.) A condition that says what it said
+before keeps its time, whoever leads: a new leader's policies know nothing of what was before.
 """
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 from bursar.kube.client.api import Api, JsonPatch, PatchKind, Writing
 from bursar.kube.client.resources import Resource
@@ -21,6 +24,7 @@ WIDTH = 4
 GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
 STATUS_MANAGER = "bursar-status"
 _INVALID = "Invalid"  # the type of the condition
+_SINCE = "lastTransitionTime"
 
 
 class ObjectWriter:
@@ -66,15 +70,24 @@ class ObjectWriter:
         self._statuses.pop(target, None)
         self._invalid.pop(target, None)
 
-    def _with_condition(self, output: Output) -> dict[str, object]:
+    def _whole_status(self, output: Output) -> dict[str, object]:
         status = dict(output.value or {})
+        given = status.get("conditions")
+        conditions = list(given) if isinstance(given, list) else []
         problem = self._invalid.get((output.kind, output.key))
         if problem:
-            given = status.get("conditions")
-            others = [one for one in given if one.get("type") != _INVALID] if isinstance(given, list) else []
-            told = {"type": _INVALID, "status": "True", "reason": "Refused", "message": problem}
-            status["conditions"] = [*others, told]
+            told = {"type": _INVALID, "status": "True", "reason": "Refused", "message": problem, _SINCE: _now()}
+            conditions = [*(one for one in conditions if one.get("type") != _INVALID), told]
+        if conditions:
+            status["conditions"] = [self._since_when(output, one) for one in conditions]
         return status
+
+    def _since_when(self, output: Output, condition: dict[str, object]) -> dict[str, object]:
+        """The condition with the time that the object has for it: whoever wants it written may not know of before."""
+        if _SINCE not in condition:
+            return condition
+        since = self._world.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))
+        return condition if since is None else {**condition, _SINCE: since}
 
     async def _perform(self, target: ObjectKey) -> None:
         parts = self._wanted.pop(target, {})
@@ -98,10 +111,10 @@ class ObjectWriter:
         elif output.part == "status":
             how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
             if status_is_ours(kind):
-                whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._with_condition(output)}]
+                whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._whole_status(output)}]
                 write = self._api.patch(resource, name, namespace, PatchKind.JSON, whole, subresource="status", how=how)
             else:
-                part = {"status": self._with_condition(output)}
+                part = {"status": output.value or {}}
                 write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:
@@ -127,6 +140,10 @@ class ObjectWriter:
 
     def _refused(self, output: Output) -> Refused:
         return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _merged(known: Output | None, newer: Output) -> Output:

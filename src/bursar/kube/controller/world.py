@@ -3,7 +3,8 @@
 What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
 of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
 a change, and might lead to the next write. Marks of nodes stay: pods are placed by them. A GPU node that does not
-carry its mark yet is taken as cordoned: pods that must stay off GPU nodes are kept off by that mark.
+carry its mark yet is taken as cordoned: pods that must stay off GPU nodes are kept off by that mark. Of a status of
+Bursar's one thing is kept: since when its conditions are as they are, which no later leader could know otherwise.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class World:
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
+        self._since: dict[tuple[str, str], dict[tuple[str, str], str]] = {}  # (kind, key) -> see _transitions
 
     # For admission
 
@@ -79,14 +81,25 @@ class World:
         body = msgspec.json.decode(raw)
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
-        if status_is_ours(kind):
-            body.pop("status", None)
+        status = body.pop("status", None) if status_is_ours(kind) else None
         if kind.name == NODE.name:
             given = self.kinds.read(Document("", 0, {**body, "metadata": self.devices.marked(metadata)}))
             return self._closed(given), metadata
         given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
+        self._note_since(given, status)
         stripped = self._without_written(given)
         return given if stripped is None else self.kinds.read(Document("", 0, stripped)), metadata
+
+    def _note_since(self, given: TypedObject, status: object) -> None:
+        found = _transitions(status)
+        if found:
+            self._since[given.kind.name, given.key] = found
+        else:
+            self._since.pop((given.kind.name, given.key), None)
+
+    def since(self, kind: str, key: str, condition: str, status: str) -> str | None:
+        """Since when the object says that of a condition, as it was last seen; None if it says something else."""
+        return self._since.get((kind, key), {}).get((condition, status))
 
     def _closed(self, given: TypedObject) -> TypedObject:
         node = given.typed
@@ -107,6 +120,7 @@ class World:
         self.version += 1
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)
+        self._since.pop((kind, key), None)
         for part in ("labels", "annotations"):
             self._written.pop((kind, key, part), None)
 
@@ -134,6 +148,16 @@ class World:
             changed = changed or len(kept) != len(marks)
             metadata[part] = kept
         return {**given.body, "metadata": metadata} if changed else None
+
+
+def _transitions(status: object) -> dict[tuple[str, str], str]:
+    """Of each condition that has one: (type, status) -> lastTransitionTime. Whatever has another form has none."""
+    rows = status.get("conditions") if isinstance(status, dict) else None
+    found: dict[tuple[str, str], str] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("lastTransitionTime"), str):
+            found[row.get("type", ""), row.get("status", "")] = row["lastTransitionTime"]
+    return found
 
 
 _OURS: dict[type, bool] = {}
