@@ -78,6 +78,16 @@ async def test_another_text_is_another_event(fake: FakeApi, api: Api) -> None:
     assert events.written == 2
 
 
+async def test_flushing_waits_for_those_who_are_writing(fake: FakeApi, api: Api) -> None:
+    fake.fail("POST .*events", hang=0.2, times=2)
+    async with running(recorder(api)) as events:
+        for number in range(2):
+            events.record(POD, "Normal", "Says", f"{number}")
+        await eventually(events._queue.empty)
+        await events.flush()
+        assert events.written == 2
+
+
 async def test_a_series_that_the_server_forgot_begins_anew(fake: FakeApi, api: Api) -> None:
     events = recorder(api)
     events.record(POD, "Normal", "Waits", "x")

@@ -1,14 +1,16 @@
 """People are told on edges only, also when another ledger takes over: what stands in an event is not said again."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from bursar.kube.client.resources import EVENTS
-from bursar.kube.controller import telling
+from bursar.kube.client.events import Regarding
+from bursar.kube.client.resources import EVENTS, LEASES, PODS
+from bursar.kube.controller import process, telling
 from bursar.kube.controller.mirror import MirrorOptions
 from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.term import TermOptions
@@ -38,7 +40,6 @@ async def leading(cluster: Stage, options: TermOptions = OPTIONS) -> AsyncIterat
         await eventually(lambda: rested(made), within=20)
         cluster.present = made.elector.term or 0
         yield made
-        await made.recorder.flush()
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -222,3 +223,42 @@ async def test_who_tells_nothing_asks_for_nothing(options: TermOptions) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert not [seen for seen in cluster.fake.seen if "events.k8s.io" in seen.path]
+
+
+def holder(cluster: Stage) -> str:
+    (lease,) = cluster.fake.state.of(LEASES)
+    found: str = lease["spec"]["holderIdentity"]
+    return found
+
+
+async def test_what_waits_to_be_written_at_the_end_is_written_before_the_lease_is_given_back() -> None:
+    async with stage() as cluster:
+        waiting(cluster, 6)
+        cluster.fake.fail("POST .*/events", hang=0.5, times=6)
+        async with leading(cluster) as made:
+            assert made.recorder.written == 0
+        assert sorted(events(cluster)) == [(f"p{number}", MAX) for number in range(6)]
+        assert not made.recorder.dropped
+        assert not holder(cluster)
+
+
+async def test_a_server_that_does_not_answer_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_LAST_WORDS", 0.3)
+    async with stage(patience=60.0) as cluster:
+        waiting(cluster, 6)
+        cluster.fake.fail("POST .*/events", hang=60, times=6)
+        async with leading(cluster) as made:
+            told_to_end = time.monotonic()
+        assert time.monotonic() - told_to_end < 3
+        assert made.recorder.written == 0
+        assert not holder(cluster), "nothing of it is under way any more"
+
+
+async def test_who_lost_the_lease_has_no_last_word() -> None:
+    async with stage() as cluster:
+        waiting(cluster, 2)
+        async with leading(cluster) as made:
+            await eventually(lambda: made.recorder.written == 2)
+            made.elector._until = 0.0
+            made.recorder.record(Regarding(PODS, "p0", "a"), "Normal", "Late", "too late")
+        assert made.recorder.written == 2

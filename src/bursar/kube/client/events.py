@@ -172,9 +172,10 @@ class Recorder:
             await self._write_series()
 
     async def flush(self) -> None:
-        """Write everything that waits, now. For an orderly end."""
+        """Write everything that waits, now, and let those finish who are writing. For an orderly end."""
         while not self._queue.empty():
             await self._write_next(self._queue.get_nowait())
+        await self._queue.join()
         await self._write_series()
 
     async def last_said(self, known: Known) -> dict[str, Said]:

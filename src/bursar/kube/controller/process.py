@@ -5,6 +5,9 @@ fault, is followed by another one of the same leader; one that ends because the 
 
 Who only watches (shadow mode) or only tries (dry run) takes no part in the election: the lease stays with whoever
 decides, and nothing is written, not even events.
+
+Whoever leads and is told to end lets its term end first, then says what there is left to say, for a moment and while
+it still may: at last it gives the lease back.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ CONTROLLER = "bursar.dev/controller"
 SHADOW = -1  # the number of a term that is none
 _SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
 _PAUSE = 2.0  # seconds between two terms of one leader
+_LAST_WORDS = 3.0  # seconds for events that are not written yet at the end; the successor waits for as long
 
 
 def own_identity() -> str:
@@ -79,19 +83,39 @@ class Replica:
 
     async def run(self) -> None:
         """Take part until cancelled."""
+        if self.options.term.shadow:
+            await self._lead(SHADOW)
+        elif self.options.term.dry_run:
+            await self._lead(None)
+        else:
+            await self._take_part()
+
+    async def _take_part(self) -> None:
         recording = asyncio.create_task(self.recorder.run())
+        election = asyncio.create_task(self.elector.run())
         try:
-            if self.options.term.shadow:
-                await self._lead(SHADOW)
-            elif self.options.term.dry_run:
-                await self._lead(None)
-            else:
-                await self.elector.run()
+            await asyncio.shield(election)  # it holds the lease until everything is said
         finally:
-            recording.cancel()
-            if self._leading is not None:
-                await asyncio.gather(self._leading, return_exceptions=True)
-            await asyncio.gather(recording, return_exceptions=True)
+            try:
+                await self._end_term()
+                await self._say_the_rest()
+            finally:
+                await _ended(recording)
+                await _ended(election)
+                await self._end_term()  # of another election, meanwhile
+
+    async def _end_term(self) -> None:
+        if self._leading is not None:
+            await _ended(self._leading)
+
+    async def _say_the_rest(self) -> None:
+        if not self.elector.leading:
+            return
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                await self.recorder.flush()
+        except TimeoutError:
+            log.warning("not all events were written in time")
 
     def _elected(self, number: int) -> None:
         self._leading = asyncio.get_running_loop().create_task(self._lead(number, after=self._leading))
@@ -163,3 +187,8 @@ class Replica:
             namespace, name = known.namespace, known.name
         about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)
         self.recorder.record(about, told.type, told.reason, told.message)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,6 +1,7 @@
 """The whole process: election and terms, the webhook with its certificates, health and metrics, until a signal ends it.
 
-Everything but the writing of quota decisions goes on while another replica leads. At the end the lease is given back.
+Everything but the writing of quota decisions goes on while another replica leads. At the end what is left to say is
+said, and the lease given back.
 """
 
 from __future__ import annotations
