@@ -11,7 +11,6 @@ from bursar.selectors import (
     Toleration,
     needs_from_record,
     requirement_from_record,
-    selector_from_record,
     term_from_record,
 )
 
@@ -81,7 +80,6 @@ def test_a_selector_needs_all_requirements_and_an_empty_one_matches_all() -> Non
     assert both.matches(LABELS)
     assert not both.matches({"zone": "a"})
     assert Selector().matches({})
-    assert selector_from_record(both.record()).record() == both.record()
 
 
 ZONE_A = Requirement("zone", "In", ("a",))

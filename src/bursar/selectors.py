@@ -93,13 +93,6 @@ class Selector:
     def show(self) -> str:
         return ", ".join([r.show() for r in self.requirements]) or "everything"
 
-    def record(self) -> list[object]:
-        return [r.record() for r in self.requirements]
-
-
-def selector_from_record(record: object) -> Selector:
-    return Selector(tuple(requirement_from_record(r) for r in cast("list[object]", record)))
-
 
 @final
 class NodeTerm:

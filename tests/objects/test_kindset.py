@@ -15,7 +15,7 @@ from bursar.objects.kindset import KindSet
 from bursar.objects.manifests import Document, load_text
 from bursar.objects.pods import spec_from_pod
 from bursar.objects.priorities import Priorities
-from bursar.objects.quantities import limits_from, vector_from
+from bursar.objects.quantities import limits_from
 from tests.builders import namespace_named, node, pod, read, read_pod
 
 
@@ -298,8 +298,7 @@ def test_bad_configuration(body: dict[str, Any], problem: str) -> None:
     assert problem in refusal(body)
 
 
-def test_quantities_become_vectors_and_limits() -> None:
-    assert vector_from({"cpu": "1500m", "memory": 0}, "p").pairs() == [("cpu", 1500)]
+def test_quantities_become_limits() -> None:
     assert limits_from({"cpu": 0}, "p", stock=True).show() == {"cpu": "0"}
 
 

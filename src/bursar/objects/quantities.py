@@ -9,7 +9,6 @@ from bursar.limits import Limits
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.names import is_qualified
 from bursar.quantity import QuantityError
-from bursar.vectors import Vector, from_amounts
 
 Amounts = dict[str, int]
 """Resource name to amount in the dimension's resolution; unlike a ``Vector`` it keeps zeros."""
@@ -25,10 +24,6 @@ def amounts_from(quantities: Mapping[str, object], path: str) -> Amounts:
         except QuantityError as error:
             raise ManifestError(str(error), join(path, name)) from None
     return amounts
-
-
-def vector_from(quantities: Mapping[str, object], path: str) -> Vector:
-    return from_amounts(amounts_from(quantities, path))
 
 
 def limits_from(quantities: Mapping[str, object], path: str, stock: bool = False) -> Limits:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -204,10 +205,14 @@ async def test_credentials_that_stay_refused_are_an_error(fake: FakeApi) -> None
 
 
 async def test_impersonation_goes_with_every_call(fake: FakeApi) -> None:
-    config = fake.config().acting_as("alice", ("a", "b"))
-    assert dict(config.headers) == {"Impersonate-User": "alice", "Impersonate-Group": ("a", "b")}
+    config = replace(fake.config(), headers={"Impersonate-User": "alice", "Impersonate-Group": ("a", "b")})
     async with Http(config) as http:
         await make(Api(http))
+        await Api(http).find(PODS, "p", "ns")
+    assert len(fake.seen) == 2
+    wanted = [("Impersonate-User", "alice"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")]
+    for seen in fake.seen:
+        assert [header for header in seen.headers if header[0].startswith("Impersonate")] == wanted
 
 
 class Gate:

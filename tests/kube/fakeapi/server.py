@@ -41,8 +41,12 @@ class Seen:
     method: str
     path: str
     query: dict[str, str]
-    authorization: str
+    headers: list[tuple[str, str]]
     body: bytes
+
+    @property
+    def authorization(self) -> str:
+        return dict(self.headers).get("Authorization", "")
 
 
 class FakeApi:
@@ -140,14 +144,14 @@ class FakeApi:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        authorization = request.headers.get("Authorization", "")
-        self.seen.append(Seen(request.method, request.path, dict(request.query), authorization, body))
+        seen = Seen(request.method, request.path, dict(request.query), list(request.headers.items()), body)
+        self.seen.append(seen)
         line = f"{request.method} {request.path_qs}"
         fault = next((fault for fault in self.faults if fault.matches(line)), None)
         try:
             if fault is not None and not fault.carried_out:
                 await self._strike(fault, request)
-            if self.token and authorization != f"Bearer {self.token}":
+            if self.token and seen.authorization != f"Bearer {self.token}":
                 raise Refusal(401, "Unauthorized")
             answer = await self._answer(request, body)
             if fault is not None and fault.carried_out:

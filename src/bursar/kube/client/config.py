@@ -11,7 +11,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bursar.kube.client.credentials import Credentials, Given, Secret, TokenFile, read_text
@@ -77,13 +77,6 @@ class ClusterConfig:
         default_factory=dict
     )  # on every call, such as Impersonate-User
     source: str = ""  # where all this stood
-
-    def acting_as(self, user: str, groups: tuple[str, ...] = ()) -> ClusterConfig:
-        """The same connection with the rights of somebody else (needs the right to impersonate)."""
-        headers: dict[str, str | tuple[str, ...]] = {**self.headers, "Impersonate-User": user}
-        if groups:
-            headers["Impersonate-Group"] = groups
-        return replace(self, headers=headers)
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> ClusterConfig:

@@ -102,10 +102,6 @@ class Grounds:
 
     # Questions
 
-    def rivals(self, node: PoolNode) -> list[str]:
-        """The profiles that select the node: the first one has it."""
-        return [profile.key for profile in self.order if profile.selects(node.labels)]
-
     def tree_of(self, owner: str) -> str:
         return "" if owner == NOBODY else self.profiles[owner].tree
 
