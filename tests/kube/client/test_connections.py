@@ -27,7 +27,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def served(serve: Serve) -> AsyncIterator[Connections]:
+async def served(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[Connections]:
     """A server of one kind, and connections to it."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,9 +35,10 @@ async def served(serve: Serve) -> AsyncIterator[Connections]:
             await serve(reader, writer)
         writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     async with server:
-        found = Connections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        scheme = "http" if tls is None else "https"
+        found = Connections(f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         yield found
         await found.close()
 
@@ -213,6 +214,30 @@ async def test_a_stream_is_read_as_it_comes_and_holds_up_the_server() -> None:
             total += len(piece)
         assert (total, sent) == (200 * 0x20000, 200)
         assert connection.reusable
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_what_comes_during_a_rest_is_read_in_one_go(encrypted: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+        for number in range(10):
+            writer.write(b"1\r\n%d\r\n" % number)
+            await asyncio.sleep(0.01)
+        await reader.read()
+
+    known = authority("ca")
+    certificate = issued_by(known, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    Trust()._add_certificate(context, Secret("", certificate.pem, certificate.key))
+    async with served(serve, context if encrypted else None) as found:
+        connection = await found.take(Trust(known.pem).context(Secret()) if encrypted else None)
+        connection.send(REQUEST, streaming=True)
+        await connection.head()
+        first = await connection.piece()
+        await connection.rest(0.3)
+        assert connection._pieces == []
+        assert first + await connection.piece() == b"0123456789"
 
 
 # Through a proxy

@@ -232,6 +232,34 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
     assert turns >= 9
 
 
+async def test_events_come_together_unless_there_are_many_or_a_list_is_under_way(api: Api) -> None:
+    def line(name: str, padding: int = 0) -> bytes:
+        metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "5"}
+        return msgspec.json.encode({"type": "ADDED", "object": {"metadata": metadata, "x": "x" * padding}}) + b"\n"
+
+    done: list[str] = []
+
+    class Pieces:
+        pieces = [line("a"), line("b", 100_000), line("c")]  # noqa: RUF012 of one test
+
+        async def piece(self) -> bytes:
+            done.append("look")
+            return self.pieces.pop(0) if self.pieces else b""
+
+        async def rest(self, seconds: float) -> None:
+            done.append(f"rest {seconds}")
+
+    reflector = Reflector(api, CONFIG_MAPS, as_body, Diary(), Following(rest=0.5))
+    async with asyncio.timeout(5.0) as patience:
+        await reflector._read(Pieces(), patience)  # type: ignore[arg-type]  # all that is used of a stream
+        assert done == ["look", "rest 0.5", "look", "look", "rest 0.5", "look"]
+        done.clear()
+        reflector._begin_list()
+        Pieces.pieces = [line("d"), line("e")]
+        await reflector._read(Pieces(), patience)  # type: ignore[arg-type]
+    assert done == ["look", "look", "look"]
+
+
 async def test_a_stream_is_silent_after_the_last_piece_not_before(api: Api) -> None:
     loop, silence = asyncio.get_running_loop(), 0.16
     last = 0.0
@@ -245,6 +273,9 @@ async def test_a_stream_is_silent_after_the_last_piece_not_before(api: Api) -> N
             await asyncio.sleep(0.02 if self.left > 0 else 10.0)
             last = loop.time()
             return b"\n"
+
+        async def rest(self, _seconds: float) -> None:
+            return
 
     reflector = Reflector(api, CONFIG_MAPS, as_body, Diary(), Following(silence=silence))
     with pytest.raises(TimeoutError):

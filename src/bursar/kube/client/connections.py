@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.ended: Callable[[Connection], None] | None = None  # told when nothing is left of it
         self._transport: asyncio.Transport | None = None
+        self._wire: asyncio.Transport | None = None  # what lies below all encryption
         self._parser = HttpResponseParser(self)
         self._streaming = False
         self._complete = True
@@ -88,6 +89,15 @@ class Connection(asyncio.Protocol):
         self._held = 0
         return found
 
+    async def rest(self, seconds: float) -> None:
+        """Look at nothing that comes, for so long: it waits in the kernel, and is read in one go."""
+        if self._wire is not None:
+            self._wire.pause_reading()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._wire.resume_reading()
+
     async def _news(self) -> None:
         if self._lost is not None:
             raise self._lost
@@ -112,17 +122,22 @@ class Connection(asyncio.Protocol):
         elif self.ended is not None:
             self.ended(self)
 
-    def detached(self) -> asyncio.Transport:
-        """The transport, for another protocol upon it."""
+    async def encrypted(self, context: ssl.SSLContext, name: str) -> Connection:
+        """A connection inside of this one, which is good for nothing else from now on."""
         transport, self._transport = self._transport, None
         if transport is None:
             raise ConnectionResetError("the connection is closed")
-        return transport
+        inner = Connection()
+        upon = await asyncio.get_running_loop().start_tls(transport, inner, context, server_hostname=name)
+        if upon is None or inner._lost is not None:
+            raise ConnectionResetError("the server closed the connection")
+        inner._transport, inner._wire = upon, self._wire
+        return inner
 
     # What the event loop says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._wire = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if self._complete:  # nobody asked: it is out of step
@@ -254,25 +269,13 @@ class Connections:
         if status != _OK:
             outer.close()
             raise ConnectionError(f"the proxy {proxy.hostname} answers {status}")
-        inner = Connection()
-        transport = await asyncio.get_running_loop().start_tls(
-            outer.detached(), inner, context, server_hostname=self._server_name
-        )
-        if transport is None:
-            raise ConnectionResetError("the proxy closed the connection")
-        inner.connection_made(transport)
-        return inner
+        return await outer.encrypted(context, self._server_name)
 
 
 async def _reach(where: SplitResult, context: ssl.SSLContext | None, name: str) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(
-        Connection,
-        where.hostname or "",
-        _port(where),
-        ssl=context,
-        server_hostname=name if context is not None else None,
-    )
-    return connection
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(Connection, where.hostname or "", _port(where))
+    return connection if context is None else await connection.encrypted(context, name)
 
 
 def _port(address: SplitResult) -> int:

@@ -16,6 +16,7 @@ from bursar.kube.client.errors import Malformed, error_for, status_from
 from bursar.kube.client.models import Meta, Wire, meta_of
 
 SILENCE = 70.0
+REST = 0.04
 DELETED = "DELETED"
 _TYPES = frozenset({"ADDED", "MODIFIED", DELETED})
 _INITIAL_END = "k8s.io/initial-events-end"
@@ -31,6 +32,7 @@ class Following:
     silence: float = SILENCE
     stream_lists: bool = True
     page: int = PAGE
+    rest: float = REST  # seconds after each look at what came, for more to come together: each costs something
     pause: float = 0.5  # the first after a failure
     longest_pause: float = 30.0
 

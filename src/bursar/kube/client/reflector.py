@@ -51,6 +51,9 @@ STUCK = 3
 CALM = 60.0
 """Seconds without a failure after which the pauses start small again."""
 
+BUSY = 64 * 1024
+"""Bytes at once after which there is no rest: enough has come together, and as much may wait."""
+
 CONNECTING = 30.0
 """Seconds within which a watch must have begun to answer."""
 
@@ -217,6 +220,8 @@ class Reflector(Generic[T]):
             if at >= put_off:
                 patience.reschedule(at + longest)
                 put_off = at + longest - self._how.silence
+            if len(piece) < BUSY and self._seen is None:
+                await content.rest(self._how.rest)
 
     def _take(self, line: bytes) -> None:
         event = read_event(line, self._path)

@@ -33,7 +33,7 @@ from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-GATHER = 0.04  # seconds in which news come together: each look at the ledger costs something, however little is new
+GATHER = 0.02  # seconds after a look at the ledger in which news come together: each costs something, even for little
 TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
 ROUNDS = 10  # rounds of settling between two looks at the clock
 TICK = 1.0  # seconds between looks at the clock
@@ -223,9 +223,7 @@ class Term:
 
     async def _pump(self) -> None:
         while True:
-            if not self._wake.is_set():
-                await self._wake.wait()
-                await asyncio.sleep(GATHER)
+            await self._wake.wait()
             self._wake.clear()
             over = time.monotonic() + TURN
             while self._inbox and time.monotonic() < over:
@@ -234,10 +232,10 @@ class Term:
             while not at_rest and time.monotonic() < over:
                 at_rest = self.mirror.controller.settle(ROUNDS)
             self._flush(at_rest=at_rest)
-            if self._inbox or not at_rest:
+            busy = bool(self._inbox) or not at_rest
+            if busy:
                 self._wake.set()
-            if self._wake.is_set():  # else others get their turn by our waiting
-                await asyncio.sleep(0)
+            await asyncio.sleep(0 if busy else GATHER)
 
     def _flush(self, *, at_rest: bool) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
