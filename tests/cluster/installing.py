@@ -25,6 +25,7 @@ from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
+CRDS = DEPLOY / "crds"
 ADMISSION = DEPLOY / "admission"
 EVERYWHERE = ADMISSION / "crossquota"  # the policies that govern all namespaces
 POLICIES = ("gate.yaml", "guards.yaml")
@@ -40,11 +41,26 @@ def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
     """Everything but the controller itself; without a port also without the webhook. The gate is then in force."""
     if f"namespace/{NAMESPACE}" not in plane.kubectl("get", "namespaces", "-o", "name"):
         plane.create_namespace(NAMESPACE)
-    _apply(plane, DEPLOY / "crds", DEPLOY / "rbac.yaml", ADMISSION / "fence.yaml")
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    _apply(plane, CRDS, DEPLOY / "rbac.yaml", ADMISSION / "fence.yaml")
+    await_definitions(plane)
     if webhook_port is not None:
         _install_webhook(plane, webhook_port)
     govern(plane)
+
+
+def install_original(plane: ControlPlane, name: str) -> None:
+    """The definition of a kind as one finds it where an original was installed: without schema and columns."""
+    (theirs,) = documents(CRDS / f"{name}.yaml")
+    version = theirs["spec"]["versions"][0]
+    version["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    del version["additionalPrinterColumns"]
+    plane.kubectl("create", "-f", "-", input=yaml.safe_dump(theirs))
+    await_definitions(plane)
+
+
+def await_definitions(plane: ControlPlane) -> None:
+    """Until the server serves every kind that is defined."""
+    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
 
 def govern(plane: ControlPlane, *, everywhere: bool = False) -> None:

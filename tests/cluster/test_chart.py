@@ -18,6 +18,7 @@ from bursar.kube.admission.policies import gate
 from tests.cluster.charting import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
+from tests.cluster.installing import install_original
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
@@ -250,12 +251,7 @@ def server() -> Iterator[ControlPlane]:
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
         plane.api().create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
         plane.api().create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}})
-        theirs = yaml.safe_load((ROOT / "deploy" / "crds" / "elasticquotas.n8s.nebuly.ai.yaml").read_text())
-        version = theirs["spec"]["versions"][0]
-        version["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        del version["additionalPrinterColumns"]
-        plane.kubectl("create", "-f", "-", input=yaml.safe_dump(theirs))
-        plane.kubectl("wait", "--for=condition=Established", "crd/elasticquotas.n8s.nebuly.ai")
+        install_original(plane, "elasticquotas.n8s.nebuly.ai")
         plane.kubectl("create", "-f", "-", input=QUOTA)
         yield plane
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cluster.charting import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
+from tests.cluster.installing import await_definitions, install_original
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,12 +63,7 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane.start() as plane:
         plane.create_namespace(NAMESPACE)
         plane.add_nodes(1)
-        theirs = yaml.safe_load((ROOT / "deploy" / "crds" / "elasticquotas.n8s.nebuly.ai.yaml").read_text())
-        version = theirs["spec"]["versions"][0]
-        version["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        del version["additionalPrinterColumns"]
-        plane.kubectl("create", "-f", "-", input=yaml.safe_dump(theirs))
-        plane.kubectl("wait", "--for=condition=Established", "crd/elasticquotas.n8s.nebuly.ai")
+        install_original(plane, "elasticquotas.n8s.nebuly.ai")
         plane.kubectl("create", "-f", "-", input=QUOTA.format(name="good", least=1) + QUOTA.format(name="bad", least=3))
         yield plane
 
@@ -77,7 +72,7 @@ def test_check_switch_uninstall_and_let_go(plane: ControlPlane, tmp_path: Path) 
     helm = Helm(tmp_path, plane.kubeconfig)
     shell = Shell(plane, helm, tmp_path)
     helm("install", "bursar", str(CHART), "-n", NAMESPACE, "--take-ownership", "--set", "controller.shadow=true")
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    await_definitions(plane)
 
     told = shell(command_of("install.md", "Check quotas that are there already"))
     assert re.search(r"goodw?\w* created \(server dry run\)", told)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,10 @@ import yaml
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
+from tests.cluster.installing import CRDS, ROOT, await_definitions
 from tests.objects.crd_cases import GOOD, PYTHON_ONLY, RULES, SCHEMA, SECTIONS, SERVER_ONLY, Case, Manifest
 
-ROOT = Path(__file__).parent.parent.parent
-DEFINITIONS = ROOT / "deploy" / "crds"
-NAMES = sorted(path.stem for path in DEFINITIONS.glob("*.yaml"))
+NAMES = sorted(path.stem for path in CRDS.glob("*.yaml"))
 GROUPS = {name.partition(".")[2] for name in NAMES}
 CLUSTER_SCOPED = {"GPU", "GPUPool", "SchedulingConfigTemplate", "QuotaTree", "Configuration"}
 
@@ -22,10 +20,10 @@ CLUSTER_SCOPED = {"GPU", "GPUPool", "SchedulingConfigTemplate", "QuotaTree", "Co
 @pytest.fixture(scope="module")
 def server(plane: ControlPlane) -> Iterator[ControlPlane]:
     """The shared plane with all definitions, which are taken away again."""
-    plane.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{name}" for name in NAMES))
+    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
+    await_definitions(plane)
     yield plane
-    plane.kubectl("delete", "--wait=true", "-f", str(DEFINITIONS))
+    plane.kubectl("delete", "--wait=true", "-f", str(CRDS))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +83,7 @@ def test_a_category_lists_all_kinds(server: ControlPlane) -> None:
 
 def test_short_names_are_taken(server: ControlPlane) -> None:
     for name in NAMES:
-        names = yaml.safe_load((DEFINITIONS / f"{name}.yaml").read_text())["spec"]["names"]
+        names = yaml.safe_load((CRDS / f"{name}.yaml").read_text())["spec"]["names"]
         for short in names.get("shortNames", []):
             told = server.kubectl("get", f"{short}.{name.partition('.')[2]}", "-A", "-o", "json")
             assert json.loads(told)["kind"] == "List"
@@ -229,7 +227,7 @@ def test_listings_show_the_status(
 
 def all_columns(kind: str) -> list[str]:
     """The words of a wide listing's header."""
-    version = yaml.safe_load((DEFINITIONS / f"{kind}.yaml").read_text())["spec"]["versions"][0]
+    version = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"][0]
     names = ["name", *(column["name"] for column in version["additionalPrinterColumns"])]
     return " ".join(names).upper().split()
 

@@ -18,7 +18,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import WRITES, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import LEASE, NAMESPACE, ROOT, install, replicas
+from tests.cluster.installing import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
 from tests.cluster.waiting import eventually
 
 GPU = "nvidia.com/gpu"
@@ -35,10 +35,10 @@ def plane(log: Path) -> Iterator[ControlPlane]:
     """With definitions and roles, and nothing that gates: as the chart installs it for shadow mode."""
     with ControlPlane.start(apiserver_flags=flags(log.with_suffix(".json"), log, BURSAR)) as plane:
         plane.create_namespace(NAMESPACE)
-        plane.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"))
+        plane.kubectl("apply", "--server-side", "-f", str(CRDS))
         roles = yaml.safe_dump_all(controller_roles(default_registry(), NAMESPACE, shadow=True))
         plane.kubectl("apply", "--server-side", "-f", "-", input=roles)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        await_definitions(plane)
         yield plane
 
 

@@ -18,6 +18,7 @@ from tests.cluster.admission.hooked import Replica, at_port, open_definitions
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN
+from tests.cluster.installing import await_definitions
 from tests.cluster.waiting import eventually
 
 POOLS = "quota.scheduling.koordinator.sh/"
@@ -31,8 +32,7 @@ def replica(guarded: ControlPlane) -> Iterator[Replica]:
     """A leading replica whose certificates the API server trusts."""
     for definition in open_definitions():
         apply(guarded, definition)
-    for definition in open_definitions():
-        guarded.kubectl("wait", f"crd/{definition['metadata']['name']}", "--for=condition=Established", "--timeout=30s")
+    await_definitions(guarded)
     replica = Replica(guarded)
     port = replica.start()
     for configuration in quota_hooks(Options(), default_registry()):
