@@ -44,6 +44,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} -> {target}"
 
 
+def test_the_map_names_modules_that_there_are() -> None:
+    there = {path.name for part in ("src", "tests", "tools") for path in (ROOT / part).rglob("*.py")}
+    named = set(re.findall(r"`(?:\w+/)*(\w+\.py)`", (DOCS / "architecture.md").read_text()))
+    assert len(named) > 80
+    assert named <= there
+
+
+def test_the_map_names_every_module_of_the_largest_policy() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    (part,) = re.findall(r"^`pools/` is .*?\n\n", text, re.DOTALL | re.MULTILINE)
+    usual = {"__init__", "policy", "kinds", "plugin", "reasons", "names", "explaining"}  # as in every policy's folder
+    there = {path.stem for path in (ROOT / "src" / "bursar" / "policies" / "pools").glob("*.py")}
+    assert set(re.findall(r"`(\w+)\.py`", part)) == there - usual
+
+
 def test_every_page_is_listed() -> None:
     index = (DOCS / "index.md").read_text()
     for page in DOCS.rglob("*.md"):
