@@ -1,7 +1,7 @@
 """What policies cost a real API server does not run away with what a pod brings.
 
-Whoever may create pods chooses how many labels, annotations, gates and owners they have. The measure is the processor
-time of the API server for the same call in kube-system, where no policy looks at pods.
+Whoever may create pods chooses how many labels, annotations, gates, owners, containers and requests they have. The
+measure is the processor time of the API server for the same call in kube-system, where no policy looks at pods.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.admission.acting import Acting
 from tests.cluster.controlplane import ApiError, ControlPlane
-from tests.cluster.controlplane.api import Object
+from tests.cluster.controlplane.api import JSON_PATCH, Object
 from tests.cluster.controlplane.objects import pod
 from tests.cluster.waiting import eventually
 
@@ -82,3 +82,28 @@ def test_so_does_an_update(ordinary: Acting, unjudged: Acting, brings: str) -> N
     alone = processor_seconds(unjudged.plane, lambda: update(unjudged))
     unjudged.plane.api().delete(f"{unjudged.pods}/one?gracePeriodSeconds=0")
     assert processor_seconds(ordinary.plane, lambda: update(ordinary)) < TIMES * alone
+
+
+def sized(containers: int, requests: int) -> Object:
+    """A pod with so many containers, each with so many requests beside that for processors."""
+    more = {f"example.com/{number}": "0" for number in range(requests)}
+    room = {"requests": {"cpu": "2m", **more}, "limits": more}
+    found = [{"name": f"c{number}", "image": "none", "resources": room} for number in range(containers)]
+    return {"metadata": {"name": "one"}, "spec": {"containers": found}}
+
+
+@pytest.mark.parametrize(("containers", "requests"), [(500, 0), (100, 60), (1, 3 * MANY)])
+def test_so_does_a_resize(enforced: Acting, ordinary: Acting, unjudged: Acting, containers: int, requests: int) -> None:
+    def resize(acting: Acting) -> object:
+        patch = [{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "1m"}]
+        return acting.plane.api().patch(f"{acting.pods}/one/resize?dryRun=All", patch, JSON_PATCH)
+
+    def seconds(acting: Acting) -> float:
+        acting.plane.api().create(acting.pods, sized(containers, requests))
+        found = processor_seconds(acting.plane, lambda: resize(acting))
+        acting.plane.api().delete(f"{acting.pods}/one?gracePeriodSeconds=0")
+        return found
+
+    alone = seconds(unjudged)
+    for acting in (enforced, ordinary):
+        assert seconds(acting) < 3 * alone  # the loops without their bounds: four times and more

@@ -302,6 +302,26 @@ def test_equal_amounts_are_no_growth_however_they_are_written(enforced: Acting, 
     enforced.resize_all(ALICE, "one", spec)
 
 
+MANY = [sized(f"c{number}", "1m", "1Mi") for number in range(101)]
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+def test_nor_is_a_governed_pod_with_many_containers_resized(enforced: Acting, part: str) -> None:
+    more = {} if part == "containers" else {"restartPolicy": "Always"}
+    given: dict[str, Any] = {"containers": [sized("main", "1m", "1Mi")], part: [{**one, **more} for one in MANY]}
+    enforced.create_pod("one", **given)
+    with refused("more than 100 containers cannot be resized in place"):
+        enforced.resize_all(ALICE, "one", {part: [sized("c0", "1m", "0.5Mi", **more)]})
+
+
+def test_nor_one_with_a_container_that_asks_for_more_than_anybody_does(enforced: Acting) -> None:
+    more = {f"example.com/{number}": "0" for number in range(100)}
+    room = {"requests": {"cpu": "2m", **more}, "limits": more}
+    enforced.create_pod("one", containers=[{"name": "main", "image": "none", "resources": room}])
+    with refused("cannot grow in place"):
+        enforced.resize_all(ALICE, "one", {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1m"}}}]})
+
+
 def test_an_ungoverned_pod_may_grow(ordinary: Acting) -> None:
     ordinary.create_pod("one")
     room = ordinary.resize(ALICE, "one", "2")["spec"]["containers"][0]["resources"]

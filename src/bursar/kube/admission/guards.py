@@ -193,6 +193,10 @@ def _resizing(arm: Arm) -> Guard:
         arm.namespaces,
         (rule(["UPDATE"], "pods/resize"),),
         (
+            Check(
+                f"{_few('object.spec.containers')} && {_few('object.spec.initContainers')}",
+                f"a governed pod with more than {MOST} containers cannot be resized in place: create another pod",
+            ),
             Check(_none_grows("containers"), advice),
             Check(f"!has(object.spec.initContainers) || {_none_grows('initContainers')}", advice),
             Check(_not_grown("object.spec", "oldObject.spec"), advice),
@@ -202,13 +206,15 @@ def _resizing(arm: Arm) -> Guard:
 
 
 def _none_grows(containers: str) -> str:
-    same = f"b.name == a.name && {_not_grown('a', 'b')}"
-    return f"object.spec.{containers}.all(a, oldObject.spec.{containers}.exists(b, {same}))"
+    """Every container is looked for among those before, so only where there are few; else another check refuses."""
+    now, same = f"object.spec.{containers}", f"b.name == a.name && {_not_grown('a', 'b')}"
+    return f"({now}.size() > {MOST} || {now}.all(a, oldObject.spec.{containers}.exists(b, {same})))"
 
 
 def _not_grown(now: str, before: str) -> str:
-    """No request is larger than before, and none is new."""
+    """No request is larger than before, and none is new. Of more than are looked through, one may be."""
     asked, known = f"{now}.resources.requests", f"{before}.resources.requests"
     has_known = f"has({before}.resources) && has({known}) && r in {known}"
     fits = f"quantity({asked}[r]).compareTo(quantity({known}[r])) <= 0"
-    return f"(!has({now}.resources) || !has({asked}) || {asked}.all(r, {has_known} && {fits}))"
+    none_larger = f"{asked}.size() <= {MOST} && {asked}.all(r, {has_known} && {fits})"
+    return f"(!has({now}.resources) || !has({asked}) || ({none_larger}))"

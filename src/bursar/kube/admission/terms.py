@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-MOST = 100  # scheduling gates, and owners, of a pod
+MOST = 100  # scheduling gates, and owners, of a pod; containers, and requests of each, of one that is resized
 
 _PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
 
