@@ -36,5 +36,11 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of tests that are coroutines."""
+    return "asyncio"
+
+
+@pytest.fixture
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent

@@ -4,11 +4,14 @@ Tests that disturb the shared plane leave it as they found it; they run one afte
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from bursar.kube.client.api import Api
+from bursar.kube.client.http import Http
+from bursar.kube.client.kubeconfig import load
 from tests.cluster.controlplane import ControlPlane
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "build" / "test" / "control-plane"
@@ -23,6 +26,13 @@ def plane(request: pytest.FixtureRequest, worker_id: str) -> Iterator[ControlPla
     plane.stop(keep=failed)
     if failed:
         request.config.get_terminal_writer().line(f"\nlogs of the control plane: {plane.folder / 'logs'}")
+
+
+@pytest.fixture
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
+    """Bursar's own client, as the administrator."""
+    async with Http(load(str(plane.kubeconfig))) as http:
+        yield Api(http)
 
 
 @pytest.fixture

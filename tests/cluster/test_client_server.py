@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,17 +28,6 @@ from tests.kube.client.conformance import Followed, config_map
 from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def api(plane: ControlPlane) -> AsyncIterator[Api]:
-    async with Http(load(str(plane.kubeconfig))) as http:
-        yield Api(http)
 
 
 async def test_a_service_account_reaches_the_server(plane: ControlPlane, tmp_path: Path) -> None:

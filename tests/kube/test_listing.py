@@ -14,11 +14,6 @@ from tests.kube.controller.stage import Stage, is_gated, stage
 Body = dict[str, Any]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

@@ -13,11 +13,6 @@ QUICK = Retry(attempts=4, base=0.01, cap=0.05)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def fake() -> AsyncIterator[FakeApi]:
     async with FakeApi() as server:
         yield server

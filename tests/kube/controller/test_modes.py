@@ -24,11 +24,6 @@ SHADOW = TermOptions(MirrorOptions(shadow=True), pin_patience=0, compared_every=
 DRY = TermOptions(dry_run=True, pin_patience=0, compared_every=0.5)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

@@ -24,11 +24,6 @@ LONG_AGO = "2001-02-03T04:05:06Z"
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize(
     ("kind", "told"),
     [

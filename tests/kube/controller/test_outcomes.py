@@ -12,11 +12,6 @@ from bursar.kube.controller.outcomes import sent
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize(("wish", "after"), [(None, None), (0.0, None), (3.0, 3.0)])
 async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none(
     wish: float | None, after: float | None

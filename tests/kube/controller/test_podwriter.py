@@ -18,11 +18,6 @@ Body = dict[str, Any]
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

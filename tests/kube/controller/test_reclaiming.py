@@ -17,11 +17,6 @@ from tests.kube.controller.stage import Body, Stage, stage
 UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

@@ -39,11 +39,6 @@ FAULTS = (
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Storm:
     """One run."""
 

@@ -23,11 +23,6 @@ MAX = f"elastic.max.{GPU}"
 OPTIONS = TermOptions(compared_every=0.1)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

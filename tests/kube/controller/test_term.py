@@ -12,11 +12,6 @@ from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 PODS_PATH = r"/api/v1/namespaces/\w+/pods"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 
