@@ -14,12 +14,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from bursar.kube.client.api import Api, PatchKind
 from bursar.kube.client.errors import Fenced, KubeError, NotFound
 from bursar.kube.client.resources import EVENTS, Resource
 from bursar.kube.client.sayings import REASON_LENGTH, Known, Said, last_said, said
+from bursar.kube.client.times import micro_time
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Recorder:
             if series is None or not series.name:
                 continue
             count = series.count
-            patch = {"series": {"count": count, "lastObservedTime": _now()}}
+            patch = {"series": {"count": count, "lastObservedTime": micro_time()}}
             del self._repeated[note]
             try:
                 await self._api.patch(EVENTS, series.name, _space(note), PatchKind.MERGE, patch)
@@ -221,7 +221,7 @@ class Recorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": name, "namespace": _space(note)},
-            "eventTime": _now(),
+            "eventTime": micro_time(),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "type": note.type,
@@ -234,7 +234,3 @@ class Recorder:
 
 def _space(note: Note) -> str:
     return note.regarding.namespace or "default"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

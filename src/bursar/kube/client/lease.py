@@ -20,7 +20,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -29,6 +28,7 @@ from bursar.kube.client.errors import AlreadyExists, Conflict, Fenced, KubeError
 from bursar.kube.client.models import Body, Lease
 from bursar.kube.client.resources import LEASES
 from bursar.kube.client.retries import NO_RETRY
+from bursar.kube.client.times import micro_time
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Elector:
     async def _renew(self) -> None:
         if self._lease is not None:
             sent = self._clock()
-            await self._write(self._lease, {"holderIdentity": self.identity, "renewTime": _now()})
+            await self._write(self._lease, {"holderIdentity": self.identity, "renewTime": micro_time()})
             self._until = sent + self._timing.renew_deadline
 
     def _is_ours(self) -> bool:
@@ -209,7 +209,7 @@ class Elector:
 
     async def _give_back(self) -> None:
         if self._lease is not None and self._holds():
-            await self._write(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
+            await self._write(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()})
 
     async def _look(self) -> Lease | None:
         """The lease as it is now. That it changed since we last looked is noted, with our own time."""
@@ -246,7 +246,7 @@ class Elector:
         return await self._write(lease, {**self._claim(), "leaseTransitions": lease.spec.lease_transitions + 1})
 
     def _claim(self) -> dict[str, object]:
-        now = _now()
+        now = micro_time()
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._timing.duration),
@@ -270,8 +270,3 @@ def _read(body: Body) -> Lease:
         return body.into(Lease)
     except msgspec.DecodeError as error:
         raise Malformed(f"lease {body.key}: {error}") from None
-
-
-def _now() -> str:
-    """For people; no decision rests on it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

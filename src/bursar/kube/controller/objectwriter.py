@@ -8,10 +8,9 @@ before keeps its time, whoever leads: a new leader's policies know nothing of wh
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from bursar.kube.client.api import Api, JsonPatch, PatchKind, Writing
 from bursar.kube.client.resources import Resource
+from bursar.kube.client.times import whole_seconds
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.outcomes import Refused, sent
@@ -76,7 +75,13 @@ class ObjectWriter:
         conditions = list(given) if isinstance(given, list) else []
         problem = self._invalid.get((output.kind, output.key))
         if problem:
-            told = {"type": _INVALID, "status": "True", "reason": "Refused", "message": problem, _SINCE: _now()}
+            told = {
+                "type": _INVALID,
+                "status": "True",
+                "reason": "Refused",
+                "message": problem,
+                _SINCE: whole_seconds(),
+            }
             conditions = [*(one for one in conditions if one.get("type") != _INVALID), told]
         if conditions:
             status["conditions"] = [self._since_when(output, one) for one in conditions]
@@ -140,10 +145,6 @@ class ObjectWriter:
 
     def _refused(self, output: Output) -> Refused:
         return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _merged(known: Output | None, newer: Output) -> Output:
