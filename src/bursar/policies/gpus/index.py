@@ -22,6 +22,7 @@ from bursar.ledger.state import State
 from bursar.policies.node_index import NodeIndex
 from bursar.policies.tensorfusion.choice import fits, packs_nodes
 from bursar.policies.tensorfusion.fleet import PREFIX, TFLOPS, VRAM, Fleet
+from bursar.policies.tensorfusion.residents import follow
 from bursar.policies.tensorfusion.worker import NOT_GIVEN, Worker
 
 MILLION: Final = 1_000_000
@@ -119,14 +120,7 @@ class Index:
         self.changes.clear()
 
     def charged(self, claim: Claim, account: Account, sign: int) -> None:
-        residents = self.residents.get(account.name)
-        if residents is None:
-            residents = {}
-            self.residents[account.name] = residents
-        if sign > 0:
-            residents[claim.uid] = claim
-        else:
-            residents.pop(claim.uid, None)
+        follow(self.residents, claim, account, sign)
         at = self.positions.get(account.name)
         if at is None or self.fleet.accounts[at] is not account:
             return  # not of the fleet that was last looked at: the next look makes everything anew

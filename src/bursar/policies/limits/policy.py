@@ -30,6 +30,7 @@ from bursar.policies.limits.views import Usage, View, Views, cost_of
 from bursar.policies.node_index import NodeIndex
 from bursar.policies.settings import Output, Setting, SettingError
 from bursar.policies.tensorfusion.reading import WorkerCache
+from bursar.policies.tensorfusion.residents import follow
 from bursar.policies.tensorfusion.worker import Unreadable, Worker
 from bursar.vectors import EMPTY, Vector, from_amounts, from_indices
 
@@ -91,14 +92,7 @@ class LimitsPolicy(Policy):
     # What follows from the ledger
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
-        residents = self.residents.get(account.name)
-        if residents is None:
-            residents = {}
-            self.residents[account.name] = residents
-        if sign > 0:
-            residents[claim.uid] = claim
-        else:
-            residents.pop(claim.uid, None)
+        follow(self.residents, claim, account, sign)
         self._touched(claim.namespace)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:

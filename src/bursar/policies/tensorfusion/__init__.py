@@ -1,1 +1,3 @@
-"""What limits and gpus share: the worker pod contract, the GPUs there are, and which of them a worker gets."""
+"""What limits and gpus share: the worker pod contract, the GPUs there are, which of them a worker gets, and
+who counts where.
+"""
