@@ -21,6 +21,7 @@ from bursar.kube.client.retries import Retry, is_budget
 
 FIELD_MANAGER = "bursar"
 PAGE = 500
+JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 Payload = Mapping[str, object] | msgspec.Struct | bytes
@@ -148,7 +149,7 @@ class Api:
     async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> Body:
         path = resource.path(namespace)
         call = _call("create", resource)
-        return await self._write(Request(call, "POST", path, how.query(), _encode(body)), how)
+        return await self._write(_writing(how, call, "POST", path, how.query(), body), how)
 
     async def patch(
         self,
@@ -164,7 +165,7 @@ class Api:
         """Change an object, or with ``subresource="status"`` its status. A JSON patch is a list of operations."""
         path = resource.path(namespace, name, subresource)
         call = _call("patch", resource, subresource)
-        return await self._write(Request(call, "PATCH", path, how.query(), _encode(patch), kind.value), how)
+        return await self._write(_writing(how, call, "PATCH", path, how.query(), patch, kind.value), how)
 
     async def apply(
         self,
@@ -181,7 +182,7 @@ class Api:
         path = resource.path(namespace, name, subresource)
         query = (*how.query(), ("force", "true" if force else "false"))
         call = _call("patch", resource, subresource)
-        return await self._write(Request(call, "PATCH", path, query, _encode(body), PatchKind.APPLY.value), how)
+        return await self._write(_writing(how, call, "PATCH", path, query, body, PatchKind.APPLY.value), how)
 
     async def delete(
         self,
@@ -198,7 +199,7 @@ class Api:
         options = delete_options(uid, resource_version, grace, how)
         path = resource.path(namespace, name)
         call = _call("delete", resource)
-        await self._send(Request(call, "DELETE", path, (), _encode(options)), how)
+        await self._send(_writing(how, call, "DELETE", path, (), options), how)
 
     async def evict(
         self, name: str, namespace: str, *, uid: str = "", grace: int | None = None, how: Writing = PLAIN
@@ -212,9 +213,8 @@ class Api:
         }
         path = PODS.path(namespace, name, "eviction")
         call = _call("create", PODS, "eviction")
-        request = Request(call, "POST", path, how.query(), _encode(body))
         try:
-            await self._send(request, how)
+            await self._send(_writing(how, call, "POST", path, how.query(), body), how)
         except ApiError as error:
             return _refused_eviction(error)
         return Eviction(Outcome.EVICTED)
@@ -236,9 +236,7 @@ class Api:
         return _body(request, await self._send(request, how))
 
     async def _send(self, request: Request, how: Writing) -> bytes:
-        accept = METADATA if how.brief else request.accept
-        asked = request._replace(accept=accept, gated=how.gated)
-        return await self.http.send(asked, within=how.within, retry=how.retry)
+        return await self.http.send(request, within=how.within, retry=how.retry)
 
 
 def delete_options(uid: str, resource_version: str, grace: int | None, how: Writing) -> dict[str, object]:
@@ -268,8 +266,11 @@ def _call(verb: str, resource: Resource, subresource: str = "") -> Call:
     return Call(verb, resource.group, name)
 
 
-def _encode(body: object) -> bytes:
-    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+def _writing(
+    how: Writing, call: Call, method: str, path: str, query: Query, body: object, content_type: str = JSON
+) -> Request:
+    encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return Request(call, method, path, query, encoded, content_type, METADATA if how.brief else JSON, how.gated)
 
 
 def _decoded(request: Request, answer: bytes, struct: type[T]) -> T:

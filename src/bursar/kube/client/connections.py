@@ -25,12 +25,15 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 CONNECTING = 10.0  # seconds
 KEPT_IDLE = 15.0  # seconds; servers and what stands before them close idle connections, but hardly sooner
 _HELD = 1024 * 1024  # bytes of an answer that wait to be read before the server has to wait, too
+_AT_ONCE = 256 * 1024  # bytes that are read in one go
 _PORTS = {"http": 80, "https": 443}
 _OK = 200
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection. Answers are read whole, or by pieces as they come (``streaming``)."""
+
+    _read_into = memoryview(bytearray(_AT_ONCE))  # one for all: what was read is parsed before anything else is read
 
     def __init__(self) -> None:
         self.status = 0  # of the answer
@@ -139,12 +142,15 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._wire = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._read_into
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._complete:  # nobody asked: it is out of step
             self.close()
             return
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._read_into[:nbytes])
         except (HttpParserError, HttpParserUpgrade) as error:
             self._lost = ConnectionError(f"the answer is no HTTP: {error}")
             self.close()

@@ -222,8 +222,12 @@ class Term:
     # The loop
 
     async def _pump(self) -> None:
+        rested = 0.0  # when the next look at the ledger is due, if there are news
         while True:
             await self._wake.wait()
+            early = rested - time.monotonic()
+            if early > 0:
+                await asyncio.sleep(early)
             self._wake.clear()
             over = time.monotonic() + TURN
             while self._inbox and time.monotonic() < over:
@@ -232,10 +236,11 @@ class Term:
             while not at_rest and time.monotonic() < over:
                 at_rest = self.mirror.controller.settle(ROUNDS)
             self._flush(at_rest=at_rest)
-            busy = bool(self._inbox) or not at_rest
-            if busy:
+            if self._inbox or not at_rest:
                 self._wake.set()
-            await asyncio.sleep(0 if busy else GATHER)
+                await asyncio.sleep(0)  # else others get their turn by our waiting
+            else:
+                rested = time.monotonic() + GATHER
 
     def _flush(self, *, at_rest: bool) -> None:
         """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
