@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following
-from bursar.kube.client.models import Body, Meta
+from bursar.kube.client.errors import Gone
+from bursar.kube.client.following import Following, Typed
+from bursar.kube.client.models import Body, Meta, Wire
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import CONFIG_MAPS, Resource
-from bursar.kube.client.store import as_body
+from bursar.kube.client.store import Handler, as_body
 from tests.kube.client.conformance import Diary, Followed, config_map
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
@@ -304,7 +305,13 @@ async def test_a_watch_that_never_gets_on_is_listed_anew(fake: FakeApi, api: Api
 
 
 @pytest.mark.parametrize(
-    "line", [b"not json\n", b'{"type": "NEWS", "object": {}}\n', b'{"type": "ADDED", "object": []}\n']
+    "line",
+    [
+        b"not json\n",
+        b'{"type": "NEWS", "object": {}}\n',
+        b'{"type": "ADDED", "object": []}\n',
+        b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
+    ],
 )
 async def test_a_line_that_is_no_event_ends_the_connection_only(fake: FakeApi, api: Api, line: bytes) -> None:
     async with followed(api) as (diary, reflector):
@@ -331,6 +338,62 @@ async def test_an_object_that_does_not_decode_is_reported_by_key(fake: FakeApi, 
     drop(fake, "a")
     await eventually(lambda: not reflector.store.undecodable)
     task.cancel()
+
+
+class Typical(Wire, frozen=True):
+    metadata: Meta = Meta()
+    data: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class TypedDiary(Handler[Typical]):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def added(self, meta: Meta, item: Typical) -> None:
+        self.lines.append(f"+{meta.key} {item.data}")
+
+    def modified(self, meta: Meta, item: Typical, before: Typical) -> None:
+        self.lines.append(f"~{meta.key} {before.data} {item.data}")
+
+    def deleted(self, meta: Meta, item: Typical) -> None:
+        self.lines.append(f"-{meta.key} {item.data}")
+
+    def undecodable(self, meta: Meta, problem: str) -> None:
+        self.lines.append(f"?{meta.key} {problem}")
+
+    def synced(self) -> None:
+        self.lines.append("synced")
+
+
+async def test_lines_that_are_read_in_one_go_say_the_same(api: Api) -> None:
+    def line(type_: str, version: int, x: object) -> bytes:
+        metadata = {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": str(version)}
+        return msgspec.json.encode({"type": type_, "object": {"metadata": metadata, "data": {"x": x}}})
+
+    diary = TypedDiary()
+    reflector = Reflector(api, CONFIG_MAPS, Typed(Typical, lambda item: item.metadata), diary, QUICK)
+    for each in (
+        line("ADDED", 1, 1),
+        line("MODIFIED", 2, 2),
+        line("MODIFIED", 2, 2),
+        line("MODIFIED", 3, "poison"),
+        b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "4"}}}',
+        line("MODIFIED", 5, 5),
+        line("DELETED", 6, 6),
+    ):
+        reflector._take(each)
+    problem = "?ns/a Expected `int`, got `str` - at `$.data[...]`"
+    assert diary.lines == [
+        "+ns/a {'x': 1}",
+        "~ns/a {'x': 1} {'x': 2}",
+        problem,
+        "~ns/a {'x': 2} {'x': 5}",
+        "-ns/a {'x': 6}",
+    ]
+    assert (reflector._version, reflector.store.undecodable) == ("6", {})
+    assert reflector.progress.counts == {"events": 6, "bookmarks": 1}
+    with pytest.raises(Gone):
+        reflector._take(b'{"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410}}')
 
 
 async def test_an_error_of_the_handler_ends_it(fake: FakeApi, api: Api) -> None:

@@ -1,13 +1,16 @@
 """How a collection is followed: the settings, the numbers that are kept, and the lines of a watch.
 
 A line is an event with an object, a bookmark (only a version), or an error, which is raised as what it stands for.
+Who wants objects as structs has a line read in one go (``Typed``), instead of once for its type, once for the object's
+metadata and once for the object. What cannot be read so is read step by step, which finds out what is wrong.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +18,7 @@ from bursar.kube.client.api import EVERYTHING, PAGE, Select
 from bursar.kube.client.errors import Malformed, error_for, status_from
 from bursar.kube.client.models import Meta, Wire, meta_of
 
+T = TypeVar("T")
 SILENCE = 70.0
 REST = 0.04
 DELETED = "DELETED"
@@ -54,6 +58,31 @@ class Event(NamedTuple):
     raw: msgspec.Raw
 
 
+class _TypedLine(Wire, Generic[T], frozen=True):
+    type: str
+    object: T
+
+
+class Typed(Generic[T]):
+    """Reads objects into a struct, from which ``identify`` tells their metadata."""
+
+    def __init__(self, struct: type[T], identify: Callable[[T], Meta]) -> None:
+        self._identify = identify
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._decode_line = msgspec.json.Decoder(_TypedLine[struct]).decode  # type: ignore[valid-type]
+
+    def __call__(self, _meta: Meta, raw: bytes) -> T:
+        return self._decode(raw)
+
+    def line(self, line: bytes) -> tuple[str, Meta, T] | None:
+        """Type, metadata and object of an event; None: it is none, or must be read step by step."""
+        try:
+            found = self._decode_line(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return (found.type, self._identify(found.object), found.object) if found.type in _TYPES else None
+
+
 class Bookmark(NamedTuple):
     """The version up to which everything has been sent; ``ends_list``: all objects that there were, too."""
 
@@ -88,7 +117,7 @@ def read_event(line: bytes, path: str) -> Event | Bookmark:
             return Bookmark(mark.resource_version, mark.annotations.get(_INITIAL_END) == "true")
         if found.type in _TYPES:
             return Event(found.type, meta_of(found.object), found.object)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"watch {path}: {error}: {line[:200]!r}") from None
     if found.type != "ERROR":
         raise Malformed(f"watch {path}: {found.type!r:.40} is not a type of events")

@@ -33,10 +33,10 @@ from bursar.kube.client.errors import (
     NotFound,
     Unanswered,
 )
-from bursar.kube.client.following import DELETED, Bookmark, Following, Progress, read_event
+from bursar.kube.client.following import DELETED, Bookmark, Following, Progress, Typed, read_event
 from bursar.kube.client.http import Call
 from bursar.kube.client.lines import Lines
-from bursar.kube.client.models import meta_of
+from bursar.kube.client.models import Meta, meta_of
 from bursar.kube.client.resources import Resource
 from bursar.kube.client.retries import Backoff, apart
 from bursar.kube.client.store import Decode, Handler, Store
@@ -71,6 +71,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.store: Store[T] = Store(decode, handler)
+        self._typed = decode if isinstance(decode, Typed) else None
         self.progress = Progress()
         self._api = api
         self._how = how or Following()
@@ -224,21 +225,29 @@ class Reflector(Generic[T]):
                 await content.rest(self._how.rest)
 
     def _take(self, line: bytes) -> None:
+        found = None if self._typed is None else self._typed.line(line)
+        if found is not None:
+            self._take_event(*found)
+            return
         event = read_event(line, self._path)
         if isinstance(event, Bookmark):
             self._take_bookmark(event)
-            return
-        gone = event.type == DELETED
+        else:
+            self._take_event(event.type, event.meta, None, event.raw)
+
+    def _take_event(self, type_: str, meta: Meta, item: T | None, raw: bytes | msgspec.Raw = b"") -> None:
+        """An object, read already or (None) to be read."""
+        gone = type_ == DELETED
         if gone:
-            self.store.remove(event.meta, event.raw)
+            self.store.remove(meta, raw, item)
         else:
-            self.store.put(event.meta, event.raw)
+            self.store.put(meta, raw, item)
         if self._seen is None:
-            self._version = event.meta.resource_version
+            self._version = meta.resource_version
         elif gone:
-            self._seen.discard(event.meta.key)
+            self._seen.discard(meta.key)
         else:
-            self._seen.add(event.meta.key)
+            self._seen.add(meta.key)
         self._got_on("events")
 
     def _take_bookmark(self, bookmark: Bookmark) -> None:

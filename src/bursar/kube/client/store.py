@@ -71,8 +71,8 @@ class Store(Generic[T]):
     def items(self) -> Iterator[T]:
         return (known.item for known in list(self._known.values()) if known.item is not None)
 
-    def put(self, meta: Meta, raw: bytes | msgspec.Raw) -> None:
-        """The object exists, in this form."""
+    def put(self, meta: Meta, raw: bytes | msgspec.Raw, item: T | None = None) -> None:
+        """The object exists, in this form; ``item``: if it was read already."""
         key = meta.key
         known = self._known.get(key)
         if known is not None and known.meta.uid != meta.uid:
@@ -81,7 +81,7 @@ class Store(Generic[T]):
         if known is not None and known.meta.resource_version == meta.resource_version:
             return
         before = None if known is None else known.item
-        item = self._decoded(meta, raw)
+        item = self._decoded(meta, raw, item)
         self._known[key] = _Known(meta, before if item is None else item)
         if item is None:
             return
@@ -90,13 +90,13 @@ class Store(Generic[T]):
         else:
             self._handler.modified(meta, item, before)
 
-    def remove(self, meta: Meta, raw: bytes | msgspec.Raw) -> None:
+    def remove(self, meta: Meta, raw: bytes | msgspec.Raw, item: T | None = None) -> None:
         """The object is gone; this was its last form."""
         known = self._known.get(meta.key)
         if known is None or known.meta.uid != meta.uid:
             return
         if known.item is not None:
-            item = self._decoded(meta, raw)
+            item = self._decoded(meta, raw, item)
             known = _Known(meta, known.item if item is None else item)
         self._forget(known)
 
@@ -115,9 +115,9 @@ class Store(Generic[T]):
         if known.item is not None:
             self._handler.deleted(known.meta, known.item)
 
-    def _decoded(self, meta: Meta, raw: bytes | msgspec.Raw) -> T | None:
+    def _decoded(self, meta: Meta, raw: bytes | msgspec.Raw, item: T | None) -> T | None:
         try:
-            item = self._decode(meta, bytes(raw))
+            item = self._decode(meta, bytes(raw)) if item is None else item
         except (ValueError, msgspec.MsgspecError) as error:
             problem = str(error)
             self.undecodable[meta.key] = problem

@@ -11,8 +11,9 @@ from datetime import datetime
 import msgspec
 from msgspec import Raw, field
 
+from bursar.kube.client.models import Meta
 from bursar.kube.controller.names import GATE, OWN_LABELS, is_own_annotation
-from bursar.objects.core import Affinity, Condition, Lenient, Pod, PodSpec, PodStatus
+from bursar.objects.core import Affinity, Condition, Lenient, ObjectMeta, Pod, PodSpec, PodStatus
 
 ENDED = ("Succeeded", "Failed")
 _LOCAL_VOLUMES = frozenset(
@@ -44,9 +45,14 @@ class SeenStatus(PodStatus, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
+class SeenMeta(ObjectMeta, frozen=True):
+    resource_version: str = ""
+
+
 class SeenPod(Pod, frozen=True):
     """A pod with everything that the controller looks at."""
 
+    metadata: SeenMeta = SeenMeta()
     spec: SeenSpec = SeenSpec()
     status: SeenStatus = SeenStatus()
 
@@ -56,7 +62,8 @@ class SeenPod(Pod, frozen=True):
 
     @property
     def gated(self) -> bool:
-        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+        gates = self.spec.scheduling_gates
+        return bool(gates) and any(gate.name == GATE for gate in gates)
 
     @property
     def leaving(self) -> bool:
@@ -77,15 +84,19 @@ class SeenPod(Pod, frozen=True):
     @property
     def preempted(self) -> bool:
         """Whether the scheduler itself takes its place for another pod."""
-        return any(
-            condition.type == "DisruptionTarget"
-            and condition.status == "True"
-            and condition.reason == "PreemptionByScheduler"
-            for condition in self.status.conditions
-        )
+        for condition in self.status.conditions:
+            if condition.type == "DisruptionTarget":
+                return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+        return False
 
 
 read_pod = msgspec.json.Decoder(SeenPod).decode
+
+
+def identity(pod: SeenPod) -> Meta:
+    """What the client knows a pod by."""
+    meta = pod.metadata
+    return Meta(meta.name, meta.namespace, meta.uid, meta.resource_version)
 
 
 def unjudged(spec: SeenSpec) -> tuple[str, ...]:
@@ -138,6 +149,8 @@ def grew(before: SeenPod, pod: SeenPod) -> bool:
     was, now = before.spec, pod.spec
     if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
         return True
+    if before.metadata.labels == pod.metadata.labels and before.metadata.annotations == pod.metadata.annotations:
+        return False
     return _marks(before) != _marks(pod)
 
 

@@ -12,12 +12,12 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following
+from bursar.kube.client.following import Following, Typed
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS, RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Published, read_slice
-from bursar.kube.controller.sight import SeenPod, read_pod
+from bursar.kube.controller.sight import SeenPod, identity
 from bursar.objects.kinds import Kind
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Watches:
             following = Following(optional=bool(kind.group))
             handler = _ObjectHandler(listener, kind)
             self._objects.append((kind, Reflector(api, Resource.of(kind), _raw, handler, following)))
-        self._pods: Reflector[SeenPod] = Reflector(api, PODS, _pod, _PodHandler(listener))
+        self._pods: Reflector[SeenPod] = Reflector(api, PODS, Typed(SeenPod, identity), _PodHandler(listener))
         following = Following(optional=True)
         self._slices: Reflector[tuple[str, Published]] = Reflector(
             api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following
@@ -77,10 +77,6 @@ class Watches:
 
 def _raw(_meta: Meta, raw: bytes) -> bytes:
     return raw
-
-
-def _pod(_meta: Meta, raw: bytes) -> SeenPod:
-    return read_pod(raw)
 
 
 def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
