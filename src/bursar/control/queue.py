@@ -60,8 +60,8 @@ class Unit:
         return sorted(self.pending.values(), key=urgency)
 
     def urgency(self) -> Urgency:
-        priority, created, key, uid = min(urgency(claim) for claim in self.pending.values())
-        return _FIRST if self.admitted else priority, created, key, uid
+        first = min(map(urgency, self.pending.values()))
+        return (_FIRST, *first[1:]) if self.admitted else first
 
 
 _Entry = tuple[Urgency, str]  # of a unit: its urgency and its name

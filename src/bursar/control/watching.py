@@ -19,6 +19,7 @@ from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetField, SetS
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.ledger.journal import Record
 
+_RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
 _VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
 
 
@@ -101,7 +102,7 @@ class Watch(CommitListener):
 def touched_topics(change: Change, topics: dict[str, None]) -> bool:
     """Add the topics of what the change touched; whether it touched a disruption budget."""
     budget = False
-    relief = not isinstance(change, Charge) or change.mode in {RELEASE, VACATE}
+    relief = not isinstance(change, Charge) or change.mode in _RELIEF
     for account in change.touches():
         if account.policy == budgets.POLICY:
             budget = True

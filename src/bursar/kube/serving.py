@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import uvicorn
 
+_TICK = 1.0  # seconds
+
 
 class ListenError(OSError):
     """An address cannot be had."""
@@ -21,10 +23,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.serving = asyncio.Event()
+        self.stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.serving.set()
+
+    async def main_loop(self) -> None:
+        """What is to be done once a second, until it stops: each look at the clock wakes the process."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK):
+                    await self.stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -55,5 +65,6 @@ class BackgroundServer:
     async def stop(self) -> None:
         """Answer what is under way, then end."""
         self._server.should_exit = True
+        self._server.stopping.set()
         if self._task is not None:
             await self._task

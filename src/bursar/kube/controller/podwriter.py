@@ -24,7 +24,6 @@ from bursar.kube.controller.patches import Body, metadata_patch, start_patch
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.records import HoldRecord, admission_record, written
-from bursar.kube.controller.sight import unjudged
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 
@@ -228,7 +227,7 @@ class PodWriter:
         if reading is None:
             return
         filled = reading.filled
-        orders = self._placement.orders(claim, unjudged(sight.seen.spec), expressible=filled.expressible)
+        orders = self._placement.orders(claim, reading.unjudged, expressible=filled.expressible)
         seq = self._earlier + _seq(claim)
         record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}

@@ -50,6 +50,7 @@ class Reading:
     annotations: dict[str, str]
     spec: PodSpec
     filled: Filled
+    unjudged: tuple[str, ...]
 
 
 class Wishes:
@@ -82,7 +83,8 @@ class Wishes:
         if others:
             given = self._judge(given, others)
         typed = cast("Pod", given.typed)
-        return Reading(typed.metadata.labels, typed.metadata.annotations, typed.spec, filled_in(manifest, given.body))
+        filled = filled_in(manifest, given.body)
+        return Reading(typed.metadata.labels, typed.metadata.annotations, typed.spec, filled, others)
 
     def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
         """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
