@@ -10,11 +10,12 @@ after it) and ``resourceVersion`` (the last write to an object in it).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 Amounts = dict[str, str]
+Row = TypeVar("Row")
 
 
 class Answer(Struct, rename="camel", kw_only=True, frozen=True):
@@ -28,6 +29,17 @@ class Moment(Answer, frozen=True):
     resource_version: str
     time: str
     digest: str
+
+
+class Page(Answer, Generic[Row], frozen=True):
+    """A part of a list."""
+
+    items: list[Row]
+    moment: Moment
+    remaining: int = 0
+    next: Annotated[str, Meta(description="Asks for the next page of the same moment.")] = field(
+        name="continue", default=""
+    )
 
 
 class Info(Answer, frozen=True):
@@ -57,13 +69,8 @@ class KindList(Answer, frozen=True):
     items: list[KindInfo]
 
 
-class ObjectList(Answer, frozen=True):
-    """Manifests, by kind and key. ``continue`` asks for the next page of the same moment."""
-
-    items: list[dict[str, Any]]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class ObjectList(Page[dict[str, Any]], frozen=True):
+    """A page of manifests, by kind and key."""
 
 
 class ClaimRow(Answer, frozen=True):
@@ -92,11 +99,8 @@ class ClaimRow(Answer, frozen=True):
     gpus: Amounts = {}  # asked of GPUs by annotation: tflops, compute, vram of all of them, and their number
 
 
-class ClaimList(Answer, frozen=True):
-    items: list[ClaimRow]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class ClaimList(Page[ClaimRow], frozen=True):
+    """A page of claims."""
 
 
 class QuotaAmounts(Answer, frozen=True):
@@ -126,11 +130,8 @@ class QuotaRow(Answer, frozen=True):
     message: str = ""
 
 
-class QuotaList(Answer, frozen=True):
-    items: list[QuotaRow]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class QuotaList(Page[QuotaRow], frozen=True):
+    """A page of quotas."""
 
 
 class NodeRow(Answer, frozen=True):
@@ -144,11 +145,8 @@ class NodeRow(Answer, frozen=True):
     gpus: int
 
 
-class NodeList(Answer, frozen=True):
-    items: list[NodeRow]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class NodeList(Page[NodeRow], frozen=True):
+    """A page of nodes."""
 
 
 class GpuRow(Answer, frozen=True):
@@ -160,11 +158,8 @@ class GpuRow(Answer, frozen=True):
     claims: list[str]
 
 
-class GpuList(Answer, frozen=True):
-    items: list[GpuRow]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class GpuList(Page[GpuRow], frozen=True):
+    """A page of GPUs."""
 
 
 class QueueRow(Answer, frozen=True):
@@ -184,11 +179,8 @@ class QueueRow(Answer, frozen=True):
     gpus: Amounts = {}  # asked of GPUs by annotation
 
 
-class QueueList(Answer, frozen=True):
-    items: list[QueueRow]
-    moment: Moment
-    remaining: int = 0
-    next: str = field(name="continue", default="")
+class QueueList(Page[QueueRow], frozen=True):
+    """A page of those who wait, in the order of the queue."""
 
 
 class Problem(Answer, frozen=True):
