@@ -17,29 +17,25 @@ _MERGED_BY = {"schedulingGates": "name", "containers": "name", "conditions": "ty
 
 def merge(target: Any, patch: Any) -> Any:  # noqa: ANN401 any JSON
     """RFC 7386: null removes, mappings merge, everything else replaces."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    result = copy.deepcopy(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge(result.get(key), value)
-    return result
+    return _merged(target, patch, {})
 
 
 def strategic(target: Any, patch: Any) -> Any:  # noqa: ANN401 any JSON
     """As ``merge``, but some lists are merged by a key of their entries; ``$patch: delete`` takes an entry away."""
+    return _merged(target, patch, _MERGED_BY)
+
+
+def _merged(target: Any, patch: Any, keys: dict[str, str]) -> Any:  # noqa: ANN401 any JSON
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = copy.deepcopy(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
             result.pop(name, None)
-        elif name in _MERGED_BY and isinstance(value, list):
-            result[name] = _by_key(result.get(name) or [], value, _MERGED_BY[name])
+        elif name in keys and isinstance(value, list):
+            result[name] = _by_key(result.get(name) or [], value, keys[name])
         else:
-            result[name] = strategic(result.get(name), value)
+            result[name] = _merged(result.get(name), value, keys)
     return result
 
 
