@@ -20,7 +20,7 @@ from bursar.kube.client.models import Meta, Wire, meta_of
 
 T = TypeVar("T")
 SILENCE = 70.0
-REST = 0.04
+REST = 0.05
 DELETED = "DELETED"
 _TYPES = frozenset({"ADDED", "MODIFIED", DELETED})
 _INITIAL_END = "k8s.io/initial-events-end"

@@ -45,17 +45,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SLICE = 100
-STUCK = 3
-"""Failures in a row, without getting on, after which the version is given up and the collection listed anew."""
-
-CALM = 60.0
-"""Seconds without a failure after which the pauses start small again."""
-
-BUSY = 64 * 1024
-"""Bytes at once after which there is no rest: enough has come together, and as much may wait."""
-
-CONNECTING = 30.0
-"""Seconds within which a watch must have begun to answer."""
+STUCK = 3  # failures in a row, without getting on, after which the version is given up and the collection listed anew
+CALM = 60.0  # seconds without a failure after which the pauses start small again
+BUSY = 64 * 1024  # bytes at once after which there is no rest: enough has come together, and as much may wait
+CONNECTING = 30.0  # seconds within which a watch must have begun to answer
 
 
 class _Waiter(NamedTuple):
