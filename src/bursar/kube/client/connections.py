@@ -33,9 +33,8 @@ _OK = 200
 class Connection(asyncio.BufferedProtocol):
     """One connection. Answers are read whole, or by pieces as they come (``streaming``)."""
 
-    _read_into = memoryview(bytearray(_AT_ONCE))  # one for all: what was read is parsed before anything else is read
-
-    def __init__(self) -> None:
+    def __init__(self, buffer: memoryview) -> None:
+        """``buffer``: of all connections in one event loop, since what was read is parsed before more is read."""
         self.status = 0  # of the answer
         self.retry_after = ""
         self.context: ssl.SSLContext | None = None
@@ -43,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         self.ended: Callable[[Connection], None] | None = None  # told when nothing is left of it
         self._transport: asyncio.Transport | None = None
         self._wire: asyncio.Transport | None = None  # what lies below all encryption
+        self._buffer = buffer
         self._parser = HttpResponseParser(self)
         self._streaming = False
         self._complete = True
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is None:
             raise ConnectionResetError("the connection is closed")
-        inner = Connection()
+        inner = Connection(self._buffer)
         upon = await asyncio.get_running_loop().start_tls(transport, inner, context, server_hostname=name)
         if upon is None or inner._lost is not None:
             raise ConnectionResetError("the server closed the connection")
@@ -143,14 +143,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = self._wire = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._read_into
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._complete:  # nobody asked: it is out of step
             self.close()
             return
         try:
-            self._parser.feed_data(self._read_into[:nbytes])
+            self._parser.feed_data(self._buffer[:nbytes])
         except (HttpParserError, HttpParserUpgrade) as error:
             self._lost = ConnectionError(f"the answer is no HTTP: {error}")
             self.close()
@@ -206,6 +206,7 @@ class Connections:
         self._server_name = server_name or self._server.hostname or ""
         self._idle: deque[Connection] = deque()  # the last one used is the first to be used again
         self._open: set[Connection] = set()
+        self._buffer = memoryview(bytearray(_AT_ONCE))
         self._none_left = asyncio.Event()
         self._none_left.set()
 
@@ -261,11 +262,11 @@ class Connections:
     async def _connect(self, context: ssl.SSLContext | None) -> Connection:
         if self._proxy is not None:
             return await self._connect_through(self._proxy, context)
-        return await _reach(self._server, context, self._server_name)
+        return await self._reach(self._server, context, self._server_name)
 
     async def _connect_through(self, proxy: SplitResult, context: ssl.SSLContext | None) -> Connection:
         secure = ssl.create_default_context() if proxy.scheme == "https" else None
-        outer = await _reach(proxy, secure, proxy.hostname or "")
+        outer = await self._reach(proxy, secure, proxy.hostname or "")
         if context is None:
             return outer
         name = self._server.hostname or ""
@@ -277,11 +278,10 @@ class Connections:
             raise ConnectionError(f"the proxy {proxy.hostname} answers {status}")
         return await outer.encrypted(context, self._server_name)
 
-
-async def _reach(where: SplitResult, context: ssl.SSLContext | None, name: str) -> Connection:
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(Connection, where.hostname or "", _port(where))
-    return connection if context is None else await connection.encrypted(context, name)
+    async def _reach(self, where: SplitResult, context: ssl.SSLContext | None, name: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(lambda: Connection(self._buffer), where.hostname or "", _port(where))
+        return made if context is None else await made.encrypted(context, name)
 
 
 def _port(address: SplitResult) -> int:
