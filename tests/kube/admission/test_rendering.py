@@ -32,14 +32,22 @@ def test_nothing_else_is_committed() -> None:
 
 @pytest.mark.parametrize("one", OBJECTS)
 def test_everything_fails_closed_and_spares_the_system(one: dict[str, Any]) -> None:
+    without = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", "bursar-system"]}
     if one["kind"].endswith("Binding"):
         assert one["spec"].get("validationActions", ["Deny"]) == ["Deny"]
+        assert without in one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
         return
     for rule_set in one.get("webhooks", [one.get("spec")]):
         assert rule_set["failurePolicy"] == "Fail"
-        selector = rule_set.get("namespaceSelector") or rule_set["matchConstraints"]["namespaceSelector"]
-        without = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", "bursar-system"]}
-        assert without in selector["matchExpressions"]
+    for hook in one.get("webhooks", ()):
+        assert without in hook["namespaceSelector"]["matchExpressions"]
+
+
+@pytest.mark.parametrize("one", OBJECTS)
+def test_policies_do_not_select_by_labels(one: dict[str, Any]) -> None:
+    """That would cost every call about anything; their bindings do."""
+    if one["kind"].endswith("Policy"):
+        assert set(one["spec"]["matchConstraints"]) == {"matchPolicy", "resourceRules"}
 
 
 @pytest.mark.parametrize("one", OBJECTS)

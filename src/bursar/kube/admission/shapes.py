@@ -5,6 +5,10 @@ conditions of a policy, for its checks, for their messages and for its audit ann
 that costs far more than evaluating them. So there are few policies, no pod is judged by two that could be one, and each
 has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only one that
 is refused again, for the message.
+
+Which namespaces a policy is for stands in its binding. The API server looks at the selectors of a policy before it
+looks at what a call is about, and reads them anew for every call of anybody about anything; at those of a binding only
+for calls that the policy is about.
 """
 
 from __future__ import annotations
@@ -33,9 +37,15 @@ def rule(operations: Iterable[str], *resources: str) -> Object:
     return {"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": list(resources)}
 
 
-def _constraints(namespaces: Namespaces, rules: Sequence[Object]) -> Object:
+def _constraints(rules: Sequence[Object]) -> Object:
     """Pods are served in one version of one group: there is nothing equivalent that would have to be looked for."""
-    return {"matchPolicy": "Exact", "namespaceSelector": namespaces.selector(), "resourceRules": list(rules)}
+    return {"matchPolicy": "Exact", "resourceRules": list(rules)}
+
+
+def _binding(kind: str, name: str, namespaces: Namespaces, **more: object) -> Object:
+    """What puts a policy in force, in these namespaces."""
+    where: Object = {"matchPolicy": "Exact", "namespaceSelector": namespaces.selector()}
+    return _object(f"{kind}Binding", name, {"policyName": name, **more, "matchResources": where})
 
 
 def conditions(given: Mapping[str, str]) -> list[Object]:
@@ -74,16 +84,16 @@ class Guard:
         spec: Object = {"failurePolicy": "Fail"}
         if self.param_kind is not None:
             spec["paramKind"] = self.param_kind
-        spec["matchConstraints"] = _constraints(self.namespaces, self.rules)
+        spec["matchConstraints"] = _constraints(self.rules)
         spec["matchConditions"] = conditions({**self.conditions, "offends": self._offends()})
         if self.variables:
             spec["variables"] = conditions(self.variables)
         spec["validations"] = [check.rendered() for check in self.checks]
-        binding: Object = {"policyName": self.name, "validationActions": ["Deny"]}
+        more: Object = {"validationActions": ["Deny"]}
         if self.param_ref is not None:
-            binding["paramRef"] = self.param_ref
+            more["paramRef"] = self.param_ref
         kind = "ValidatingAdmissionPolicy"
-        return [_object(kind, self.name, spec), _object(f"{kind}Binding", self.name, binding)]
+        return [_object(kind, self.name, spec), _binding(kind, self.name, self.namespaces, **more)]
 
     def _offends(self) -> str:
         """Whether a check fails. Conditions do not know the variables, so these are written out."""
@@ -104,12 +114,12 @@ def mutating(
     spec: Object = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": _constraints(namespaces, rules),
+        "matchConstraints": _constraints(rules),
         "matchConditions": conditions(given),
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}],
     }
     kind = "MutatingAdmissionPolicy"
-    return [_object(kind, name, spec), _object(f"{kind}Binding", name, {"policyName": name})]
+    return [_object(kind, name, spec), _binding(kind, name, namespaces)]
 
 
 def _object(kind: str, name: str, spec: Object) -> Object:
