@@ -1,10 +1,13 @@
 """Part cluster: pods a second through a real control plane, alone and with controllers that gate.
 
 ``make bench PART=cluster [NODES=n] [PODS=n] [WAITING=n] [REPEATS=n]``; without NODES both sizes of the design are run.
-All variants of one size are run in turn, every second time in reverse. A ratio is the median of those inside one turn,
-because a machine that others use is faster in one minute and slower in the next. Rates are of wall-clock time, because
-most of the work is done by other processes; the processor time of all processes is what bounds them where these share
-a few cores.
+All variants of one size are run in turn, each time in another order. A ratio is the median of those inside one
+turn, because a machine that others use is faster in one minute and slower in the next. Rates are of wall-clock time,
+because most of the work is done by other processes; the processor time of all processes is what bounds them where these
+share a few cores.
+
+Runs of one turn still differ by more than the variants do. How fast the machine was in a run is seen by the load: it
+does the same in each, so the processor time that it takes tells. Ratios are also given as they would be at equal speed.
 """
 
 import os
@@ -67,7 +70,7 @@ def _measure(size: Size, repeats: int) -> list[dict[str, Figures]]:
     with arena(size, governed=False) as bare, arena(size, governed=True) as governed:
         for number in range(repeats):
             turns.append({})
-            for name in list(_VARIANTS) if number % 2 == 0 else reversed(_VARIANTS):
+            for name in _order(number):
                 variant = _VARIANTS[name]
                 found = (governed if variant.governed else bare).run(variant.start)
                 say(f"   {size}: {name}, turn {number + 1}: {_in_short(found)}")
@@ -75,8 +78,21 @@ def _measure(size: Size, repeats: int) -> list[dict[str, Figures]]:
     return turns
 
 
+def _order(turn: int) -> list[str]:
+    """Those that are compared stay neighbours, now one first and now the other; and none of the pairs is always last."""
+    names = list(_VARIANTS)
+    pairs = [names[at : at + 2] for at in range(0, len(names), 2)]
+    first = turn % len(pairs)
+    return [name for pair in pairs[first:] + pairs[:first] for name in (reversed(pair) if turn % 2 else pair)]
+
+
 def _in_short(found: Figures) -> str:
-    spent = {"API server": found.apiserver_cpu, "scheduler": found.scheduler_cpu, "controller": found.controller_cpu}
+    spent = {
+        "API server": found.apiserver_cpu,
+        "scheduler": found.scheduler_cpu,
+        "controller": found.controller_cpu,
+        "load": found.load_cpu,
+    }
     times = ", ".join(f"{who} {milliseconds:.2f}" for who, milliseconds in spent.items())
     return f"{found.rate:.0f} pods/s; ms per pod: {times}, all {found.cpu:.2f}"
 
@@ -97,7 +113,7 @@ def _figures(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
 
 
 def _ratios(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
-    """What was measured against what: by rate, with the goals, and by the processor time of all processes."""
+    """What was measured against what: by rate, with the goals; by processor time; and by rate at equal speed."""
     pairs = (
         (_BURSAR, _PASSED, _OF_PASSED),
         (_BURSAR_PINNED, _PASSED_PINNED, _OF_PASSED),
@@ -110,3 +126,5 @@ def _ratios(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
         yield Row(f"{one} / {other}", rates, "of the rate", goal)
         times = median(turn[other].cpu / turn[one].cpu for turn in turns)
         yield Row("  the same by processor time", times, "of the rate")
+        even = median(turn[one].rate * turn[one].load_cpu / turn[other].rate / turn[other].load_cpu for turn in turns)
+        yield Row("  the same at equal speed of the machine", even, "of the rate")
