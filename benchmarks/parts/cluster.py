@@ -79,7 +79,7 @@ def _measure(size: Size, repeats: int) -> list[dict[str, Figures]]:
 
 
 def _order(turn: int) -> list[str]:
-    """Those that are compared stay neighbours, now one first and now the other; and none of the pairs is always last."""
+    """Those that are compared stay neighbours, now one first and now the other; no pair is always last."""
     names = list(_VARIANTS)
     pairs = [names[at : at + 2] for at in range(0, len(names), 2)]
     first = turn % len(pairs)
