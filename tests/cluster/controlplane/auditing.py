@@ -32,11 +32,13 @@ def flags(policy: Path, log: Path, user: str, verbs: tuple[str, ...] = ()) -> li
 
 
 def calls(log: Path) -> Iterator[Call]:
-    """In the order of the log; a log that nobody wrote to yet is empty."""
+    """In the order of the log, without a line that is still being written. Before the first there is no log."""
     if not log.exists():
         return
     with log.open() as lines:
         for line in lines:
+            if not line.endswith("\n"):
+                return
             event = json.loads(line)
             what = event.get("objectRef", {})
             parts = [what.get("resource", ""), what.get("subresource", "")]
