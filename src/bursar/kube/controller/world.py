@@ -155,8 +155,10 @@ def _transitions(status: object) -> dict[tuple[str, str], str]:
     rows = status.get("conditions") if isinstance(status, dict) else None
     found: dict[tuple[str, str], str] = {}
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and isinstance(row.get("lastTransitionTime"), str):
-            found[row.get("type", ""), row.get("status", "")] = row["lastTransitionTime"]
+        if isinstance(row, dict):
+            what, says, since = row.get("type"), row.get("status"), row.get("lastTransitionTime")
+            if isinstance(what, str) and isinstance(says, str) and isinstance(since, str):
+                found[what, says] = since
     return found
 
 
