@@ -15,7 +15,7 @@ from bursar.kube.rbac import controller_roles
 from bursar.policies.plugin import default_registry
 from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.controlplane.auditing import WRITES, flags
+from tests.cluster.controlplane.auditing import WRITES, events, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.installing import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
@@ -67,8 +67,7 @@ def findings(process: Component) -> dict[str, float]:
 
 def writes(log: Path) -> list[Body]:
     """What Bursar asked the API server to change, so far."""
-    events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return [event for event in events if event["verb"] in WRITES]
+    return [event for event in events(log) if event["verb"] in WRITES]
 
 
 def team(plane: ControlPlane, least: int, most: int) -> str:

@@ -1,13 +1,13 @@
 """What one user asked of the API server, from the API server's own audit log.
 
-``flags`` go to ``ControlPlane.start(apiserver_flags=...)``; ``calls`` reads the log. Each finished request is one line;
-watches are logged when they end.
+``flags`` go to ``ControlPlane.start(apiserver_flags=...)``; ``events`` and ``calls`` read the log. Each finished
+request is one line; watches are logged when they end.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
@@ -31,7 +31,7 @@ def flags(policy: Path, log: Path, user: str, verbs: tuple[str, ...] = ()) -> li
     return [f"--audit-policy-file={policy}", f"--audit-log-path={log}"]
 
 
-def calls(log: Path) -> Iterator[Call]:
+def events(log: Path) -> Iterator[dict[str, Any]]:
     """In the order of the log, without a line that is still being written. Before the first there is no log."""
     if not log.exists():
         return
@@ -39,14 +39,19 @@ def calls(log: Path) -> Iterator[Call]:
         for line in lines:
             if not line.endswith("\n"):
                 return
-            event = json.loads(line)
-            what = event.get("objectRef", {})
-            parts = [what.get("resource", ""), what.get("subresource", "")]
-            yield Call(
-                event["verb"],
-                what.get("apiGroup", ""),
-                "/".join(part for part in parts if part),
-                what.get("namespace", ""),
-                what.get("name", ""),
-                int(event["responseStatus"]["code"]),
-            )
+            yield json.loads(line)
+
+
+def calls(log: Path) -> Iterator[Call]:
+    """The events of the log, as far as most readers care."""
+    for event in events(log):
+        what = event.get("objectRef", {})
+        parts = [what.get("resource", ""), what.get("subresource", "")]
+        yield Call(
+            event["verb"],
+            what.get("apiGroup", ""),
+            "/".join(part for part in parts if part),
+            what.get("namespace", ""),
+            what.get("name", ""),
+            int(event["responseStatus"]["code"]),
+        )
