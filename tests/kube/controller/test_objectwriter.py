@@ -11,7 +11,7 @@ from bursar.control.kinds import known_kinds
 from bursar.kube.client.api import Api
 from bursar.kube.client.resources import Resource
 from bursar.kube.controller.objectwriter import ObjectWriter
-from bursar.kube.controller.world import World
+from bursar.kube.controller.world import World, _transitions
 from bursar.policies.limits.kinds import QUOTA_KIND
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import Stage, stage
@@ -104,3 +104,12 @@ async def test_that_a_change_is_not_in_force_is_told_with_the_time_since_when(be
         await cluster.until(lambda: writes(cluster) > 1)
         await asyncio.sleep(0.1)  # it came in, and is carried out
         assert since(cluster, POOL_QUOTA) == written
+
+
+@pytest.mark.parametrize(
+    "row", [{"type": ["a"], "status": "True"}, {"type": "A", "status": {}}, {"type": "A"}, "A", None]
+)
+def test_a_condition_of_another_form_has_no_time(row: object) -> None:
+    timed = {**row, "lastTransitionTime": LONG_AGO} if isinstance(row, dict) else row
+    good = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
+    assert _transitions({"conditions": [timed, good]}) == {("Ready", "True"): LONG_AGO}
