@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bursar.kube.controller.comparing import differences
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.sight import read_pod
 from bursar.objects.errors import ManifestError
@@ -109,6 +110,23 @@ def test_a_running_pod_counts_however_its_node_was_chosen(spec: Body) -> None:
     state = cluster.mirror.engine.state
     assert state.account("nodes/n").used.amount(GPU) == 3
     assert state.account("elastic/ElasticQuota/a/quota").used.amount(GPU) == 3
+
+
+def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody() -> None:
+    """Whoever chooses a node itself, where nobody governs it, may ask for anything."""
+    cluster = cluster_with(node("n", 8), namespace("free"), namespace("a", **{"bursar.dev/quota": "enforced"}))
+    for name in ("p0", "p1", "p2"):
+        body = pod("free", name, nodeName="n")
+        body["spec"]["containers"][0]["resources"] = {"requests": {"memory": "3Ei"}}
+        apply(cluster, body)
+    apply(cluster, pod("a", "late"))
+    for mirror in (cluster.mirror, _rebuilt(cluster)):
+        assert mirror.engine.state.account("nodes/n").used.amount("memory") == 3 * 2**60
+        assert differences(mirror.controller, mirror.pods) == []
+    assert cluster.phases["a/late"] == "Running"
+    told = {told.key: told.message for told in cluster.mirror.notes.events if told.reason == "control.invalid"}
+    assert set(told) == {"free/p1", "free/p2"}
+    assert told["free/p1"] == "it cannot be counted: the sum of memory leaves the exact range"
 
 
 def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,6 +291,11 @@ class PodIntake:
         except ManifestError as error:
             self._refuse(sight, INVALID, str(error))
             return False
+        except OverflowError as error:  # a pod that chose its node itself may ask for anything
+            self._controller.gone(sight.uid)
+            sight.counted = None
+            self._refuse(sight, INVALID, f"it cannot be counted: {error}")
+            return False
         sight.counted = counted
         return True
 
