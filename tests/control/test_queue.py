@@ -2,8 +2,10 @@
 
 import pytest
 
+from bursar.control import units
 from bursar.control.queue import Queue
-from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.control.units import urgency
+from bursar.ledger.claims import RUNNING, TERMINATING, Claim, ClaimSpec
 
 
 def claim(
@@ -244,3 +246,90 @@ class TestGroups:
         queue.add(claim("m1", group="a/g", size=2))
         queue.add(claim("m2", group="b/g", size=2))
         assert queue.next() is None
+
+    def test_a_member_joins_those_that_run_however_many_of_the_others_have_ended(self) -> None:
+        queue = Queue()
+        members = [claim(f"m{number}", group="ns/g", size=3) for number in range(3)]
+        for one in members:
+            queue.add(one)
+        for one in members:
+            queue.admitted(one)
+        queue.remove("m0")
+        queue.remove("m1")
+        again = claim("m1b", group="ns/g", size=3)
+        queue.add(again)
+        assert queue.next() == [again]
+        assert queue.missing("m1b") is None
+
+    @pytest.mark.parametrize(("leaving", "state"), [(True, RUNNING), (False, TERMINATING)])
+    def test_who_is_about_to_go_is_no_member_any_more(self, leaving: bool, state: int) -> None:
+        """The pods that come in place of a whole group start together, too."""
+        queue = Queue()
+        old = [claim(f"old{number}", group="ns/g", size=2) for number in range(2)]
+        for one in old:
+            one.state = RUNNING
+            queue.follow(one)
+        for one in old:
+            one.state, one.leaving = state, leaving
+            queue.follow(one)
+        queue.add(claim("new0", group="ns/g", size=2))
+        assert queue.next() is None
+        assert queue.missing("new0") == (1, 2)
+        queue.add(claim("new1", group="ns/g", size=2))
+        assert drained(queue) == ["new0+new1"]
+
+    def test_who_stays_after_all_is_a_member_again(self) -> None:
+        queue = Queue()
+        old = claim("old", group="ns/g", size=2)
+        old.state, old.leaving = RUNNING, True
+        queue.follow(old)
+        queue.add(claim("new", group="ns/g", size=2))
+        assert queue.next() is None
+        old.leaving = False
+        queue.follow(old)
+        assert drained(queue) == ["new"]
+
+    def test_a_large_group_is_not_looked_through_for_each_of_its_members(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In one commit of thousands that would take longer than the lease lasts."""
+        asked = 0
+
+        def counted(one: Claim) -> units.Urgency:
+            nonlocal asked
+            asked += 1
+            return urgency(one)
+
+        monkeypatch.setattr(units, "urgency", counted)
+        queue, size = Queue(), 500
+        for number in range(size):
+            queue.add(claim(f"m{number:03}", group="ns/g", size=size))
+            assert (queue.missing("m000") is None) == (number == size - 1)
+        members = queue.next()
+        assert members is not None
+        for one in members:
+            queue.admitted(one)
+        for one in members:
+            queue.remove(one.uid)
+        assert asked < 10 * size
+        assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+
+    def test_the_urgency_of_a_group_follows_its_members(self) -> None:
+        queue = Queue()
+        first, second = claim("m1", 1, group="ns/g", size=1), claim("m2", 5, group="ns/g", size=1)
+        queue.add(first)
+        queue.add(second)
+        queue.add(claim("x", 3))
+        first.spec = ClaimSpec(priority=4, group="ns/g", group_size=2)
+        queue.add(first)
+        queue.remove("m2")
+        assert queue.missing("m1") == (1, 2)
+        queue.add(claim("m3", 0, group="ns/g", size=1))
+        assert drained(queue) == ["m1+m3", "x"]
+
+    def test_coming_back_for_ever_takes_no_more_room(self) -> None:
+        queue = Queue()
+        stays, comes = claim("m1", 9, group="ns/g", size=2), claim("m2", group="ns/g", size=2)
+        queue.add(stays)
+        for number in range(1000):
+            comes.spec = ClaimSpec(priority=number % 7, group="ns/g", group_size=2)
+            queue.add(comes)
+        assert len(queue._unit_of["m1"]._line) < 100

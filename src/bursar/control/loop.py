@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 
 from bursar.control import ports as outside
 from bursar.control.acting import Actor
-from bursar.control.crowding import in_the_way
 from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
@@ -121,9 +120,7 @@ class Controller:
             self.queue.add(claim)
             return
         self.engine.place(claim.uid, node, now, forced=True)
-        if claim.spec.group:  # members that are there already count for those that come
-            self.queue.add(claim)
-            self.queue.admitted(claim)
+        self._watch.found(claim)
 
     def bound(self, uid: str, node: str) -> None:
         """The pod was seen on a node: a fact, whether it is the one that was decided or another."""
@@ -182,6 +179,7 @@ class Controller:
             return False
         alone = len(claims) == 1
         if alone and self._like.refused(claims[0]):
+            self._start_over(claims[0])
             return True
         now = self._ports.now()
         before = [claim.decision for claim in claims]
@@ -195,7 +193,15 @@ class Controller:
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
                 self._actor.tell(claim, decision)
+        if not decisions[0].admitted:
+            self._start_over(claims[0])
         return True
+
+    def _start_over(self, refused: Claim) -> None:
+        """The rest of a group was refused: unless some of it has started, nobody of it keeps a place."""
+        group = self.queue.group(refused.spec.group) if refused.spec.group else None
+        if group is not None and not group.started:
+            self._actor.give_back(group)
 
     # Trying, and going on after a restart
 
@@ -227,17 +233,12 @@ class Controller:
         section = control_section(changes)
         if section is not None:
             self.queue.strict = section.strict
+        self._watch.revoked.update(self.engine.state.cells("revoked"))
         for key, uid in pods:
             claim = self.engine.state.claims.get(uid)
-            if claim is None:
-                continue
-            self._pods.add(key, claim)
-            if claim.state == PENDING or claim.spec.group:
-                self.queue.add(claim)
-            if claim.state != PENDING:
-                self.queue.admitted(claim)
-            if claim.state == RESERVED and not claim.leaving:
-                self._watch.reserved[uid] = claim  # not started yet: somebody was in the way
+            if claim is not None:
+                self._pods.add(key, claim)
+                self._watch.take(claim)
 
     # Answers
 
@@ -257,11 +258,9 @@ class Controller:
     def reason(self, uid: str) -> tuple[str, str]:
         """(stable code, sentence) of why the claim waits; empty when it does not."""
         claim = self.engine.state.claims.get(uid)
-        if claim is not None and uid in self._watch.reserved:
-            names = ", ".join(self.name(other) for other in in_the_way(self.engine.state, claim))
-            return LEAVING, f"starts when {names} left"
         if claim is None or claim.state >= RESERVED:
-            return "", ""
+            kept = "" if claim is None or claim.leaving else self._actor.kept(claim)
+            return (LEAVING, kept) if kept else ("", "")
         missing = self.queue.missing(uid)
         if missing is not None:
             return GROUP_INCOMPLETE, _group_sentence(claim, missing)

@@ -5,94 +5,19 @@ when it changes, and when something happened that may help it; otherwise it *wai
 refusals named. Best effort: one that waits does not block others. ``strict``: nobody passes the most urgent one,
 unless that one can never be admitted as things are.
 
-Claims of a group are one *unit*: held back until as many members exist as the group has, then decided together.
-Members that were admitted before count as being here, so that one that is created anew can join them. A group that is
-half-way in comes before everybody else: whoever decided before meant all of it, and half of a group helps nobody.
+Claims of a group are one unit (see ``units``): held back until as many members exist as the group has, decided
+together, and started together. Members that have started count as being here, so that one that is created anew can
+join them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
 
+from bursar.control.units import SLACK, Entry, Group, Line, Unit, urgency
 from bursar.ledger.claims import Claim
 
-Urgency = tuple[int, int, str, str]
-
 _ANYTHING = ""  # the topic of a refusal that names none
-_FIRST = -(1 << 63)  # before every priority
-_SLACK = 64  # entries beyond two for each unit at which a line is cleared
-
-
-def urgency(claim: Claim) -> Urgency:
-    return (-claim.spec.priority, claim.created, claim.key, claim.uid)
-
-
-@dataclass(slots=True)
-class Unit:
-    """What is decided together: one claim, or the waiting claims of a group."""
-
-    name: str
-    pending: dict[str, Claim] = field(default_factory=dict)
-    admitted: set[str] = field(default_factory=set)  # members of the group that wait no longer
-    topics: tuple[str, ...] = ()
-    waits: bool = False  # was refused, and nothing happened since
-    never: bool = False  # only a change of settings or of the claim helps
-
-    @property
-    def size(self) -> int:
-        return max((claim.spec.group_size for claim in self.pending.values()), default=0)
-
-    @property
-    def here(self) -> int:
-        return len(self.pending) + len(self.admitted)
-
-    @property
-    def complete(self) -> bool:
-        return bool(self.pending) and self.here >= self.size
-
-    @property
-    def preempts(self) -> bool:
-        return any(claim.spec.preempts for claim in self.pending.values())
-
-    def claims(self) -> list[Claim]:
-        return sorted(self.pending.values(), key=urgency)
-
-    def urgency(self) -> Urgency:
-        first = min(map(urgency, self.pending.values()))
-        return (_FIRST, *first[1:]) if self.admitted else first
-
-
-_Entry = tuple[Urgency, str]  # of a unit: its urgency and its name
-
-
-class _Line:
-    """Units by urgency, each entry once. Entries that no longer hold stay until somebody meets them, or ``keep``."""
-
-    def __init__(self) -> None:
-        self._heap: list[_Entry] = []
-        self._entries: set[_Entry] = set()
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def add(self, entry: _Entry) -> None:
-        if entry not in self._entries:
-            self._entries.add(entry)
-            heappush(self._heap, entry)
-
-    def head(self) -> _Entry | None:
-        return self._heap[0] if self._heap else None
-
-    def drop(self) -> None:
-        self._entries.discard(heappop(self._heap))
-
-    def keep(self, holds: Callable[[_Entry], bool]) -> None:
-        """Only the entries that hold."""
-        self._heap = [entry for entry in self._heap if holds(entry)]
-        heapify(self._heap)
-        self._entries = set(self._heap)
 
 
 class Queue:
@@ -101,9 +26,9 @@ class Queue:
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
         self._units: dict[str, Unit] = {}
-        self._unit_of: dict[str, Unit] = {}  # by uid: members that wait, and admitted members of groups
-        self._ready = _Line()
-        self._line = _Line()  # all units, for ``strict``; empty otherwise
+        self._unit_of: dict[str, Unit] = {}  # by uid: claims that wait, and members of groups
+        self._ready = Line()
+        self._line = Line()  # all units, for ``strict``; empty otherwise
         self._topics: dict[str, dict[str, None]] = {}
 
     @property
@@ -114,7 +39,7 @@ class Queue:
     @strict.setter
     def strict(self, wanted: bool) -> None:
         self._strict = wanted
-        self._line = _Line()
+        self._line = Line()
         for unit in self._units.values() if wanted else ():
             if unit.pending:
                 self._line.add((unit.urgency(), unit.name))
@@ -131,49 +56,62 @@ class Queue:
 
     def add(self, claim: Claim) -> None:
         """The claim waits to be admitted, for the first time or again; it is ready."""
-        group = claim.spec.group
-        name = f"group {group}" if group else f"claim {claim.uid}"
-        self._leave_other_unit(claim.uid, name)
-        unit = self._units.setdefault(name, Unit(name))
-        unit.admitted.discard(claim.uid)
-        unit.pending[claim.uid] = claim
-        self._unit_of[claim.uid] = unit
+        unit = self._join(claim)
+        unit.wait(claim)
         self._make_ready(unit)
 
-    def _leave_other_unit(self, uid: str, name: str) -> None:
-        known = self._unit_of.get(uid)
-        if known is not None and known.name != name:
+    def _join(self, claim: Claim) -> Unit:
+        group, uid = claim.spec.group, claim.uid
+        name = _name(group) if group else f"claim {uid}"
+        unit = self._unit_of.get(uid)
+        if unit is not None and unit.name != name:
             self.remove(uid)
+        unit = self._units.get(name)
+        if unit is None:
+            unit = self._units[name] = Group(name) if group else Unit(name)
+        self._unit_of[uid] = unit
+        return unit
 
-    def admitted(self, claim: Claim) -> None:
-        """The claim waits no longer."""
-        unit = self._unit_of.get(claim.uid)
-        if unit is None or claim.uid not in unit.pending:
+    def admitted(self, claim: Claim, *, leaves: bool = False) -> None:
+        """The claim waits no longer: it has a place, or (``leaves``) is about to lose it."""
+        if not claim.spec.group:
+            self.remove(claim.uid)
             return
-        del unit.pending[claim.uid]
-        if not unit.pending:
-            self._unlist(unit)
-        if claim.spec.group:
-            unit.admitted.add(claim.uid)
-            if unit.pending:
-                self._make_ready(unit)  # it comes first now
-        else:
-            self._forget(claim.uid, unit)
+        group = self._join(claim)
+        if isinstance(group, Group) and group.move(claim, leaves=leaves):
+            self._changed(claim.uid, group)
+
+    def started(self, uid: str) -> None:
+        """The claim was told to start."""
+        group = self._unit_of.get(uid)
+        if isinstance(group, Group):
+            joins = bool(group.started)
+            group.start(uid)
+            if not joins:
+                self._changed(uid, group)  # whoever waits for the group can join it now
+
+    def leaves(self, uid: str) -> None:
+        """The claim was told to leave, and counts until it is gone."""
+        group = self._unit_of.get(uid)
+        if isinstance(group, Group) and group.leaves(uid):
+            self._changed(uid, group)
 
     def remove(self, uid: str) -> None:
         """The claim is gone."""
         unit = self._unit_of.get(uid)
         if unit is not None:
-            unit.pending.pop(uid, None)
-            unit.admitted.discard(uid)
-            self._forget(uid, unit)
-            if unit.pending:
-                self._make_ready(unit)  # a smaller group may fit, or have to wait for its members
+            unit.discard(uid)
+            self._changed(uid, unit)
 
-    def _forget(self, uid: str, unit: Unit) -> None:
-        del self._unit_of[uid]
-        if not unit.pending and not unit.admitted:
-            self._unlist(unit)
+    def _changed(self, uid: str, unit: Unit) -> None:
+        """Somebody moved or went: a smaller unit may fit, come first, or have to wait for its members."""
+        if uid not in unit:
+            del self._unit_of[uid]
+        if unit.pending:
+            self._make_ready(unit)
+            return
+        self._unlist(unit)
+        if unit.empty:
             del self._units[unit.name]
 
     # Waiting and waking
@@ -217,10 +155,10 @@ class Queue:
         if self._strict:
             self._enlist(self._line, entry)
 
-    def _enlist(self, line: _Line, entry: _Entry) -> None:
+    def _enlist(self, line: Line, entry: Entry) -> None:
         """Where somebody is never passed, nobody meets the entries behind: so they are cleared out now and then."""
         line.add(entry)
-        if len(line) > 2 * len(self._units) + _SLACK:
+        if len(line) > 2 * len(self._units) + SLACK:
             line.keep(lambda listed: self._valid(listed) is not None)
 
     def _unlist(self, unit: Unit) -> None:
@@ -246,7 +184,7 @@ class Queue:
             return unit.claims()
         return None
 
-    def _valid(self, entry: _Entry) -> Unit | None:
+    def _valid(self, entry: Entry) -> Unit | None:
         """The unit that an entry of a heap stands for, unless it is out of date."""
         unit = self._units.get(entry[1])
         return unit if unit is not None and unit.pending and unit.urgency() == entry[0] else None
@@ -269,6 +207,15 @@ class Queue:
     def missing(self, uid: str) -> tuple[int, int] | None:
         """(members that are here, members wanted) when the claim waits for its group; else None."""
         unit = self._unit_of.get(uid)
-        if unit is None or uid not in unit.pending or unit.complete:
+        if not isinstance(unit, Group) or uid not in unit.pending or unit.complete:
             return None
         return unit.here, unit.size
+
+    def group(self, name: str) -> Group | None:
+        """The group of that name, as claims name it, if any member of it is here."""
+        unit = self._units.get(_name(name))
+        return unit if isinstance(unit, Group) else None
+
+
+def _name(group: str) -> str:
+    return f"group {group}"

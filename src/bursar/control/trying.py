@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from bursar.control.edits import Body, Edit, edited
 from bursar.control.lining import Effort, Enter, InLine, Line, Raise, RaiseLimit
 from bursar.control.pods import PodBook
-from bursar.control.queue import Queue, urgency
+from bursar.control.queue import Queue
 from bursar.control.translation import ObjectChange, settings_of
+from bursar.control.units import urgency
 from bursar.dimensions import dimension
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Change, Configure, Release

@@ -10,17 +10,19 @@ What decides over victims but belongs to no policy (budgets, the no-thrash recor
 
 from __future__ import annotations
 
+from bursar.control.crowding import Crowd
 from bursar.control.queue import Queue
 from bursar.engine import budgets
 from bursar.engine.locked_ledger import CommitListener
 from bursar.ledger.account_changes import PutCell
 from bursar.ledger.changes import RELEASE, VACATE, Change, Charge
-from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetField, SetState
-from bursar.ledger.claims import PENDING, RESERVED, Claim
+from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, SetField, SetState
+from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 
 _RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
 _VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
+_REVOKED = "revoked"  # the table of those that a policy takes back
 
 
 class Watch(CommitListener):
@@ -28,8 +30,11 @@ class Watch(CommitListener):
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.reserved: dict[str, Claim] = {}  # may start
+        self.crowd = Crowd()
+        self.reserved: dict[str, Claim] = {}  # may start, by themselves
+        self.groups: dict[str, None] = {}  # groups that somebody came to, moved in or left
         self.leaving: dict[str, Claim] = {}  # must leave
+        self.revoked: set[str] = set()  # uids of those that a policy takes back
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
         self.changes = 0  # commits that changed the state
 
@@ -38,24 +43,28 @@ class Watch(CommitListener):
             self.changes += 1
         topics: dict[str, None] = {}
         touched: dict[str, Claim] = {}
-        gone: set[str] = set()
+        gone: dict[str, Claim] = {}
         victims_differ = False
         for change in record.changes:
             if isinstance(change, SetState):
                 touched[change.claim.uid] = change.claim
             elif isinstance(change, DropClaim):
-                gone.add(change.claim.uid)
+                gone[change.claim.uid] = change.claim
             elif isinstance(change, SetField):
                 self._field(change, touched, topics)
+            elif isinstance(change, SetBindings):
+                self._rebound(change.claim)
             elif isinstance(change, PutCell):
                 victims_differ = victims_differ or change.table in _VICTIMS
+                if change.table == _REVOKED:
+                    self._revoked(change.key, change.new is not None)
             else:
                 victims_differ = touched_topics(change, topics) or victims_differ
         for uid, claim in touched.items():
             if uid not in gone:
                 self._moved(claim)
-        for uid in gone:
-            self._gone(uid)
+        for claim in gone.values():
+            self._gone(claim)
         self._wake(record, topics, victims_differ)
 
     def _field(self, change: SetField, touched: dict[str, Claim], topics: dict[str, None]) -> None:
@@ -69,25 +78,71 @@ class Watch(CommitListener):
                     topics.update((account.topic, None) for account in binding.accounts)
             if claim.uid in self.queue:
                 self.queue.add(claim)
+            self._regrouped(change.old, change.new)
+
+    def _regrouped(self, *specs: object) -> None:
+        self.groups.update((spec.group, None) for spec in specs if isinstance(spec, ClaimSpec) and spec.group)
+
+    def _rebound(self, claim: Claim) -> None:
+        if claim.uid in self.crowd:
+            self.crowd.take(claim)
+        elif self.crowd.keeps(claim.uid):
+            self.look_again(claim)
+
+    def _revoked(self, uid: str, revoked: bool) -> None:
+        if revoked:
+            self.revoked.add(uid)
+            self.queue.leaves(uid)
+        else:
+            self.revoked.discard(uid)
 
     def _moved(self, claim: Claim) -> None:
         uid = claim.uid
         self.reserved.pop(uid, None)
         self.leaving.pop(uid, None)
+        self.take(claim)
+        if claim.leaving:
+            self.leaving[uid] = claim
+        self.moves[uid] = self.moves.get(uid, 0) + 1
+
+    def take(self, claim: Claim) -> None:
+        """Whether the claim waits, may start, or is about to leave, as things are."""
+        uid = claim.uid
+        self.crowd.let_go(uid)
+        if claim.leaving or claim.state == HELD or uid in self.crowd:
+            self.crowd.take(claim)
         if claim.state == PENDING:
             self.queue.add(claim)
         else:
-            self.queue.admitted(claim)
-        if claim.leaving:
-            self.leaving[uid] = claim
-        elif claim.state == RESERVED:
+            leaves = claim.leaving or claim.state == TERMINATING or uid in self.revoked
+            self.queue.admitted(claim, leaves=leaves)
+        if claim.spec.group:
+            self.groups[claim.spec.group] = None
+        elif claim.state == RESERVED and not claim.leaving:
             self.reserved[uid] = claim
-        self.moves[uid] = self.moves.get(uid, 0) + 1
 
-    def _gone(self, uid: str) -> None:
+    def found(self, claim: Claim) -> None:
+        """The claim is where it is, whatever its group does."""
+        self.queue.started(claim.uid)
+        self.reserved[claim.uid] = claim
+
+    def look_again(self, claim: Claim) -> None:
+        """A claim that was kept from starting may start now."""
+        self.crowd.let_go(claim.uid)
+        group = self.queue.group(claim.spec.group)
+        if group is not None and claim.uid in group.placed:
+            self.groups[claim.spec.group] = None
+        else:
+            self.reserved[claim.uid] = claim
+
+    def _gone(self, claim: Claim) -> None:
+        uid = claim.uid
         self.queue.remove(uid)
+        self.crowd.forget(uid)
+        self.crowd.let_go(uid)
         self.reserved.pop(uid, None)
         self.leaving.pop(uid, None)
+        self._regrouped(claim.spec)
 
     def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
         if record.cause[0] == "configure":

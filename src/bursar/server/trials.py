@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bursar.control.loop import GROUP_INCOMPLETE
-from bursar.control.queue import urgency
+from bursar.control.units import urgency
 from bursar.dimensions import dimension
 from bursar.engine.decisions import HOLDING, NEVER, Decision
 from bursar.engine.what_if import Outlook
