@@ -1,25 +1,31 @@
-"""What statuses say: that a change is not in force, and since when conditions are as they are."""
+"""What is written on objects: that a change is not in force, since when conditions are so; and how it is read back."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from bursar.control.kinds import known_kinds
 from bursar.kube.client.api import Api
 from bursar.kube.client.resources import Resource
 from bursar.kube.controller.objectwriter import ObjectWriter
+from bursar.kube.controller.ports import ObjectKey
 from bursar.kube.controller.world import World, _transitions
 from bursar.policies.limits.kinds import QUOTA_KIND
 from bursar.policies.plugin import default_registry
+from bursar.policies.pools.kinds import QUOTA as POOL_KIND
+from bursar.policies.settings import Output
 from tests.kube.controller.stage import Stage, stage
 from tests.kube.controller.test_invalid import branch
 
+Body = dict[str, Any]
+
 GPU_QUOTA = Resource.of(QUOTA_KIND)
 ONE_WORKER: dict[str, object] = {"metadata": {"name": "quota"}, "spec": {"total": {"maxWorkers": 1}}}
-POOL_QUOTA = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", namespaced=True)
+POOL_QUOTA = Resource.of(POOL_KIND)
 LONG_AGO = "2001-02-03T04:05:06Z"
 pytestmark = pytest.mark.anyio
 
@@ -113,3 +119,41 @@ def test_a_condition_of_another_form_has_no_time(row: object) -> None:
     timed = {**row, "lastTransitionTime": LONG_AGO} if isinstance(row, dict) else row
     good = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
     assert _transitions({"conditions": [timed, good]}) == {("Ready", "True"): LONG_AGO}
+
+
+# What is written comes back
+
+QUOTA = (POOL_KIND.name, "a/quota")
+
+
+def annotated(**marks: str) -> dict[ObjectKey, dict[str, Output]]:
+    return {QUOTA: {"annotations": Output(*QUOTA, "annotations", dict(marks))}}
+
+
+def world_with(cluster: Stage) -> World:
+    """Of one quota."""
+    cluster.fake.serve(POOL_QUOTA)
+    body = cluster.fake.state.create(POOL_QUOTA, "a", branch("quota"))
+    world = World(known_kinds(default_registry()))
+    world.keep(*world.read(POOL_KIND, msgspec.json.encode(body)))
+    return world
+
+
+def now_in(cluster: Stage) -> Body:
+    return cluster.fake.state.objects[POOL_QUOTA, "a", "quota"]
+
+
+async def test_what_was_sent_is_no_wish_of_anybody_although_something_else_is_wanted_by_now() -> None:
+    """Numbers change with every pod, and are written once a second."""
+    async with stage() as cluster:
+        world = world_with(cluster)
+        before = world.find(*QUOTA)
+        assert before is not None
+        writer = ObjectWriter(cluster.api, world, lambda *_: None)
+        writer.write(annotated(runtime="1"))
+        await writer.desk.idle()
+        writer.write(annotated(runtime="2"))
+        assert now_in(cluster)["metadata"]["annotations"] == {"runtime": "1"}
+        seen, _ = world.read(POOL_KIND, msgspec.json.encode(now_in(cluster)))
+        assert seen.typed == before.given.typed
+        await writer.desk.close()

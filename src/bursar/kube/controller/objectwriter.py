@@ -43,7 +43,6 @@ class ObjectWriter:
         for target, parts in outputs.items():
             known = self._wanted.setdefault(target, {})
             for part, output in parts.items():
-                self._world.note_written(output)
                 known[part] = _merged(known.get(part), output)
                 if part == "status":
                     self._statuses[target] = output
@@ -123,6 +122,7 @@ class ObjectWriter:
                 write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:
+            self._world.note_written(output)  # as it is sent: when it is seen again, something else may be wanted
             patch = {"metadata": {output.part: output.value or {}}}
             how = Writing(dry_run=self._dry_run)
             write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
