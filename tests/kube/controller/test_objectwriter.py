@@ -20,6 +20,7 @@ from bursar.policies.pools.kinds import QUOTA as POOL_KIND
 from bursar.policies.settings import Output
 from tests.kube.controller.stage import Stage, stage
 from tests.kube.controller.test_invalid import branch
+from tests.kube.waiting import eventually
 
 Body = dict[str, Any]
 
@@ -157,3 +158,14 @@ async def test_what_was_sent_is_no_wish_of_anybody_although_something_else_is_wa
         seen, _ = world.read(POOL_KIND, msgspec.json.encode(now_in(cluster)))
         assert seen.typed == before.given.typed
         await writer.desk.close()
+
+
+async def test_marks_that_could_not_be_written_are_written_with_those_that_came_meanwhile() -> None:
+    async with stage() as cluster:
+        writer = ObjectWriter(cluster.api, world_with(cluster), lambda *_: None)
+        cluster.fake.fail("PATCH .*/quota", code=409, hang=0.2)
+        writer.write(annotated(first="1", both="1"))
+        await eventually(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
+        writer.write(annotated(second="2", both="2"))
+        await writer.desk.idle()
+        assert now_in(cluster)["metadata"]["annotations"] == {"first": "1", "second": "2", "both": "2"}

@@ -103,8 +103,9 @@ class ObjectWriter:
                     await self._write(kind, output)
                     del parts[part]
         except BaseException:
-            newer = self._wanted.get(target, {})
-            self._wanted[target] = {**parts, **newer}
+            for part, newer in self._wanted.get(target, {}).items():
+                parts[part] = _merged(parts.get(part), newer)
+            self._wanted[target] = parts
             raise
 
     async def _write(self, kind: Kind, output: Output) -> None:
