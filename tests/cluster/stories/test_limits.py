@@ -107,3 +107,17 @@ def test_a_part_of_a_gpu_needs_constraints_that_can_be_judged(story: Story) -> N
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     story.submit(team, worker(story, "picky", HALF | {"gpu-count": "1"}, volumes=[volume]))
     story.waits(team, "picky", "control.unjudged", "volumes")
+
+
+def test_a_workload_that_is_nested_too_deeply_to_be_read_stops_nobody(story: Story) -> None:
+    """Whoever may edit a namespace may make one: parts of its schema are open, and the server takes 10,000 levels."""
+    team = story.namespace()
+    (node,) = story.nodes(1)
+    story.gpus(node, 1)
+    story.apply(QUOTA, namespace=team)
+    story.governed(team)
+    deep = '{"a":' * 5000 + "1" + "}" * 5000
+    head = '"apiVersion":"tensor-fusion.ai/v1","kind":"TensorFusionWorkload","metadata":{"name":"deep"}'
+    story.plane.kubectl("create", "-n", team, "-f", "-", input=f'{{{head},"spec":{{"any":{deep}}}}}', user=ALICE)
+    story.submit(team, worker(story, "infer", HALF | {"gpu-count": "1"}))
+    story.running(team, "infer")

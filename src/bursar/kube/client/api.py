@@ -16,6 +16,7 @@ import msgspec
 from bursar.kube.client.errors import ApiError, Conflict, Malformed, NotFound, ServerError, Throttled
 from bursar.kube.client.http import Call, Http, Request
 from bursar.kube.client.models import ApiResourceList, Body, Page, Version
+from bursar.kube.client.nesting import level, read_any
 from bursar.kube.client.resources import PODS, Resource
 from bursar.kube.client.retries import Retry, is_budget
 
@@ -142,7 +143,7 @@ class Api:
         items: list[Body] = []
         version = ""
         async for page in self.pages(resource, namespace, select):
-            items.extend(Body(bytes(raw)) for raw in page.items or ())
+            items.extend(read_any(Body, bytes(raw))[0] for raw in page.items or ())
             version = page.metadata.resource_version
         return Listing(items, version)
 
@@ -283,6 +284,8 @@ def _decoded(request: Request, answer: bytes, struct: type[T]) -> T:
 def _page(request: Request, answer: bytes) -> Page:
     try:
         return _decode_page(answer)
+    except RecursionError:
+        return _page(request, level(answer))
     except msgspec.DecodeError as error:
         raise Malformed(f"{request}: {error}") from None
 
@@ -290,5 +293,7 @@ def _page(request: Request, answer: bytes) -> Page:
 def _body(request: Request, answer: bytes) -> Body:
     try:
         return Body(answer)
+    except RecursionError:
+        return _body(request, level(answer))
     except msgspec.DecodeError as error:
         raise Malformed(f"{request}: {error}") from None

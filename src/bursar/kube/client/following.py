@@ -78,7 +78,7 @@ class Typed(Generic[T]):
         """Type, metadata and object of an event; None: it is none, or must be read step by step."""
         try:
             found = self._decode_line(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return (found.type, self._identify(found.object), found.object) if found.type in _TYPES else None
 

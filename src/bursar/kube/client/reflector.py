@@ -37,6 +37,7 @@ from bursar.kube.client.following import DELETED, Bookmark, Following, Progress,
 from bursar.kube.client.http import Call
 from bursar.kube.client.lines import Lines
 from bursar.kube.client.models import Meta, meta_of
+from bursar.kube.client.nesting import read_any
 from bursar.kube.client.resources import Resource
 from bursar.kube.client.retries import Backoff, apart
 from bursar.kube.client.store import Decode, Handler, Store
@@ -222,7 +223,7 @@ class Reflector(Generic[T]):
         if found is not None:
             self._take_event(*found)
             return
-        event = read_event(line, self._path)
+        event, _ = read_any(lambda line: read_event(line, self._path), line)
         if isinstance(event, Bookmark):
             self._take_bookmark(event)
         else:
@@ -272,9 +273,9 @@ class Reflector(Generic[T]):
         async for page in self._api.pages(self.resource, self._how.namespace, self._how.select, limit=limit):
             self.progress.last_heard = time.monotonic()
             version = version or page.metadata.resource_version
-            for index, raw in enumerate(page.items or ()):
+            for index, item in enumerate(page.items or ()):
                 try:
-                    meta = meta_of(raw)
+                    meta, raw = read_any(meta_of, bytes(item))
                 except msgspec.DecodeError as error:
                     raise Malformed(f"list {self._path}: {error}") from None
                 self.store.put(meta, raw)
