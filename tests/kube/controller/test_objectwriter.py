@@ -1,4 +1,6 @@
-"""What is written on objects: that a change is not in force, since when conditions are so; and how it is read back."""
+"""What is written on objects: that a change is not in force, since when conditions are as they are, and all of it once
+more on an object that takes the place of another.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from bursar.kube.controller.ports import ObjectKey
 from bursar.kube.controller.world import World, _transitions
 from bursar.policies.limits.kinds import QUOTA_KIND
 from bursar.policies.plugin import default_registry
+from bursar.policies.pools.kinds import PROFILE as PROFILE_KIND
 from bursar.policies.pools.kinds import QUOTA as POOL_KIND
 from bursar.policies.settings import Output
 from tests.kube.controller.stage import Stage, stage
@@ -27,6 +30,10 @@ Body = dict[str, Any]
 GPU_QUOTA = Resource.of(QUOTA_KIND)
 ONE_WORKER: dict[str, object] = {"metadata": {"name": "quota"}, "spec": {"total": {"maxWorkers": 1}}}
 POOL_QUOTA = Resource.of(POOL_KIND)
+PROFILE = Resource.of(PROFILE_KIND)
+ROOT = (POOL_QUOTA, "kube-system", "root")
+DEFAULT = (POOL_QUOTA, "koordinator-system", "koordinator-default-quota")
+RUNTIME = "quota.scheduling.koordinator.sh/runtime"
 LONG_AGO = "2001-02-03T04:05:06Z"
 pytestmark = pytest.mark.anyio
 
@@ -169,3 +176,77 @@ async def test_marks_that_could_not_be_written_are_written_with_those_that_came_
         writer.write(annotated(second="2", both="2"))
         await writer.desk.idle()
         assert now_in(cluster)["metadata"]["annotations"] == {"first": "1", "second": "2", "both": "2"}
+
+
+# Objects come and go
+
+
+def status_of(cluster: Stage, resource: Resource, namespace: str, name: str) -> Body | None:
+    found = cluster.fake.state.objects.get((resource, namespace, name))
+    return None if found is None else found.get("status")
+
+
+async def test_a_quota_that_is_replaced_between_two_looks_gets_its_status() -> None:
+    async with stage() as cluster:
+        quota(cluster, GPU_QUOTA, ONE_WORKER)
+        await cluster.lead()
+        await cluster.until(lambda: status_of(cluster, GPU_QUOTA, "a", "quota"))
+        cluster.fake.state.delete(GPU_QUOTA, "a", "quota")
+        cluster.fake.state.create(GPU_QUOTA, "a", ONE_WORKER)
+        await cluster.until(lambda: status_of(cluster, GPU_QUOTA, "a", "quota"), within=5)
+
+
+async def test_of_a_quota_that_is_gone_nothing_is_remembered() -> None:
+    async with stage() as cluster:
+        quota(cluster, GPU_QUOTA, ONE_WORKER)
+        writer = (await cluster.lead()).statuses
+        await cluster.until(lambda: status_of(cluster, GPU_QUOTA, "a", "quota"))
+        cluster.fake.state.delete(GPU_QUOTA, "a", "quota")
+        await cluster.until(lambda: not (writer._last or writer._wanted or writer._missing), within=5)
+
+
+def profile(cluster: Stage) -> None:
+    """A pool of one node; its root quota is where the webhook does not look."""
+    for resource in (POOL_QUOTA, PROFILE):
+        cluster.fake.serve(resource)
+    cluster.node("n", 8)
+    cluster.namespace("kube-system")
+    spec: Body = {"quotaName": "root", "nodeSelector": {}}
+    cluster.fake.state.create(PROFILE, "kube-system", {"metadata": {"name": "all"}, "spec": spec})
+
+
+async def test_a_root_quota_that_somebody_deletes_is_made_anew() -> None:
+    async with stage() as cluster:
+        profile(cluster)
+        await cluster.lead()
+        await cluster.until(lambda: status_of(cluster, *ROOT))
+        cluster.fake.state.delete(*ROOT)
+        await cluster.until(lambda: status_of(cluster, *ROOT), within=5)
+        made = cluster.fake.state.objects[ROOT]
+        assert made["spec"]["min"]["cpu"] == "64"
+        assert RUNTIME in made["metadata"]["annotations"]
+
+
+async def test_a_root_quota_goes_with_its_profile_and_stays_away() -> None:
+    async with stage() as cluster:
+        profile(cluster)
+        await cluster.lead()
+        await cluster.until(lambda: status_of(cluster, *ROOT))
+        cluster.fake.state.delete(PROFILE, "kube-system", "all")
+        await cluster.until(lambda: ROOT not in cluster.fake.state.objects)
+        await asyncio.sleep(1.2)
+        assert ROOT not in cluster.fake.state.objects
+
+
+async def test_on_a_built_in_quota_without_an_object_nothing_is_written_until_there_is_one() -> None:
+    async with stage() as cluster:
+        profile(cluster)
+        cluster.namespace("a", {"bursar.dev/quota": "enforced"})
+        await cluster.lead()
+        pod = cluster.pod("a", "p")
+        await cluster.until(lambda: cluster.started(pod))
+        await cluster.until(lambda: status_of(cluster, *ROOT))
+        await asyncio.sleep(1.2)
+        assert [seen.path for seen in cluster.fake.seen if DEFAULT[2] in seen.path] == []
+        cluster.fake.state.create(DEFAULT[0], DEFAULT[1], {"metadata": {"name": DEFAULT[2]}, "spec": {}})
+        await cluster.until(lambda: status_of(cluster, *DEFAULT), within=5)

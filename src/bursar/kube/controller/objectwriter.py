@@ -4,6 +4,10 @@ Changes of one object are gathered for a moment. A status that is Bursar's alone
 is not wanted any more goes away; where others write fields too, only ours are patched. (Server-side apply would do
 both, but it leaves null where a map loses its last entry, which a schema refuses.) A condition that says what it said
 before keeps its time, whoever leads: a new leader's policies know nothing of what was before.
+
+Policies say what changed, once. An object that goes and comes again between two looks is the same one to them: so what
+they want is remembered here, and written on the new one. What they own is made anew. On an object that nobody has made
+(a built-in quota needs none) nothing is written until somebody does.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.outcomes import Refused, sent
 from bursar.kube.controller.ports import ObjectKey
 from bursar.kube.controller.world import Report, World, status_is_ours
+from bursar.objects.corekinds import NODE
 from bursar.objects.kinds import Kind
 from bursar.policies.settings import Output
 
 WIDTH = 4
 GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
 STATUS_MANAGER = "bursar-status"
+Parts = dict[str, Output]
 _INVALID = "Invalid"  # the type of the condition
 _SINCE = "lastTransitionTime"
 
@@ -34,19 +40,30 @@ class ObjectWriter:
         self._world = world
         self._report = report
         self._dry_run = dry_run
-        self._wanted: dict[ObjectKey, dict[str, Output]] = {}
-        self._statuses: dict[ObjectKey, Output] = {}  # as policies last wanted them
+        self._wanted: dict[ObjectKey, Parts] = {}  # to be written
+        self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks they look at
+        self._missing: dict[ObjectKey, str | None] = {}  # uid of who went ("": out of force, too); None: never came
         self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
         self.desk: Desk[ObjectKey] = Desk(self._perform, WIDTH, settle_for=GATHER)
 
-    def write(self, outputs: dict[ObjectKey, dict[str, Output]]) -> None:
+    def write(self, outputs: dict[ObjectKey, Parts]) -> None:
+        """What policies want written, after each look at the cluster: objects may have come and gone since the last."""
         for target, parts in outputs.items():
-            known = self._wanted.setdefault(target, {})
-            for part, output in parts.items():
-                known[part] = _merged(known.get(part), output)
-                if part == "status":
-                    self._statuses[target] = output
-            self.desk.want(target)
+            for output in parts.values():
+                self._remember(target, output)
+                self._want(target, output)
+        for target in list(self._missing):
+            self._look_for(target)
+
+    def _remember(self, target: ObjectKey, output: Output) -> None:
+        if output.part == "object" and output.value is None:
+            self._last.pop(target, None)
+        elif output.kind != NODE.name:
+            _add(self._last.setdefault(target, {}), output)
+
+    def _want(self, target: ObjectKey, output: Output) -> None:
+        _add(self._wanted.setdefault(target, {}), output)
+        self.desk.want(target)
 
     def invalid(self, target: ObjectKey, problem: str) -> None:
         """The object's last change is not in force ("": it is again): its status says so, if that is Bursar's to write.
@@ -59,14 +76,44 @@ class ObjectWriter:
             self._invalid[target] = problem
         else:
             del self._invalid[target]
-        status = self._statuses.get(target, Output(*target, "status", {}))
+        status = self._last.get(target, {}).get("status", Output(*target, "status", {}))
         self._wanted.setdefault(target, {}).setdefault("status", status)
         self.desk.want(target)
 
+    # Objects come and go
+
     def forget(self, target: ObjectKey) -> None:
-        """The object is gone."""
-        self._statuses.pop(target, None)
+        """The object is gone, although it may still be in force."""
         self._invalid.pop(target, None)
+        if target in self._last:
+            known = self._world.find(*target)
+            self._missing[target] = "" if known is None else known.uid
+
+    def _look_for(self, target: ObjectKey) -> None:
+        known, went = self._world.find(*target), self._missing[target]
+        if known is not None and known.uid != went:
+            del self._missing[target]
+            for output in self._last.get(target, {}).values():
+                self._want(target, output)
+        elif known is None and went is not None:
+            self._lost(target)
+
+    def _lost(self, target: ObjectKey) -> None:
+        """The object is gone, and in force no longer: only what policies own comes back, made by us."""
+        own = self._last.get(target, {}).get("object")
+        if own is None:
+            del self._missing[target]
+            self._last.pop(target, None)
+            self._wanted.pop(target, None)
+        else:
+            self._missing[target] = None
+            self._want(target, own)
+
+    def _is_there(self, target: ObjectKey) -> bool:
+        """Whether there is such an object, in force or refused."""
+        return target in self._invalid or self._world.find(*target) is not None
+
+    # Statuses
 
     def _whole_status(self, output: Output) -> dict[str, object]:
         status = dict(output.value or {})
@@ -93,18 +140,25 @@ class ObjectWriter:
         since = self._world.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))
         return condition if since is None else {**condition, _SINCE: since}
 
+    # Writing
+
     async def _perform(self, target: ObjectKey) -> None:
         parts = self._wanted.pop(target, {})
         kind = self._world.kinds.find(target[0])
         try:
             for part in ("object", "labels", "annotations", "status"):
                 output = parts.get(part)
-                if output is not None:
-                    await self._write(kind, output)
-                    del parts[part]
+                if output is None:
+                    continue
+                if part != "object" and not self._is_there(target):
+                    if target in self._last:
+                        self._missing.setdefault(target, None)
+                    return
+                await self._write(kind, output)
+                del parts[part]
         except BaseException:
-            for part, newer in self._wanted.get(target, {}).items():
-                parts[part] = _merged(parts.get(part), newer)
+            for newer in self._wanted.get(target, {}).values():
+                _add(parts, newer)
             self._wanted[target] = parts
             raise
 
@@ -123,7 +177,9 @@ class ObjectWriter:
                 write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:
-            self._world.note_written(output)  # as it is sent: when it is seen again, something else may be wanted
+            self._world.note_written(
+                output
+            )  # as it is sent: by the time it is seen again, something else may be wanted
             patch = {"metadata": {output.part: output.value or {}}}
             how = Writing(dry_run=self._dry_run)
             write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
@@ -148,8 +204,9 @@ class ObjectWriter:
         return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
 
 
-def _merged(known: Output | None, newer: Output) -> Output:
+def _add(parts: Parts, newer: Output) -> None:
     """Marks add up; everything else is the newest alone."""
-    if known is None or newer.part not in {"labels", "annotations"}:
-        return newer
-    return Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
+    known = parts.get(newer.part)
+    if known is not None and newer.part in {"labels", "annotations"}:
+        newer = Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
+    parts[newer.part] = newer
