@@ -274,6 +274,13 @@ async def test_a_write_takes_no_longer_than_the_lease(fake: FakeApi, api: Api) -
     assert fake.seen[0].query["timeout"] == "0.200s"
 
 
+async def test_a_write_that_waited_has_no_more_time_than_is_left_by_then(fake: FakeApi, api: Api) -> None:
+    """The server must not carry it out when somebody else may lead."""
+    api.http.gate = Gate(5.0, 0.3)
+    await make(api)
+    assert fake.seen[0].query["timeout"] == "0.300s"
+
+
 async def test_the_gate_is_asked_again_before_a_second_try(fake: FakeApi, api: Api) -> None:
     api.http.gate = Gate(5.0, 5.0, None)
     fake.fail(WRITE, code=429, retry_after=1)

@@ -4,8 +4,8 @@ Invariants:
 
 * Before a write's first byte leaves, the gate (the owner of the lease) has said how many seconds are left. It is
   asked twice: when the call starts, for the time-out, and again when the connection is ready and the request is about
-  to be sent, because a process may have been frozen in between. A write held back raises ``Fenced``, and nothing of it
-  was sent. The server is told the same time-out, so that it does not carry it out later either.
+  to be sent, because a process may have waited or been frozen in between. A write held back raises ``Fenced``, and
+  nothing of it was sent. The server is told how long it may take by then, so that it does not carry it out later either.
 * ``within`` bounds the whole call: waiting for a connection, all tries, all pauses.
 * Calls are counted by verb, group and resource in the words of RBAC, whatever their outcome.
 """
@@ -165,15 +165,13 @@ class Http:
     async def _exchange(
         self, request: Request, sending: _Sending, gate: Gate | None, left: float, *, renew: bool
     ) -> bytes:
-        limit = "" if gate is None else f"timeout={max(left, 0.001):.3f}s"
         try:
             connection, headers = await self._ready(renew=renew)
         except OSError as error:
             self.failures[request.call, 0] += 1
             raise Unanswered(f"{request}: {_words(error)}", sent=not request.write) from error
         try:
-            if gate is not None:
-                gate()
+            limit = "" if gate is None else f"timeout={max(min(left, gate()), 0.001):.3f}s"
             connection.send(self._written(request, limit, headers))
             sending.sent = True
             body = await connection.whole()
