@@ -5,9 +5,11 @@ Everything goes out through the ports. Each function says whether it did anythin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bursar.control import ports as outside
-from bursar.control.crowding import in_the_way
 from bursar.control.ports import Ports
+from bursar.control.units import Group
 from bursar.control.watching import Watch
 from bursar.engine.decisions import HOLDING, Decision
 from bursar.engine.engine import Engine
@@ -24,22 +26,64 @@ class Actor:
         self._ports = ports
 
     def act(self) -> bool:
-        """Let those leave who must, and those start who may; who is not to start yet is looked at again."""
+        """Let those leave who must, and those start who may; whoever others are in the way of is kept."""
         watch = self._watch
-        if not watch.leaving and not watch.reserved:
+        for claim in watch.crowd.freed():
+            watch.look_again(claim)
+        if not (watch.leaving or watch.reserved or watch.groups):
             return False
-        leaving, reserved = list(watch.leaving.values()), list(watch.reserved.values())
-        watch.leaving.clear()
-        watch.reserved.clear()
+        leaving, reserved, groups = list(watch.leaving.values()), list(watch.reserved.values()), list(watch.groups)
+        for notes in (watch.leaving, watch.reserved, watch.groups):
+            notes.clear()
         for claim in leaving:
             if isinstance(claim.decision, Decision):
                 self._evict(claim, claim.decision)
-        for claim in reserved:
-            if in_the_way(self._engine.state, claim):
-                watch.reserved[claim.uid] = claim
-            else:
-                self._ports.start(claim)
-        return bool(leaving) or len(watch.reserved) < len(reserved)
+        acted = [self._start([claim]) for claim in reserved] + [self._start_group(name) for name in groups]
+        return bool(leaving) or any(acted)
+
+    def _start_group(self, name: str) -> bool:
+        """The members of a group that may start; those of one that is not whole any more lose their places."""
+        group = self._watch.queue.group(name)
+        if group is None:
+            return False
+        if not group.whole:
+            return self.give_back(group)
+        ready = group.ready()
+        started = [self._start(claims) for claims in ([[claim] for claim in ready] if group.started else [ready])]
+        return any(started)
+
+    def _start(self, claims: list[Claim]) -> bool:
+        """All of them, or none: who is in the way of one is in the way of all."""
+        crowd = self._watch.crowd
+        for claim in claims:
+            spot = crowd.spot(claim)
+            if spot is not None:
+                crowd.keep(claim, spot)
+                return False
+        for claim in claims:
+            self._watch.queue.started(claim.uid)
+            self._ports.start(claim)
+        return bool(claims)
+
+    def give_back(self, group: Group) -> bool:
+        """Members that have not started wait again, so that the group is decided as a whole."""
+        placed = list(group.placed)
+        for uid in placed:
+            self._engine.give_up(uid, self._ports.now())
+        return bool(placed)
+
+    def kept(self, claim: Claim) -> str:
+        """Why a claim that has its place was not told to start yet; empty: it was, or has none."""
+        watch, others = self._watch, list[str]()
+        group = watch.queue.group(claim.spec.group)
+        together = group is not None and claim.uid in group.placed
+        if together or claim.uid in watch.reserved or watch.crowd.keeps(claim.uid):
+            others = watch.crowd.in_the_way(claim)
+        if not others and group is not None and together and group.held:
+            others = list(group.placed[next(iter(group.held))].waits_for)
+        if others:
+            return f"starts when {self._names(others)} left"
+        return "starts with its group" if together else ""
 
     def revoke(self) -> bool:
         """Take back what policies say is over-used now."""
@@ -70,14 +114,16 @@ class Actor:
     def tell(self, claim: Claim, decision: Decision) -> None:
         """Tell people of a decision that says something new."""
         if decision.outcome == HOLDING:
-            claims = self._engine.state.claims
-            waits = ", ".join(claims[uid].key if uid in claims else uid for uid in claim.waits_for)
             where = f" on {claim.place}" if claim.place else ""
-            self.event(claim, outside.NORMAL, outside.HELD, f"held{where} until {waits} left")
+            self.event(claim, outside.NORMAL, outside.HELD, f"held{where} until {self._names(claim.waits_for)} left")
         elif decision.admitted:
             self.event(claim, outside.NORMAL, outside.ADMITTED, decision.sentence())
         else:
             self.event(claim, outside.WARNING, decision.reason, decision.sentence())
+
+    def _names(self, uids: Iterable[str]) -> str:
+        claims = self._engine.state.claims
+        return ", ".join(claims[uid].key if uid in claims else uid for uid in uids)
 
     def event(self, claim: Claim, type_: str, reason: str, message: str) -> None:
         self._ports.event("Pod", claim.key, type_, reason, message)

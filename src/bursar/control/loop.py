@@ -17,9 +17,10 @@ from bursar.control.acting import Actor
 from bursar.control.likeness import Likeness
 from bursar.control.pods import PodBook
 from bursar.control.ports import Ports
-from bursar.control.queue import Queue, urgency
+from bursar.control.queue import Queue
 from bursar.control.settling import MAX_ROUNDS, Rounds
 from bursar.control.translation import ObjectChange, control_section, settings_of
+from bursar.control.units import urgency
 from bursar.control.watching import Watch
 from bursar.engine.decisions import NEVER, Decision
 from bursar.engine.engine import Engine

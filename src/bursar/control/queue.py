@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bursar.control.units import SLACK, Entry, Group, Line, Unit, urgency
-from bursar.ledger.claims import Claim
+from bursar.ledger.claims import PENDING, TERMINATING, Claim
 
 _ANYTHING = ""  # the topic of a refusal that names none
 
@@ -53,6 +53,13 @@ class Queue:
         return unit is not None and uid in unit.pending
 
     # Coming and going
+
+    def follow(self, claim: Claim, *, revoked: bool = False) -> None:
+        """The claim came, or its state changed. ``revoked``: it counts until it is gone, and was told to go."""
+        if claim.state == PENDING:
+            self.add(claim)
+        else:
+            self.admitted(claim, leaves=claim.leaving or claim.state == TERMINATING or revoked)
 
     def add(self, claim: Claim) -> None:
         """The claim waits to be admitted, for the first time or again; it is ready."""

@@ -17,7 +17,7 @@ from bursar.engine.locked_ledger import CommitListener
 from bursar.ledger.account_changes import PutCell
 from bursar.ledger.changes import RELEASE, VACATE, Change, Charge
 from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, SetField, SetState
-from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import HELD, RESERVED, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 
 _RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
@@ -111,11 +111,7 @@ class Watch(CommitListener):
         self.crowd.let_go(uid)
         if claim.leaving or claim.state == HELD or uid in self.crowd:
             self.crowd.take(claim)
-        if claim.state == PENDING:
-            self.queue.add(claim)
-        else:
-            leaves = claim.leaving or claim.state == TERMINATING or uid in self.revoked
-            self.queue.admitted(claim, leaves=leaves)
+        self.queue.follow(claim, revoked=uid in self.revoked)
         if claim.spec.group:
             self.groups[claim.spec.group] = None
         elif claim.state == RESERVED and not claim.leaving:

@@ -146,12 +146,12 @@ class Engine(LockedLedger):
             self._end()
 
     def give_up(self, uid: str, at: int = 0) -> None:
-        """A held claim gives up: it waits again, and victims that have not begun to go keep their place."""
+        """A claim that was not told to start waits again; victims of its that have not begun to go keep their place."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            if claim.state != HELD:
-                raise EngineError(f"{claim.key} is {STATES[claim.state]}, not held")
+            if claim.state not in (HELD, RESERVED) or claim.leaving:
+                raise EngineError(f"{claim.key} is {STATES[claim.state]}, neither held nor reserved")
             self._begin()
             leaving.back_to_pending(self._core, claim)
             self._commit(at, ("give-up", uid), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bursar.control.loop import LEAVING
 from bursar.kube.controller.comparing import wrong_sums
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.sight import read_pod
@@ -51,7 +52,7 @@ def _charges(mirror: Mirror) -> Charges:
     """What each claim that counts is charged, by policy."""
     found: Charges = {}
     for claim in mirror.engine.state.claims.values():
-        if not claim.counts() or claim.uid in mirror.controller._watch.reserved:
+        if not claim.counts() or mirror.controller.reason(claim.uid)[0] == LEAVING:
             continue  # one that was admitted and not let go yet is decided anew by the next leader
         for binding in claim.bindings:
             if binding is None or (binding.policy == "nodes" and mirror.world.find("Node", claim.place) is None):
