@@ -75,6 +75,11 @@ class Scene:
         assert pod is not None, f"there is no pod {name}"
         return str(pod["metadata"]["uid"])
 
+    def annotation(self, name: str, mark: str) -> str:
+        pod = self.get(name)
+        assert pod is not None, f"there is no pod {name}"
+        return str(pod["metadata"]["annotations"][mark])
+
     def delete(self, name: str) -> None:
         self.plane.api().delete(f"{self.pods}/{name}")
 

@@ -3,18 +3,22 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
 
+from bursar.kube.controller.names import ADMISSION, HOLD
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.installing import LEASE, Replica, replicas
 from tests.cluster.robustness.observing import Limits, observed
-from tests.cluster.robustness.scene import GPU, Scene
+from tests.cluster.robustness.scene import GPU, Body, Scene
 from tests.cluster.waiting import eventually
 
 MAX = f"elastic.max.{GPU}"
+STARTED = "bursar_pods_started_total"
 HOUR = 3600
 LOOKS = 8  # at a lease, of one who waits for it: together longer than the lease lasts
 LOOKED = 'bursar_api_calls_total{resource="leases",verb="get"}'
@@ -57,7 +61,8 @@ def test_the_api_server_is_restarted(plane: ControlPlane, scene: Scene) -> None:
         scene.wait_running("within", seconds=150)
         scene.pod("beyond", 1)
         scene.wait_told("beyond", MAX, seconds=150)
-        assert len(running.running) == 1
+        (replica,) = running.running.values()
+        assert replica.process.running
 
 
 def test_what_happened_behind_an_expired_watch_is_found_by_comparing(plane: ControlPlane, scene: Scene) -> None:
@@ -164,7 +169,7 @@ def test_a_decision_that_was_never_written_is_made_again(plane: ControlPlane, sc
     with replicas(plane) as running:
         leader = running.leader()
         term = running.lease()[1]
-        with _nobody_writes_pods(plane):
+        with _bursar_may_not(plane, "UPDATE", "pods"):
             scene.pod("first", 3)
             eventually(lambda: "not today" in leader.process.log.read_text(), "the leader tried to write")
             leader.process.kill()
@@ -176,50 +181,79 @@ def test_a_decision_that_was_never_written_is_made_again(plane: ControlPlane, sc
         assert "3 of 4" in scene.wait_told("second", MAX)
 
 
-class _nobody_writes_pods:  # noqa: N801 reads as a sentence
-    """While this holds, the API server refuses all changes of pods by Bursar."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-
-    def __enter__(self) -> None:
-        constraints = {
-            "resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
-            ]
-        }
-        rule = {"expression": "!request.userInfo.username.endsWith(':bursar')", "message": "not today"}
-        policy = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": "not-today"},
-            "spec": {"matchConstraints": constraints, "validations": [rule], "failurePolicy": "Fail"},
-        }
-        binding = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": "not-today"},
-            "spec": {"policyName": "not-today", "validationActions": ["Deny"]},
-        }
-        for body in (policy, binding):
-            self._plane.kubectl("apply", "-f", "-", input=json.dumps(body))
-        time.sleep(2)  # until it is in force
-
-    def __exit__(self, *_: object) -> None:
-        self._plane.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "not-today")
+@contextmanager
+def _bursar_may_not(plane: ControlPlane, operation: str, resource: str) -> Iterator[None]:
+    """While this holds, the API server refuses such calls of Bursar."""
+    rules = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+    rule = {"expression": "!request.userInfo.username.endsWith(':bursar')", "message": "not today"}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "not-today"},
+        "spec": {"matchConstraints": {"resourceRules": [rules]}, "validations": [rule], "failurePolicy": "Fail"},
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "not-today"},
+        "spec": {"policyName": "not-today", "validationActions": ["Deny"]},
+    }
+    for body in (policy, binding):
+        plane.kubectl("apply", "-f", "-", input=json.dumps(body))
+    time.sleep(2)  # until it is in force
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "not-today")
 
 
 def test_a_pod_that_is_deleted_while_others_leave_for_it_holds_nothing(plane: ControlPlane, scene: Scene) -> None:
     scene.nodes(1, gpus=4)
     scene.quota(4)
     with replicas(plane):
-        scene.wait_running(scene.pod("victim", 4, annotations={"sim.bursar.dev/leaves-after": "6s"}))
+        scene.wait_running(scene.pod("victim", 4, **_leaves_after("5s")))
         _priority_class(plane)
         scene.pod("claimant", 4, priorityClassName="bad-day-urgent")
         eventually(lambda: scene.leaves("victim"), "the victim is told to leave")
+        assert scene.annotation("claimant", HOLD)
         scene.delete("claimant")
-        eventually(lambda: scene.get("victim") is None, "the victim left")
-        scene.wait_running(scene.pod("third", 4))
+        scene.pod("third", 4)
+        assert scene.get("victim") is not None, "all this while it is leaving"
+        scene.wait_running("third")
+        assert scene.get("victim") is None
+
+
+def test_evictions_that_a_leader_began_are_finished_by_the_next(plane: ControlPlane, scene: Scene) -> None:
+    """Two have to leave for one pod. The leader ends when it wrote that down, and one of them was told to leave."""
+    scene.nodes(1, gpus=4)
+    scene.quota(4)
+    with replicas(plane) as running:
+        lent = [scene.pod(f"p{number}", **_leaves_after("1s")) for number in range(4)]
+        scene.wait_running(*lent)
+        uids = {scene.uid(name): name for name in lent}
+        _priority_class(plane)
+        leader, term = running.leader(), running.lease()[1]
+        with _bursar_may_not(plane, "CREATE", "pods/eviction"):
+            scene.pod("claimant", 2, priorityClassName="bad-day-urgent")
+            eventually(lambda: "not today" in leader.process.log.read_text(), "the leader tried to evict")
+            leader.process.kill()
+            running.remove(leader)
+        held = json.loads(scene.annotation("claimant", HOLD))
+        victims = [uids[uid] for uid, _ in held["victims"]]
+        assert len(victims) == 2
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victims[0]}}
+        plane.api().create(f"{scene.pods}/{victims[0]}/eviction", eviction)
+        running.start()
+        running.leader(term)
+        scene.wait_running("claimant")
+        assert {name for name in lent if not scene.runs(name)} == set(victims), "they, and nobody else"
+        displaced = json.loads(scene.annotation("claimant", ADMISSION))["displaced"]
+        assert sorted(displaced) == sorted(held["victims"])
+
+
+def _leaves_after(duration: str) -> Body:
+    """What makes a pod take so long to leave: without a grace period the API server removes it at once."""
+    return {"annotations": {"sim.bursar.dev/leaves-after": duration}, "terminationGracePeriodSeconds": 30}
 
 
 def test_a_pin_that_cannot_be_honoured_is_given_up(plane: ControlPlane, scene: Scene) -> None:
@@ -230,7 +264,7 @@ def test_a_pin_that_cannot_be_honoured_is_given_up(plane: ControlPlane, scene: S
         try:
             scene.pod("pinned", 2)
             eventually(lambda: not scene.gated("pinned"), "the pod is let go")
-            chosen = json.loads(_pod_annotation(scene, "pinned", "bursar.dev/admission"))["place"]
+            chosen = json.loads(scene.annotation("pinned", ADMISSION))["place"]
             assert chosen in {node, other}
             plane.kubectl("cordon", chosen)
         finally:
@@ -238,12 +272,6 @@ def test_a_pin_that_cannot_be_honoured_is_given_up(plane: ControlPlane, scene: S
         scene.wait_told("pinned", "control.place-lost")
         eventually(lambda: scene.get("pinned") is None, "it is evicted, for its owner to create it anew")
         scene.wait_running(scene.pod("again", 8))
-
-
-def _pod_annotation(scene: Scene, name: str, mark: str) -> str:
-    pod = scene.get(name)
-    assert pod is not None
-    return str(pod["metadata"]["annotations"][mark])
 
 
 def test_pods_on_a_node_that_is_gone_count_until_they_are_gone(plane: ControlPlane, scene: Scene) -> None:
@@ -286,7 +314,7 @@ def test_conflict_storms_change_nothing(plane: ControlPlane, scene: Scene) -> No
                     assert error.status in {404, 409}  # noqa: PT017 anything else is a fault
 
     names = [f"p{number}" for number in range(8)]
-    with replicas(plane):
+    with observed(plane, Limits({scene.namespace: 8}, 8, by_node={GPU: 8})) as seen, replicas(plane) as running:
         for name in names:
             scene.pod(name)
         thread = threading.Thread(target=storm)
@@ -296,8 +324,9 @@ def test_conflict_storms_change_nothing(plane: ControlPlane, scene: Scene) -> No
         finally:
             over.set()
             thread.join()
-    terms = {json.loads(_pod_annotation(scene, name, "bursar.dev/admission"))["term"] for name in names}
-    assert len(terms) == 1
+        leader = running.leader()
+        assert leader.metrics()[STARTED] == len(seen.admitted) == len(names)
+        _never_differed(leader)
 
 
 def test_a_victim_that_the_api_never_evicts_is_left_alone(plane: ControlPlane, scene: Scene) -> None:
