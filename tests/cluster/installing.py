@@ -167,6 +167,11 @@ class Replicas:
             replica.process.stop()
             self.remove(replica)
 
+    def all_logs(self) -> str:
+        """Of those that were killed, too."""
+        files = sorted((self._plane.folder / "logs").glob(f"{self._prefix}-*.log"))
+        return "\n".join(file.read_text() for file in files)
+
     def logs(self) -> str:
         return "\n".join(f"== {one.name}\n{one.process.tail(60)}" for one in self.running.values())
 
