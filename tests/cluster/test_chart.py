@@ -66,6 +66,36 @@ def test_what_it_installs_is_what_the_files_say(helm: Helm) -> None:
         assert rendered[key]["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
+RUN = {"Deployment", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount"}  # what runs it
+
+
+def test_it_installs_nothing_beyond_the_files_but_what_runs_it(helm: Helm) -> None:
+    """Tests that rest on the files, of roles above all, rest on all that the chart grants."""
+    rendered = {key for key in identified(helm.template()) if key[0] not in RUN}
+    given = set(identified(files("admission", "rbac.yaml", "crds")))
+    assert rendered == given - {("MutatingWebhookConfiguration", "bursar-gate")}
+
+
+def test_services_and_budget_find_the_pods_and_the_monitor_finds_the_metrics(helm: Helm) -> None:
+    rendered = identified(helm.template("--set", "serviceMonitor.enabled=true"))
+    template = rendered["Deployment", "bursar"]["spec"]["template"]
+    services = [given for (kind, _), given in rendered.items() if kind == "Service"]
+    others = [rendered[kind, "bursar"] for kind in ("Deployment", "PodDisruptionBudget")]
+    selectors = [given["spec"]["selector"] for given in services]
+    selectors += [given["spec"]["selector"]["matchLabels"] for given in others]
+    tester = rendered["Pod", "bursar-test-ready"]["metadata"]["labels"]
+    for selector in selectors:
+        assert selector.items() <= template["metadata"]["labels"].items()
+        assert not selector.items() <= tester.items()
+    targets = [port["targetPort"] for given in services for port in given["spec"]["ports"]]
+    assert sorted(targets) == sorted(port["name"] for port in template["spec"]["containers"][0]["ports"])
+    monitor = rendered["ServiceMonitor", "bursar"]["spec"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    (found,) = [given for given in services if wanted <= given["metadata"]["labels"].items()]
+    assert found["metadata"]["name"] == "bursar"
+    assert [one["port"] for one in monitor["endpoints"]] == [one["name"] for one in found["spec"]["ports"]]
+
+
 def test_with_crossquota_everything_is_governed(helm: Helm) -> None:
     rendered = identified(helm.template("--set", "admission.everywhere=true"))
     for key, wanted in identified(files("admission/crossquota/gate.yaml", "admission/crossquota/guards.yaml")).items():
@@ -159,12 +189,27 @@ def test_parts_can_be_left_out(helm: Helm) -> None:
         ("serviceMonitor.interval=30", "interval"),
         ("podDisruptionBudget.minAvailable=half", "minAvailable"),
         ("crds.skip=gpus", "skip"),
+        ("crds.skip={gpu.tensor-fusion.ai}", "skip"),
+        ("admission.schedulers={}", "schedulers"),
     ],
 )
 def test_wrong_values_are_refused(helm: Helm, value: str, problem: str) -> None:
     told = helm("template", "bursar", str(CHART), "--set", value, check=False)
     assert "values don't meet the specifications of the schema" in told
     assert problem in told
+
+
+def test_any_definition_can_be_left_out(helm: Helm) -> None:
+    names = ",".join(path.stem for path in (ROOT / "deploy" / "crds").glob("*.yaml"))
+    kinds = {given["kind"] for given in helm.template("--set", f"crds.skip={{{names}}}")}
+    assert "CustomResourceDefinition" not in kinds
+
+
+@pytest.mark.parametrize("times", ["duration=10", "renewDeadline=2", "retryPeriod=11", "duration=2,renewDeadline=3"])
+def test_lease_times_with_which_no_replica_starts_are_refused(helm: Helm, times: str) -> None:
+    values = ",".join(f"controller.lease.{one}" for one in times.split(","))
+    told = helm("template", "bursar", str(CHART), "--set", values, check=False)
+    assert "duration must be more than renewDeadline, and that more than retryPeriod" in told
 
 
 @pytest.mark.parametrize("mode", ["controller.shadow=true", "controller.dryRun=true"])
@@ -321,6 +366,28 @@ def test_an_upgrade_keeps_the_authority_of_the_webhook(server: ControlPlane, rel
     server.api().patch(path, patch, "application/json-patch+json")
     release.upgrade("replicas=4")
     assert server.api().get(path)["webhooks"][0]["clientConfig"]["caBundle"] == "Y2E="
+
+
+def test_an_upgrade_brings_new_definitions_and_the_way_back_the_old_ones(
+    server: ControlPlane, release: Release, tmp_path: Path
+) -> None:
+    """Helm leaves alone what lies in a folder crds: here they are templates. Objects stay all along."""
+    older = shutil.copytree(CHART, tmp_path / "older")
+    file = older / "templates" / "crds" / "elasticquotas.n8s.nebuly.ai.yaml"
+    file.write_text(file.read_text().replace("name: Used\n", "name: Before\n"))
+    release.helm("upgrade", "bursar", str(older), "-n", NAMESPACE)
+    assert columns(server)[0] == "Before"
+    release.upgrade("replicas=2")
+    assert columns(server)[0] == "Used"
+    release.helm("rollback", "bursar", "-n", NAMESPACE)
+    assert columns(server)[0] == "Before"
+    release.upgrade("replicas=2")
+    assert "old" in server.kubectl("get", "eq.n8s.nebuly.ai")
+
+
+def columns(server: ControlPlane) -> list[str]:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticquotas.n8s.nebuly.ai"
+    return [one["name"] for one in server.api().get(path)["spec"]["versions"][0]["additionalPrinterColumns"]]
 
 
 @pytest.mark.usefixtures("release")

@@ -39,6 +39,15 @@ webhook
 {{- end }}
 {{- end }}
 
+{{/* No replica starts with other times. */}}
+{{- define "bursar.checkLease" -}}
+{{- with .Values.controller.lease }}
+{{- if not (and (gt (float64 .duration) (float64 .renewDeadline)) (gt (float64 .renewDeadline) (float64 .retryPeriod))) }}
+{{- fail "controller.lease: duration must be more than renewDeadline, and that more than retryPeriod" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Texts as the items of a CEL list. */}}
 {{- define "bursar.celItems" -}}
 {{- range $index, $item := . }}{{ if $index }}, {{ end }}'{{ $item }}'{{ end -}}
