@@ -44,6 +44,23 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{name_of(page)} -> {target}"
 
 
+def headings(page: Path) -> set[str]:
+    """As links name them: small letters, without signs, with dashes."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name_of)
+def test_links_lead_to_headings_that_there_are(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, heading in re.findall(r"\]\(([^)#\s]*\.md|)#([^)\s]+)\)", text):
+        if "://" not in target:
+            assert heading in headings(page.parent / target if target else page), (
+                f"{name_of(page)} -> {target}#{heading}"
+            )
+
+
 def test_the_map_names_modules_that_there_are() -> None:
     there = {path.name for part in ("src", "tests", "tools") for path in (ROOT / part).rglob("*.py")}
     named = set(re.findall(r"`(?:\w+/)*(\w+\.py)`", (DOCS / "architecture.md").read_text()))
