@@ -17,6 +17,7 @@ from bursar.kube.admission.options import GATE
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.names import HOLD
+from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.patches import node_terms, start_patch, with_node_terms
 from bursar.kube.controller.records import HoldRecord, admission_record, written
 from bursar.kube.controller.sight import read_pod, unjudged
@@ -109,7 +110,7 @@ class PlainKubernetes:
         self.mirror.object_gone(kind, meta)
 
     def _show(self, kind: Kind, key: str) -> None:
-        self.mirror.object_seen(kind, msgspec.json.encode(self.objects[kind.name, key]))
+        self.mirror.object_seen(kind, narrowed(kind)(Meta(), msgspec.json.encode(self.objects[kind.name, key])))
 
     # Pods
 

@@ -14,6 +14,7 @@ from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import Resource
 from bursar.kube.client.store import Decode
+from bursar.kube.controller.narrowing import narrowed
 from bursar.objects.kinds import Kind
 
 Body = dict[str, Any]
@@ -51,8 +52,10 @@ class QuotaView:
 
 
 def _decoder(kind: Kind) -> Decode[Body]:
-    def decode(_meta: Meta, raw: bytes) -> Body:
-        body: Body = msgspec.json.decode(raw)
+    narrow = narrowed(kind)
+
+    def decode(meta: Meta, raw: bytes) -> Body:
+        body: Body = msgspec.json.decode(narrow(meta, raw))
         return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
 
     return decode

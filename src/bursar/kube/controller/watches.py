@@ -1,7 +1,7 @@
 """The reflectors of a term: one for each kind, all of them told to one listener.
 
-Of pods only what decisions read is kept; of everything else the manifest, since there is little of it and admission
-wants it.
+Of pods only what decisions read is kept, as structs; of everything else the manifest, because admission wants it, and
+of that what ``narrowing`` leaves.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS, RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Published, read_slice
+from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.sight import SeenPod, identity
 from bursar.objects.kinds import Kind
 
@@ -48,7 +49,7 @@ class Watches:
         for kind in kinds:
             following = Following(optional=bool(kind.group))
             handler = _ObjectHandler(listener, kind)
-            self._objects.append((kind, Reflector(api, Resource.of(kind), _raw, handler, following)))
+            self._objects.append((kind, Reflector(api, Resource.of(kind), narrowed(kind), handler, following)))
         self._pods: Reflector[SeenPod] = Reflector(api, PODS, Typed(SeenPod, identity), _PodHandler(listener))
         following = Following(optional=True)
         self._slices: Reflector[tuple[str, Published]] = Reflector(
@@ -73,10 +74,6 @@ class Watches:
 
     def pods(self) -> list[SeenPod]:
         return list(self._pods.store.items())
-
-
-def _raw(_meta: Meta, raw: bytes) -> bytes:
-    return raw
 
 
 def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
@@ -105,7 +102,8 @@ class _ObjectHandler(_Handler[bytes]):
         self._listener.object_seen(self._kind, meta, item)
 
     def modified(self, meta: Meta, item: bytes, before: bytes) -> None:
-        self._listener.object_seen(self._kind, meta, item)
+        if item != before:  # else something changed that nobody reads
+            self._listener.object_seen(self._kind, meta, item)
 
     def deleted(self, meta: Meta, item: bytes) -> None:
         self._listener.object_gone(self._kind, meta)
