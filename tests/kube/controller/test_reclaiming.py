@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from bursar.kube.client.resources import DISRUPTION_BUDGETS
-from bursar.kube.controller import reclaiming
+from bursar.kube.controller import outcomes, reclaiming
 from bursar.kube.controller.names import ADMISSION
 from bursar.kube.controller.records import AdmissionRecord, written
-from bursar.kube.controller.term import TermOptions
+from bursar.kube.controller.term import Term, TermOptions
 from bursar.ledger.claims import RUNNING
 from tests.kube.controller.stage import Body, Stage, stage
 
@@ -62,7 +62,8 @@ async def test_only_evictions_that_the_server_accepted_are_counted(answer: dict[
         if answer:
             cluster.fake.fail("POST .*/eviction", **answer)
         term = await cluster.lead(TermOptions(pin_patience=1))
-        await cluster.until(lambda: evictions(cluster) and not len(term.reclaimer.desk))
+        await cluster.until(lambda: evictions(cluster) == 1)
+        await asyncio.sleep(0.1)
         assert term.reclaimer.evicted == counted
 
 
@@ -109,3 +110,74 @@ async def test_who_must_leave_for_its_quotas_sake_too_is_tried_again(monkeypatch
         await cluster.until(lambda: evictions(cluster) > 1)
         cluster.fake.state.delete(DISRUPTION_BUDGETS, "a", "b")
         await cluster.until(lambda: cluster.find("a", victim.name) is None)
+
+
+async def test_a_pod_that_the_server_does_not_let_go_and_that_is_still_there_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not every conflict means that another pod has its name."""
+    monkeypatch.setattr(reclaiming, "_UNSEEN_PAUSE", 0.1)
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        let_go(cluster, "p")
+        cluster.fake.fail("POST .*/eviction", code=409)
+        await cluster.lead(TermOptions(pin_patience=1))
+        await cluster.until(lambda: cluster.find("a", "p") is None)
+
+
+async def lending(cluster: Stage) -> Term:
+    """Pods of a that run on what b lent."""
+    cluster.node("n", 4)
+    for name in ("a", "b"):
+        cluster.namespace(name)
+        cluster.quota(name, 4, 2)
+    lent = [cluster.pod("a", f"p{number}") for number in range(4)]
+    term = await cluster.lead()
+    await cluster.until(lambda: all(cluster.started(pod) for pod in lent))
+    cluster.schedule()
+    claims = term.mirror.engine.state.claims
+    await cluster.until(lambda: all(claim.state == RUNNING for claim in claims.values()))
+    return term
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [("POST .*/eviction", 403), ("POST .*/eviction", 429), ("POST .*/eviction", 400), ("PATCH .*/pods/owner", 403)],
+)
+async def test_who_is_not_let_go_for_long_by_anybody_is_nobodys_victim(
+    monkeypatch: pytest.MonkeyPatch, what: str, code: int
+) -> None:
+    """Webhooks of others refuse what they like, and for as long; whoever waits for it must not wait for ever."""
+    monkeypatch.setattr(reclaiming, "PATIENCE", 500)
+    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.1)
+    async with stage() as cluster:
+        term = await lending(cluster)
+        cluster.fake.fail(what, code=code, times=10_000)
+        owner = cluster.pod("b", "owner")
+        claims = term.mirror.engine.state.claims
+        await cluster.until(lambda: any(claim.leaving for claim in claims.values()))
+        (victim,) = (claim for claim in claims.values() if claim.leaving)
+        await cluster.until(lambda: not victim.leaving)
+        assert term.mirror.engine.state.cell("spared", victim.uid) is not None
+        cluster.fake.faults.clear()
+        await cluster.until(lambda: cluster.started(owner))
+        assert cluster.find("a", victim.name) is not None, "another one left"
+
+
+async def test_nobody_leaves_for_a_pod_that_is_gone() -> None:
+    async with stage() as cluster:
+        term = await lending(cluster)
+        cluster.fake.fail("PATCH .*/pods/owner", hang=0.5)
+        owner = cluster.pod("b", "owner")
+        await cluster.until(lambda: cluster.patched("owner"))
+        cluster.fake.mute_watches()
+        cluster.delete(owner)
+        await asyncio.sleep(1.0)
+        assert evictions(cluster) == 0
+        cluster.fake.cut_watches()
+        claims = term.mirror.engine.state.claims
+        await cluster.until(lambda: len(claims) == 4)
+        await cluster.until(lambda: not len(term.reclaimer.desk))
+        assert evictions(cluster) == 0
+        assert not any(claim.leaving for claim in claims.values())

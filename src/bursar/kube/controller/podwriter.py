@@ -143,22 +143,27 @@ class PodWriter:
 
     # Holds
 
-    async def hold(self, claimant: Claim) -> None:
-        """Write down whom the claimant waits for, and where, before the first of them is told to leave."""
+    async def hold(self, claimant: Claim) -> bool:
+        """Write down whom the claimant waits for, and where, before the first of them is told to leave.
+
+        False: the server does not know the claimant any more.
+        """
         sight = self._pods.by_uid.get(claimant.uid)
         if sight is None:
-            return
+            return False
         async with self._locks.setdefault(sight.uid, asyncio.Lock()):
             if claimant.state != HELD or sight.uid not in self._pods.by_uid:
-                return
+                return True  # nobody has to leave for it
             record = HoldRecord(claimant.place, self._displaced(claimant))
             if sight.hold == record:
-                return
+                return True
             self._holding.add(sight.uid)  # whatever the answer will be
             patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
-            if await self._send(sight, patch) is not None:
-                await self._nominate(sight, record.place)
-                sight.hold = record
+            if await self._send(sight, patch) is None:
+                return False
+            await self._nominate(sight, record.place)
+            sight.hold = record
+            return True
 
     def tidy(self) -> None:
         """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them."""

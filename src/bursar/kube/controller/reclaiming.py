@@ -2,7 +2,8 @@
 
 Before a claim is told to leave for others, the hold stands on those others (``PodWriter.hold``), so that whoever takes
 over knows for whom it left. A budget that refuses is a reason to plan anew: the victim is left alone for a while, its
-claimants wait again and are decided without it.
+claimants wait again and are decided without it. So is anything else that refuses for long: whoever waits for a pod that
+nobody lets go would wait for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bursar.engine.leaving import holders_of
 from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
-from bursar.kube.controller.pods import PodIntake
+from bursar.kube.controller.pods import PodIntake, Sight
 from bursar.kube.controller.podwriter import PodWriter
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, Claim
@@ -22,8 +23,10 @@ from bursar.ledger.claims import HELD, Claim
 WIDTH = 8
 BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is nobody's victim
 AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
+PATIENCE = 600_000  # milliseconds for which an eviction may fail before others are looked for
 REFUSED = "EvictionRefused"
 _REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
+_UNSEEN_PAUSE = 2.0  # seconds for what the server knows of a pod to be seen here
 
 
 class Reclaimer:
@@ -49,6 +52,7 @@ class Reclaimer:
         self._how = Writing(dry_run=dry_run)
         self._lost: set[str] = set()  # pods that found no node, unless they did after all
         self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
+        self._failing: dict[str, int] = {}  # by uid: since when its eviction fails
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.evicted = 0  # as the API server accepted
@@ -70,6 +74,7 @@ class Reclaimer:
         """The pod is gone."""
         self._lost.discard(uid)
         self._shielded.pop(uid, None)
+        self._failing.pop(uid, None)
         self.desk.forget(uid)
 
     def unshield(self) -> None:
@@ -82,23 +87,37 @@ class Reclaimer:
     async def _perform(self, uid: str) -> None:
         claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
         if claim is None or sight is None or not self._must_leave(claim) or sight.seen.leaving:
+            self._failing.pop(uid, None)
             return
-        for holder in holders_of(self._engine.state, uid):
+        try:
+            pause = await self._evict(claim, sight)
+        except Again:
+            now = self._now()
+            if now - self._failing.setdefault(uid, now) < PATIENCE:
+                raise
+            pause = AMBIGUOUS_FOR
+        self._failing.pop(uid, None)
+        if pause:
+            self._plan_anew(claim, pause)
+
+    async def _evict(self, claim: Claim, sight: Sight) -> int:
+        """Tell the pod to leave; for how long it is to be left alone instead, in milliseconds."""
+        for holder in holders_of(self._engine.state, claim.uid):
             claimant = self._engine.state.claims.get(holder)
-            if claimant is not None:
-                await self._writer.hold(claimant)
+            if claimant is not None and not await self._writer.hold(claimant):
+                raise Again(f"{claimant.key} is gone, for which it would leave", _UNSEEN_PAUSE)
         if not self._must_leave(claim):
-            return  # spared while the holds were written
+            return 0  # spared while the holds were written
         meta = sight.seen.metadata
-        evict = self._api.evict(meta.name, meta.namespace, uid=uid, how=self._how)
+        evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
         result = await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
         if result is None or result.outcome == Outcome.GONE:
-            return  # without us
+            raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # nobody waits for it when that is seen
         if result.outcome == Outcome.EVICTED:
             self.evicted += 1
-            return
+            return 0
         self._report("Pod", sight.key, REFUSED, result.message)
-        self._plan_anew(claim, AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR)
+        return AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR
 
     def _must_leave(self, claim: Claim) -> bool:
         lost = claim.uid in self._lost and claim.uid in self._pods.unbound
