@@ -419,6 +419,24 @@ async def test_an_optional_resource_may_come_and_go(fake: FakeApi, api: Api) -> 
         await running.diary.until("-t")
 
 
+async def test_nobody_believes_that_a_kind_is_gone_when_everything_is(fake: FakeApi, api: Api) -> None:
+    """A proxy that knows of no server answers 404, too: what was known stays in force."""
+    things = Resource("example.org", "v1", "things", "Thing", True)
+    fake.serve(things)
+    fake.state.create(things, "ns", {"metadata": {"name": "t"}})
+    how = Following(optional=True, pause=0.01, longest_pause=0.05)
+    async with Followed(api, things, how) as running:
+        fault = fake.fail("GET", code=404, plain=True, message="404 page not found", times=10_000)
+        fake.end_watches()
+        await eventually(lambda: "404" in running.reflector.progress.problem)
+        await asyncio.sleep(0.3)
+        assert running.diary.lines == ["+t"]
+        fault.times = 0
+        fake.state.create(things, "ns", {"metadata": {"name": "u"}})
+        await running.diary.until("+u")
+        assert running.diary.lines == ["+t", "+u"]
+
+
 async def test_a_required_resource_that_is_absent_is_waited_for(fake: FakeApi, api: Api) -> None:
     things = Resource("example.org", "v1", "things", "Thing", True)
     reflector = Reflector(api, things, as_body, Diary(), QUICK)

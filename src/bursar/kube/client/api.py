@@ -6,14 +6,14 @@ manager. An eviction has results rather than errors where the answer is about bu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
 
-from bursar.kube.client.errors import ApiError, Conflict, Malformed, NotFound, ServerError, Throttled
+from bursar.kube.client.errors import ApiError, Conflict, KubeError, Malformed, NotFound, ServerError, Throttled
 from bursar.kube.client.http import Call, Http, Request
 from bursar.kube.client.models import ApiResourceList, Body, Page, Version
 from bursar.kube.client.nesting import level, read_any
@@ -92,6 +92,8 @@ class Writing:
 
 PLAIN = Writing()
 _decode_page = msgspec.json.Decoder(Page).decode
+_decode_version = msgspec.json.Decoder(Version).decode
+_decode_resources = msgspec.json.Decoder(ApiResourceList).decode
 
 
 class Api:
@@ -111,7 +113,7 @@ class Api:
         gated: bool = True,
     ) -> Body:
         request = Request(_call("get", resource), "GET", resource.path(namespace, name), gated=gated)
-        return _body(request, await self.http.send(request, within=within, retry=retry))
+        return _read(request, await self.http.send(request, within=within, retry=retry), Body)
 
     async def find(self, resource: Resource, name: str, namespace: str = "") -> Body | None:
         """The object, or None when there is none."""
@@ -132,7 +134,7 @@ class Api:
             if continue_:
                 query += (("continue", continue_),)
             request = Request(_call("list", resource), "GET", path, query)
-            page = _page(request, await self.http.send(request))
+            page = _read(request, await self.http.send(request), _decode_page)
             yield page
             continue_ = page.metadata.continue_
             if not continue_:
@@ -222,19 +224,26 @@ class Api:
 
     async def server_version(self) -> Version:
         request = Request(Call("get", "", "/version"), "GET", "/version")
-        return _decoded(request, await self.http.send(request), Version)
+        return _read(request, await self.http.send(request), _decode_version)
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the server has this resource in this very version."""
         request = Request(Call("get", "", resource.root), "GET", resource.root)
         try:
-            answer = _decoded(request, await self.http.send(request), ApiResourceList)
+            answer = _read(request, await self.http.send(request), _decode_resources)
         except NotFound:
             return False
         return any(entry.name == resource.plural for entry in answer.resources)
 
+    async def lacks(self, resource: Resource) -> bool:
+        """Whether the server has this resource no more, for certain: 404 is also what a way to no server answers."""
+        try:
+            return await self.serves(PODS) and not await self.serves(resource)
+        except KubeError:
+            return False
+
     async def _write(self, request: Request, how: Writing) -> Body:
-        return _body(request, await self._send(request, how))
+        return _read(request, await self._send(request, how), Body)
 
     async def _send(self, request: Request, how: Writing) -> bytes:
         return await self.http.send(request, within=how.within, retry=how.retry)
@@ -274,26 +283,10 @@ def _writing(
     return Request(call, method, path, query, encoded, content_type, METADATA if how.brief else JSON, how.gated)
 
 
-def _decoded(request: Request, answer: bytes, struct: type[T]) -> T:
+def _read(request: Request, answer: bytes, read: Callable[[bytes], T]) -> T:
     try:
-        return msgspec.json.decode(answer, type=struct)
-    except msgspec.DecodeError as error:
-        raise Malformed(f"{request}: {error}") from None
-
-
-def _page(request: Request, answer: bytes) -> Page:
-    try:
-        return _decode_page(answer)
+        return read(answer)
     except RecursionError:
-        return _page(request, level(answer))
-    except msgspec.DecodeError as error:
-        raise Malformed(f"{request}: {error}") from None
-
-
-def _body(request: Request, answer: bytes) -> Body:
-    try:
-        return Body(answer)
-    except RecursionError:
-        return _body(request, level(answer))
+        return _read(request, level(answer), read)
     except msgspec.DecodeError as error:
         raise Malformed(f"{request}: {error}") from None

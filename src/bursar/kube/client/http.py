@@ -5,7 +5,7 @@ Invariants:
 * Before a write's first byte leaves, the gate (the owner of the lease) has said how many seconds are left. It is
   asked twice: when the call starts, for the time-out, and again when the connection is ready and the request is about
   to be sent, because a process may have waited or been frozen in between. A write held back raises ``Fenced``, and
-  nothing of it was sent. The server is told how long it may take by then, so that it does not carry it out later either.
+  nothing of it was sent. The server is told what is left by then, so that it does not carry it out later either.
 * ``within`` bounds the whole call: waiting for a connection, all tries, all pauses.
 * Calls are counted by verb, group and resource in the words of RBAC, whatever their outcome.
 """

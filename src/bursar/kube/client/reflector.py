@@ -5,6 +5,7 @@ events, ended by a bookmark with an annotation), else read in pages. Rules:
 
 * The version to continue from is that of the last event or bookmark, or of a complete list; never one inside a list.
 * 410, as a status or as an event, means a new list. So does a watch that fails three times without getting on.
+* 404 means that an optional resource is gone, if that is all that the server does not have.
 * A connection on which nothing comes for ``silence`` seconds is dead: servers send bookmarks about once a minute.
 * Pauses after failures grow and are jittered, and start small again after a calm minute.
 * Work is done in slices, with the loop free in between: a list of thousands of objects stops nobody.
@@ -23,16 +24,7 @@ import msgspec
 
 from bursar.kube.client.api import Api, Query
 from bursar.kube.client.connections import Connection
-from bursar.kube.client.errors import (
-    ApiError,
-    BadRequest,
-    Gone,
-    Invalid,
-    KubeError,
-    Malformed,
-    NotFound,
-    Unanswered,
-)
+from bursar.kube.client.errors import ApiError, BadRequest, Gone, Invalid, KubeError, Malformed, NotFound, Unanswered
 from bursar.kube.client.following import DELETED, Bookmark, Following, Progress, Typed, read_event
 from bursar.kube.client.http import Call
 from bursar.kube.client.lines import Lines
@@ -129,13 +121,17 @@ class Reflector(Generic[T]):
             log.info("%s: the server streams no lists (%s): reading pages", self._path, error)
             self._streaming = False
             return
-        elif isinstance(error, NotFound) and self._how.optional:
+        elif isinstance(error, NotFound) and self._how.optional and await self._is_absent():
             self._absent()
         else:
             self._note(error)
         if isinstance(error, ApiError) and error.retry_after is not None:
             pause = max(pause, apart(min(error.retry_after, self._how.longest_pause)))
         await self._rest(pause)
+
+    async def _is_absent(self) -> bool:
+        """Nothing is lost by believing it at once, unless there are objects that would be."""
+        return not len(self.store) or await self._api.lacks(self.resource)
 
     def _absent(self) -> None:
         self._version = None
