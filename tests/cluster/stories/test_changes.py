@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.controlplane import ApiError
+from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import CAPACITY, KIND, quota
 from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
@@ -70,6 +71,30 @@ def resized(story: Story, namespace: str, name: str, cpu: str) -> str:
     return ""
 
 
+def test_a_quota_that_is_lowered_below_its_usage_evicts_nobody(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 2}, {GPU: 2}))
+    story.governed(team)
+    story.submit(team, story.pod("a", {GPU: "1"}), story.pod("b", {GPU: "1"}))
+    before = story.running(team, "a", "b")
+    story.apply(quota(team, {GPU: 1}, {GPU: 1}))
+    story.wait(lambda: exceeded(story, team) == ["True"], "its condition says so")
+    story.submit(team, story.pod("c", {GPU: "1"}))
+    story.waits(team, "c", "elastic.max.nvidia.com/gpu", "2 of 1 are in use")
+    assert [pod["metadata"]["uid"] for pod in story.running(team, "a", "b")] == [
+        pod["metadata"]["uid"] for pod in before
+    ]
+    story.delete("pod", "a", team)
+    story.wait(lambda: exceeded(story, team) == ["False"], "it is not exceeded any more")
+    assert story.is_gated(team, "c"), "one of one is in use"
+
+
+def exceeded(story: Story, namespace: str) -> list[str]:
+    conditions = story.get(KIND, "quota", namespace).get("status", {}).get("conditions", [])
+    return [one["status"] for one in conditions if one["type"] == "Exceeded"]
+
+
 def test_a_quota_is_deleted_and_made_again(story: Story) -> None:
     """Without it nothing of it limits or governs; with it everything that runs counts, whoever let it run."""
     team = story.namespace()
@@ -107,6 +132,30 @@ def test_a_quota_that_is_made_again_at_once_is_in_force(story: Story) -> None:
     story.governed(team)
     story.submit(team, story.pod("b", {GPU: "1"}))
     story.waits(team, "b", "elastic.max.nvidia.com/gpu")
+
+
+def test_who_was_let_go_keeps_its_place_until_it_is_bound(story: Story, bursar: Running) -> None:
+    """The scheduler is away. Nobody else is let go to a place that is promised, by the next leader neither."""
+    team = story.namespace()
+    story.nodes(1, {GPU: "2"})
+    story.apply(quota(team, {GPU: 4}))
+    story.governed(team)
+    with story.without_scheduler():
+        story.submit(team, story.pod("first", {GPU: "2"}))
+        story.wait(lambda: story.admitted(team, "first"), "it is let go")
+        story.submit(team, story.pod("second", {GPU: "1"}))
+        story.waits(team, "second", "nodes.full")
+        bursar.stop()
+        bursar.start()
+        story.submit(team, story.pod("third", {GPU: "1"}))
+        story.waits(team, "third", "nodes.full")
+        assert story.is_gated(team, "second")
+        assert not story.node_of(team, "first")
+    story.running(team, "first")
+    assert story.is_gated(team, "second")
+    assert story.is_gated(team, "third")
+    story.delete("pod", "first", team)
+    story.running(team, "second", "third")
 
 
 @pytest.mark.parametrize("fate", ["cordoned", "gone"])
