@@ -23,6 +23,8 @@ from tests.cluster.waiting import eventually
 
 POOLS = "quota.scheduling.koordinator.sh/"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/bursar-quotas"
+GATE_HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/bursar-gate"
+BY_LABEL = {"quota.bursar.dev/lab": "x"}
 SECRET = f"/api/v1/namespaces/bursar-system/secrets/{CERTIFICATES}"
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{}/elasticquotas"
 
@@ -228,15 +230,33 @@ def test_what_is_stored_may_be_lost_or_damaged(guarded: ControlPlane, replica: R
 # The gate for servers without MutatingAdmissionPolicy
 
 
-def test_the_fallback_gates_the_same_pods(guarded: ControlPlane, replica: Replica) -> None:
+@contextmanager
+def _gated_by_webhook(plane: ControlPlane, replica: Replica) -> Iterator[None]:
+    """The webhook instead of the policies, which are put back in the end."""
     policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/bursar-gate-"
-    kept = [guarded.api().get(policies + name) for name in ("enforced", "marked")]
+    kept = [plane.api().get(policies + name) for name in ("enforced", "marked")]
     for name in ("enforced", "marked"):
-        guarded.api().delete(policies + name)
-    port = int(guarded.api().get(HOOKS)["webhooks"][0]["clientConfig"]["url"].split(":")[2].split("/")[0])
+        plane.api().delete(policies + name)
+    port = int(plane.api().get(HOOKS)["webhooks"][0]["clientConfig"]["url"].split(":")[2].split("/")[0])
     for configuration in gate_hooks(Options()):
-        apply(guarded, at_port(configuration, port))
+        apply(plane, at_port(configuration, port))
     replica.sync()
+    try:
+        yield
+    finally:
+        plane.api().delete(GATE_HOOKS)
+        for binding in kept:
+            apply(plane, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
+        enforced = Acting(plane, plane.create_namespace(labels={"bursar.dev/quota": "enforced"}))
+        ordinary = Acting(plane, plane.create_namespace())
+        eventually(lambda: _quietly(lambda: enforced.gates(enforced.create_pod("x", dry_run=True))), "the gate")
+        eventually(
+            lambda: _quietly(lambda: ordinary.gates(ordinary.create_pod("x", labels=BY_LABEL, dry_run=True))),
+            "the gate for pods that name a quota",
+        )
+
+
+def test_the_fallback_gates_the_same_pods(guarded: ControlPlane, replica: Replica) -> None:
     enforced = Acting(guarded, guarded.create_namespace(labels={"bursar.dev/quota": "enforced"}))
     ordinary = Acting(guarded, guarded.create_namespace())
 
@@ -244,23 +264,43 @@ def test_the_fallback_gates_the_same_pods(guarded: ControlPlane, replica: Replic
         made = enforced.create_pod("one", gates=("example.com/a",), schedulerName="volcano", dry_run=True)
         return enforced.gates(made) == ["example.com/a", GATE] and made["spec"]["schedulerName"] == "default-scheduler"
 
-    try:
+    with _gated_by_webhook(guarded, replica):
         eventually(lambda: _quietly(gated), "the fallback gates pods")
         assert ordinary.gates(ordinary.create_pod("one", dry_run=True)) == []
-        marked = ordinary.create_pod("one", labels={"quota.bursar.dev/lab": "x"}, dry_run=True)
+        marked = ordinary.create_pod("one", labels=BY_LABEL, dry_run=True)
         assert ordinary.gates(marked) == [GATE]
         assert "managedFields" not in marked["metadata"]
-    finally:
-        hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/bursar-gate"
-        guarded.api().delete(hooks)
-        for binding in kept:
-            apply(guarded, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
-        by_label = {"quota.bursar.dev/lab": "x"}
-        eventually(lambda: _quietly(lambda: enforced.gates(enforced.create_pod("x", dry_run=True))), "the gate")
-        eventually(
-            lambda: _quietly(lambda: ordinary.gates(ordinary.create_pod("x", labels=by_label, dry_run=True))),
-            "the gate for pods that name a quota",
+
+
+def test_with_the_fallback_down_governed_pods_are_refused_and_others_are_not(
+    guarded: ControlPlane, replica: Replica
+) -> None:
+    enforced = Acting(guarded, guarded.create_namespace(labels={"bursar.dev/quota": "enforced"}))
+    ordinary = Acting(guarded, guarded.create_namespace())
+    with _gated_by_webhook(guarded, replica):
+        eventually(lambda: _quietly(lambda: enforced.gates(enforced.create_pod("one", dry_run=True))), "it answers")
+        enforced.create_pod("there-before")
+        hooks = guarded.api().get(GATE_HOOKS)["webhooks"]
+        dead = "https://127.0.0.1:1/gate-pods"
+        paths = [f"/webhooks/{number}/clientConfig/url" for number in range(len(hooks))]
+        guarded.api().patch(
+            GATE_HOOKS,
+            [{"op": "replace", "path": path, "value": dead} for path in paths],
+            "application/json-patch+json",
         )
+        eventually(lambda: "failed calling webhook" in _refusal(enforced, {}), "nobody answers")
+        eventually(lambda: "failed calling webhook" in _refusal(ordinary, BY_LABEL), "nor for pods that name a quota")
+        assert ordinary.gates(ordinary.create_pod("one")) == []
+        assert enforced.merge(ADMIN, "there-before", {"metadata": {"labels": {"example.com/a": "b"}}})
+        enforced.plane.api().delete(f"{enforced.pods}/there-before")
+
+
+def _refusal(acting: Acting, labels: dict[str, str]) -> str:
+    try:
+        acting.create_pod("one", labels=labels, dry_run=True)
+    except ApiError as error:
+        return error.message
+    return ""
 
 
 def _quietly(look: Any) -> bool:  # noqa: ANN401 a callable
