@@ -11,7 +11,7 @@ import pytest
 from bursar.kube import rbac
 from bursar.policies.plugin import default_registry
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.controlplane.auditing import calls, flags
+from tests.cluster.controlplane.auditing import calls, events, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
 from tests.cluster.installing import install
@@ -106,6 +106,22 @@ def borrow_and_reclaim(story: Story) -> tuple[str, str]:
     story.submit(a, story.pod("a0", {GPU: "1"}))
     story.running(a, "a0")
     return a, b
+
+
+def test_a_hold_stands_before_anybody_is_told_to_leave(story: Story, log: Path) -> None:
+    a, b = borrow_and_reclaim(story)
+    made = [event for event in events(log) if event.get("objectRef", {}).get("namespace") in {a, b}]
+    held = [one["stageTimestamp"] for one in made if _is_about(one, "patch", "pods", "", "a0")]
+    evicted = [one["requestReceivedTimestamp"] for one in made if _is_about(one, "create", "pods", "eviction")]
+    assert len(evicted) == 1
+    assert min(held) <= min(evicted), "the answer to the first came before the second was asked"
+    story.end()
+
+
+def _is_about(event: Manifest, verb: str, resource: str, subresource: str, name: str = "") -> bool:
+    what = event["objectRef"]
+    found = event["verb"], what["resource"], what.get("subresource", "")
+    return found == (verb, resource, subresource) and name in {"", what["name"]}
 
 
 def test_what_is_granted_is_what_is_used(story: Story, log: Path) -> None:
