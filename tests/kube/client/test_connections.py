@@ -240,6 +240,20 @@ async def test_what_comes_during_a_rest_is_read_in_one_go(encrypted: bool) -> No
         assert first + await connection.piece() == b"0123456789"
 
 
+async def test_a_connection_whose_answer_nobody_read_to_its_end_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_HELD", 10)
+    long = OK + b"Content-Length: 100\r\n\r\n" + b"x" * 100
+    async with served(saying(long, OK + b"Content-Length: 1\r\n\r\na")) as found:
+        connection = await found.take(None)
+        connection.send(REQUEST, streaming=True)
+        await connection.head()
+        await asyncio.sleep(0.1)
+        found.give_back(connection)
+        again = await found.take(None)
+        assert again is connection
+        assert await asyncio.wait_for(asked(again), 3) == (200, b"a")
+
+
 # Through a proxy
 
 
@@ -303,6 +317,26 @@ async def test_a_proxy_that_refuses_is_named() -> None:
     ):
         with pytest.raises(Unanswered, match=r"the proxy 127.0.0.1 answers 407"):
             await Api(http).server_version()
+
+
+async def test_a_proxy_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTING", 0.1)
+    left = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.read()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        way = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        config = ClusterConfig("https://127.0.0.1:1", Trust(insecure=True), proxy=way)
+        async with Http(config, retry=NO_RETRY) as http:
+            with pytest.raises(Unanswered, match="no connection"):
+                await Api(http).server_version()
+            await asyncio.wait_for(left.wait(), 3)
 
 
 async def test_headers_that_would_be_more_than_one_are_refused() -> None:

@@ -59,6 +59,8 @@ class Connection(asyncio.BufferedProtocol):
         """Write a request, now."""
         if self._transport is None:
             raise ConnectionResetError("the connection is closed")
+        if self._held > _HELD:  # of the answer before, which nobody read to its end
+            self._transport.resume_reading()
         self.status, self.retry_after, self._pieces, self._held = 0, "", [], 0
         self._complete = self._framed = self._lasting = False
         self._streaming = streaming
@@ -271,11 +273,15 @@ class Connections:
             return outer
         name = self._server.hostname or ""
         target = f"[{name}]:{_port(self._server)}" if ":" in name else f"{name}:{_port(self._server)}"
-        outer.send(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{_credentials(proxy)}\r\n".encode(), streaming=True)
-        status = await outer.head()
-        if status != _OK:
+        request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{_credentials(proxy)}\r\n"
+        try:
+            outer.send(request.encode(), streaming=True)
+            status = await outer.head()
+            if status != _OK:
+                raise ConnectionError(f"the proxy {proxy.hostname} answers {status}")
+        except BaseException:
             outer.close()
-            raise ConnectionError(f"the proxy {proxy.hostname} answers {status}")
+            raise
         return await outer.encrypted(context, self._server_name)
 
     async def _reach(self, where: SplitResult, context: ssl.SSLContext | None, name: str) -> Connection:
