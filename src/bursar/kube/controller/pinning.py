@@ -1,7 +1,8 @@
 """Pods that were let go and find no node: a pin that cannot be honoured, or GPU nodes that were the only ones left.
 
 The scheduler says so in the pod's condition. When that has lasted for a while, the pod gives its place back: it is
-evicted, for its owner to create anew, and the new one is decided over by what the cluster looks like then.
+evicted, for its owner to create anew, and the new one is decided over by what the cluster looks like then. However long
+the scheduler did not get to it before is no part of that while.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ class PinWatch:
         self._pods = pods
         self._now = now
         self._patience = patience
+        self._since: dict[str, int] = {}  # by uid: when the scheduler was first seen to find no node
 
     def lost(self) -> Iterator[tuple[Sight, str]]:
-        """Pods to be taken back, with why."""
+        """Pods to be taken back, with why. To be asked now and then: what was seen the last time is remembered."""
         now = self._now()
-        for sight in list(self._pods.unbound.values()):
+        unplaced = [sight for sight in self._pods.unbound.values() if sight.seen.unschedulable]
+        self._since = {sight.uid: self._since.get(sight.uid, now) for sight in unplaced}
+        for sight in unplaced:
             record = sight.record
-            pod = sight.seen
-            if record is None or pod.leaving or not pod.unschedulable:
-                continue
-            if now - sight.let_go < self._patience:
+            if record is None or sight.seen.leaving or now - self._since[sight.uid] < self._patience:
                 continue
             if record.pinned:
                 yield sight, f"the scheduler cannot place it on {record.place}, which was chosen for it"

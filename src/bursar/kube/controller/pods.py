@@ -57,7 +57,6 @@ class Sight:
     wish: bool = False  # it is gated
     reading: Reading | None = None  # of a wish: what it wants; None: it cannot be read as things are
     problem: str = ""
-    let_go: int = 0  # when its gate was seen gone, in milliseconds
 
     @property
     def uid(self) -> str:
@@ -102,7 +101,7 @@ class PodIntake:
         if pod.ended:
             self.gone(pod.key)
         elif known is None:
-            self._enter(pod, now)
+            self._enter(pod)
         else:
             self._again(known, pod, now)
 
@@ -126,7 +125,7 @@ class PodIntake:
 
     # The first time
 
-    def _enter(self, pod: SeenPod, now: int) -> None:
+    def _enter(self, pod: SeenPod) -> None:
         marks = pod.metadata.annotations
         record = admission_of(marks)
         node = pod.spec.node_name
@@ -138,7 +137,7 @@ class PodIntake:
             self._wish(sight)
         elif node or record is not None:
             governed = record is not None or self._governs(pod)
-            sight = Sight(pod, None, governed, record, let_go=now)
+            sight = Sight(pod, None, governed, record)
             self._keep(sight)
             self._fact(sight, node or (record.place if record is not None else ""))
 
@@ -227,7 +226,6 @@ class PodIntake:
         if self._shadow is not None:
             self._shadow.bound(sight.uid, now)
         sight.wish, sight.reading = False, None
-        sight.let_go = now
         self._troubled.pop(sight.uid, None)
 
     def _adjust(self, sight: Sight, pod: SeenPod) -> None:

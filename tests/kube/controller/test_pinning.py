@@ -1,0 +1,41 @@
+"""Pods that were let go and find no node: how long they may look for one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+
+from bursar.kube.controller.pinning import PinWatch
+from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.records import AdmissionRecord
+from bursar.kube.controller.sight import SeenPod, read_pod
+
+PATIENCE = 60_000
+
+
+def seen(reason: str) -> SeenPod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+    body = {"metadata": {"name": "p", "namespace": "a", "uid": "u"}, "status": {"conditions": [condition]}}
+    return read_pod(msgspec.json.encode(body))
+
+
+def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
+    """Not the time in which it does not get to the pod, or another gate keeps it from it."""
+    sight = Sight(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
+    now = 0
+    pods = SimpleNamespace(unbound={"u": sight})
+    watch = PinWatch(cast("PodIntake", pods), lambda: now, PATIENCE)
+    assert list(watch.lost()) == []
+    now += 2 * PATIENCE
+    sight.seen = seen("Unschedulable")
+    assert list(watch.lost()) == [], "it was tried a moment ago"
+    now += PATIENCE - 1
+    assert list(watch.lost()) == []
+    now += 1
+    assert [one for one, _ in watch.lost()] == [sight]
+    pods.unbound.clear()
+    assert list(watch.lost()) == []
+    pods.unbound["u"] = sight
+    assert list(watch.lost()) == [], "it was somewhere meanwhile"
