@@ -16,6 +16,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.client.models import Lease
 from bursar.kube.client.resources import LEASES, Resource
+from bursar.kube.client.retries import Backoff
 from bursar.kube.controller.outcomes import Dethroned
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.term import RebuildNeeded, Term, TermOptions
@@ -36,7 +38,9 @@ log = logging.getLogger(__name__)
 CONTROLLER = "bursar.dev/controller"
 SHADOW = -1  # the number of a term that is none
 _SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
-_PAUSE = 2.0  # seconds between two terms of one leader
+_PAUSE = 2.0  # seconds at most between two terms of one leader; twice as long after each that fails at once
+_LONGEST_PAUSE = 60.0
+_AT_ONCE = 20.0  # seconds, with the lists that each term begins with
 _LAST_WORDS = 3.0  # seconds for events that are not written yet at the end; the successor waits for as long
 
 
@@ -129,11 +133,15 @@ class Replica:
         if after is not None:
             await asyncio.gather(after, return_exceptions=True)
         await asyncio.sleep(self.options.settle)
+        pauses = Backoff(_PAUSE, _LONGEST_PAUSE)
         try:
             while True:
+                began = time.monotonic()
                 self.ended[await self._one_term(number)] += 1
                 self._retire()
-                await asyncio.sleep(_PAUSE)
+                if time.monotonic() - began > _AT_ONCE:
+                    pauses.reset()
+                await asyncio.sleep(pauses.next())
         finally:
             self._retire()
 
