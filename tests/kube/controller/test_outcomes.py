@@ -12,8 +12,8 @@ from bursar.kube.controller.outcomes import sent
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("wish", "after"), [(None, None), (0.0, None), (3.0, 3.0)])
-async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none(
+@pytest.mark.parametrize(("wish", "after"), [(None, None), (0.0, None), (3.0, 3.0), (3600.0, 60.0)])
+async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none_and_none_without_end(
     wish: float | None, after: float | None
 ) -> None:
     async def write() -> None:
