@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
+from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_changes import apply, cluster_with, delete
+from tests.kube.controller.test_rebuild import _rebuilt
 
 KIND = "ElasticQuota.scheduling.sigs.k8s.io"
 LABELS = "quota.scheduling.koordinator.sh"
@@ -49,3 +52,56 @@ def test_who_shows_what_is_wrong_hears_that_an_object_is_gone_that_was_never_in_
     assert "there is no quota top" in told[-1][2]
     delete(cluster, branch("leaf", "top", leaf=True))
     assert told[-1] == (KIND, "a/leaf", "")
+
+
+# Trees over node pools
+
+
+def pool_node(name: str) -> Body:
+    metadata = {"name": name, "labels": {"pool": "a"}}
+    status = {"allocatable": {"cpu": "10", "memory": "64Gi", "pods": "100"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+def pool() -> Body:
+    spec = {
+        "quotaName": "root",
+        "nodeSelector": {"matchLabels": {"pool": "a"}},
+        "quotaLabels": {f"{LABELS}/is-parent": "true"},
+    }
+    metadata = {"name": "pool", "namespace": "kube-system"}
+    return {
+        "apiVersion": "quota.koordinator.sh/v1alpha1",
+        "kind": "ElasticQuotaProfile",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def share(name: str, most: str = "10") -> Body:
+    """A child of the pool's root that is promised as much as one node has."""
+    amounts = {"cpu": "10", "memory": "8Gi"}
+    body = branch(name, "root", leaf=True)
+    body["metadata"]["namespace"] = "kube-system"  # where no webhook fills anything in
+    return {**body, "spec": {"min": amounts, "max": {**amounts, "cpu": most}}}
+
+
+def full_pool() -> PlainKubernetes:
+    """Two nodes, all promised to two quotas, and a pod in the second of them."""
+    cluster = cluster_with(pool_node("n1"), pool_node("n2"), pool())
+    apply(cluster, share("x"))
+    apply(cluster, share("y"))
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "8"}}}
+    metadata = {"name": "p", "namespace": "a", "labels": {f"{LABELS}/name": "y"}}
+    apply(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+    assert cluster.phases["a/p"] == "Running"
+    return cluster
+
+
+def test_a_quota_whose_tree_was_filled_in_can_be_changed() -> None:
+    cluster = full_pool()
+    stored = copy.deepcopy(cluster.objects[KIND, "kube-system/x"])
+    assert f"{LABELS}/tree-id" in stored["metadata"]["labels"]
+    apply(cluster, {**stored, "spec": share("x", "12")["spec"]})
+    assert not cluster.mirror.objects.invalid
+    assert not _rebuilt(cluster).objects.invalid

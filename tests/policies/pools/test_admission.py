@@ -229,6 +229,15 @@ class TestPlace:
         view.apply(quota("q", BIG, tree_id=before))
         assert view.refuses(quota("q", BIG, tree_id=after))[0].endswith("tree-id")
 
+    def test_a_quota_that_was_stored_without_its_tree_is_changed_within_that_of_its_parent(self) -> None:
+        view = View(*(quota(f"root-{tree}", BIG, tree_id=tree, is_parent="true") for tree in "ab"))
+        view.put(quota("q", cm(1, 1), parent="root-a"))
+        assert view.apply(quota("q", BIG, parent="root-a"))["metadata"]["labels"][P + "tree-id"] == "a"
+        view.put(quota("q", BIG, parent="root-a"))
+        assert view.refuses(quota("q", BIG, parent="root-b"))[0].endswith("tree-id")
+        view.put(quota("q", BIG, parent="gone"))
+        assert view.apply(quota("q", BIG, parent="root-b"))["metadata"]["labels"][P + "tree-id"] == "b"
+
     def test_sums_of_min(self) -> None:
         view = family()
         for name in "ab":

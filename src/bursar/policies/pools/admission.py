@@ -173,7 +173,7 @@ def _check_place(topology: Topology, info: QuotaInfo, before: QuotaInfo | None, 
     _check_parenthood(topology, info, before)
     parent = topology.quotas.get(info.parent)
     children = [child for child in topology.children_of(info.name) if child.name != info.name]
-    _check_tree(info, before, parent, children)
+    _check_tree(info, None if before is None else _tree_before(topology, before), parent, children)
     if info.parent != ROOT:
         path = join(_LABELS, PARENT)
         if parent is None:
@@ -191,10 +191,18 @@ def _check_place(topology: Topology, info: QuotaInfo, before: QuotaInfo | None, 
             _check_guarantee(topology, info)
 
 
-def _check_tree(info: QuotaInfo, before: QuotaInfo | None, parent: QuotaInfo | None, children: list[QuotaInfo]) -> None:
+def _tree_before(topology: Topology, before: QuotaInfo) -> str | None:
+    """The tree that it belonged to: the one that it named, or else that of its parent; None: nobody can say."""
+    if before.tree or before.parent == ROOT:
+        return before.tree
+    parent = topology.quotas.get(before.parent)
+    return None if parent is None else parent.tree
+
+
+def _check_tree(info: QuotaInfo, before: str | None, parent: QuotaInfo | None, children: list[QuotaInfo]) -> None:
     path = join(_LABELS, TREE)
-    if before is not None and before.tree != info.tree:
-        raise ManifestError(f"cannot change from {before.tree!r} to {info.tree!r}: a quota stays in its tree", path)
+    if before is not None and before != info.tree:
+        raise ManifestError(f"cannot change from {before!r} to {info.tree!r}: a quota stays in its tree", path)
     if info.parent != ROOT and parent is not None and parent.tree != info.tree:
         raise ManifestError(f"{info.tree!r} is not {parent.tree!r}, the tree of its parent {parent.name}", path)
     for child in children:
