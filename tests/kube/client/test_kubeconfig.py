@@ -122,6 +122,22 @@ async def test_insecure_impersonation_proxy_and_server_name(tmp_path: Path) -> N
     [
         ({"server": "host:6443"}, {}, "clusters[0].cluster.server: 'host:6443' is not the address of a server"),
         ({"server": 5}, {}, "clusters[0].cluster.server: must be text, not 5"),
+        (
+            {"server": "https://host:x"},
+            {},
+            "clusters[0].cluster.server: 'https://host:x' is not the address",
+        ),
+        ({"server": "https://[host"}, {}, "clusters[0].cluster.server: 'https://[host' is not the address"),
+        (
+            {"proxy-url": "host:3128"},
+            {},
+            "clusters[0].cluster.proxy-url: 'host:3128' is not the address of an HTTP",
+        ),
+        (
+            {"proxy-url": "socks5://host:1080"},
+            {},
+            "clusters[0].cluster.proxy-url: 'socks5://host:1080' is not the address of an HTTP proxy",
+        ),
         ({"certificate-authority": "absent"}, {}, "clusters[0].cluster.certificate-authority: "),
         ({"certificate-authority-data": "%"}, {}, "clusters[0].cluster.certificate-authority-data: is not a PEM text"),
         (

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from bursar.kube.client.config import ClusterConfig, Trust, in_cluster
 from bursar.kube.client.credentials import EXEC_VERSIONS, Credentials, ExecPlugin, Given, Secret, TokenFile, read_text
@@ -159,7 +159,7 @@ class _Merged:
             trust=_trust(cluster),
             credentials=_credentials(user, cluster),
             namespace=chosen.text("namespace") or "default",
-            proxy=cluster.text("proxy-url"),
+            proxy=_proxy(cluster),
             headers=_impersonation(user),
             source=f"{chosen.file}, context {name}",
         )
@@ -174,10 +174,27 @@ class _Merged:
 
 def _server(cluster: _Part) -> str:
     server = cluster.text("server")
-    parts = urlsplit(server)
-    if parts.scheme not in {"https", "http"} or not parts.hostname or parts.query or parts.fragment:
+    parts = _address(server)
+    if parts is None or parts.query or parts.fragment:
         raise cluster.error("server", f"{server!r} is not the address of a server such as https://host:6443")
     return server.rstrip("/")
+
+
+def _proxy(cluster: _Part) -> str:
+    proxy = cluster.text("proxy-url")
+    if proxy and _address(proxy) is None:
+        raise cluster.error("proxy-url", f"{proxy!r} is not the address of an HTTP proxy such as http://host:3128")
+    return proxy
+
+
+def _address(text: str) -> SplitResult | None:
+    """The parts of an address that HTTP is spoken at; None if it is none."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in {"https", "http"} and parts.hostname and parts.port != 0  # asking for it checks it
+    except ValueError:
+        return None
+    return parts if usable else None
 
 
 def _trust(cluster: _Part) -> Trust:
