@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from bursar.kube.client.api import Api
 from bursar.kube.client.errors import Fenced
-from bursar.kube.client.events import Limits, Recorder, Regarding
+from bursar.kube.client.events import NAME_LENGTH, Limits, Recorder, Regarding
 from bursar.kube.client.resources import EVENTS, NODES, PODS
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
@@ -190,3 +191,28 @@ async def test_memory_is_bounded(api: Api) -> None:
     assert len(events._series) == len(events._buckets) == 10
     await events.flush()
     assert not events._repeated
+
+
+async def test_what_is_left_to_say_can_be_said_beside_what_is_being_said(fake: FakeApi, api: Api) -> None:
+    events = recorder(api, Limits(series_period=3600.0))
+    objects = [Regarding(PODS, f"p{number}", "ns", f"uid-{number}") for number in range(5)]
+    async with running(events):
+        for about in objects * 2:
+            events.record(about, "Normal", "Waits", "quota")
+        await events._queue.join()
+        fake.fail("PATCH", hang=0.2)
+        repeating = asyncio.create_task(events._write_series())
+        await asyncio.sleep(0.05)
+        await events.flush()
+        await repeating
+    assert [event["series"]["count"] for event in written(fake)] == [2] * 5
+    assert len([seen for seen in fake.seen if seen.method == "PATCH"]) == 5, "each is said once"
+
+
+@pytest.mark.parametrize("end", ["", "-", ".", "a-.-"])
+async def test_a_long_name_is_cut_where_a_name_may_end(fake: FakeApi, api: Api, end: str) -> None:
+    name = ("x" * (NAME_LENGTH - len(end))) + end + "and-more"
+    async with running(recorder(api)) as events:
+        events.record(Regarding(PODS, name, "ns", "uid-1"), "Normal", "Waits", "quota")
+        await eventually(lambda: written(fake))
+    assert re.fullmatch(r"x+a?\.[0-9a-f]{16}", written(fake)[0]["metadata"]["name"])

@@ -184,7 +184,7 @@ class Recorder:
         return await last_said(self._api, self._controller, known)
 
     async def _write(self, note: Note) -> None:
-        name = f"{note.regarding.name[:NAME_LENGTH]}.{secrets.token_hex(8)}"
+        name = f"{note.regarding.name[:NAME_LENGTH].rstrip('.-')}.{secrets.token_hex(8)}"
         try:
             await self._api.create(EVENTS, self._event(note, name), _space(note))
         except KubeError as error:
@@ -199,7 +199,7 @@ class Recorder:
     async def _write_series(self) -> None:
         for note in list(self._repeated):
             series = self._series.get(note)
-            if series is None or not series.name:
+            if series is None or not series.name or note not in self._repeated:  # which somebody else writes just now
                 continue
             count = series.count
             patch = {"series": {"count": count, "lastObservedTime": micro_time()}}
