@@ -139,7 +139,7 @@ def filled_in(manifests: Sequence[Manifest]) -> str:
     text = dump_all(manifests)
     for word, template in {**CEL_LISTS, **TEXTS, **PARTS}.items():
         text = text.replace(word, template)
-    text = EXEMPTED.sub(r"{{- range .Values.admission.exemptNamespaces }}\n\1- {{ . }}\n{{- end }}\n", text)
+    text = EXEMPTED.sub(r"{{- range .Values.admission.exemptNamespaces }}\n\1- {{ quote . }}\n{{- end }}\n", text)
     left = {word for word in (SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS) if word in text}
     if left:
         raise ValueError(f"{', '.join(sorted(left))} stands where a list cannot be filled in")

@@ -118,6 +118,15 @@ def test_lists_are_filled_into_expressions(helm: Helm) -> None:
     assert "'bursar.dev/group-size', 'team'" in text.replace("''", "'")
 
 
+def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"admission": {"everywhere": True, "exemptNamespaces": ["123", "true"]}}))
+    rendered = identified(helm.template("-f", str(values)))
+    binding = rendered["MutatingAdmissionPolicyBinding", "bursar-gate-everywhere"]
+    (names,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert names["values"] == ["kube-system", NAMESPACE, "123", "true"]
+
+
 def test_managed_fields_can_be_kept(helm: Helm) -> None:
     rendered = identified(helm.template("--set", "admission.keepManagedFields=true"))
     wanted = identified(gate(Options(keep_managed_fields=True)))
