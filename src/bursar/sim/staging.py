@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -56,7 +56,7 @@ class Staging:
         body = updates.wishes(given.body, None if anew else known)
         if body != given.body:
             given = self._kinds.read(Document("", 0, body))
-        old = None if known is None or anew else known.manifest()
+        old = self._before(given) if known is None or anew else known.manifest()
         admitted = self._admission.admit(stage, old, given)
         if known is not None and not anew:
             if admitted.body == known.body:
@@ -72,6 +72,10 @@ class Staging:
         named = msgspec.structs.replace(typed.metadata, namespace=admitted.namespace, uid=stored.uid)
         whole = msgspec.structs.replace(typed, metadata=named, status=type(typed.status)())
         return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
+
+    def _before(self, given: TypedObject) -> dict[str, Any] | None:
+        """What a new object was before: nothing, or in a copy the same, since it was admitted where it comes from."""
+        return given.body if self.keeps_ages and given.kind.name != POD.name else None
 
 
 def _check_devices(pod: Pod, key: str) -> None:

@@ -1,4 +1,7 @@
-"""Objects that are not acceptable: they wait for what they lack, and for nothing once they are gone."""
+"""Objects that are not acceptable: they wait for what they lack, and for nothing once they are gone.
+
+And objects that once were: whoever leads next does not put them out of force because others changed since.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bursar.kube.controller.mirror import Mirror
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_changes import apply, cluster_with, delete
 from tests.kube.controller.test_rebuild import _rebuilt
@@ -98,10 +102,40 @@ def full_pool() -> PlainKubernetes:
     return cluster
 
 
+def counts_in(mirror: Mirror) -> list[str]:
+    claim = mirror.controller.claim("a/p")
+    assert claim is not None
+    binding = next(one for one in claim.bindings if one is not None and one.policy == "pools")
+    return [account.name.rpartition("/")[2] for account in binding.accounts]
+
+
+def test_the_next_leader_keeps_all_quotas_of_a_tree_that_lost_a_node() -> None:
+    cluster = full_pool()
+    delete(cluster, pool_node("n2"))
+    rebuilt = _rebuilt(cluster)
+    assert not rebuilt.objects.invalid
+    assert counts_in(rebuilt) == counts_in(cluster.mirror) == ["own", "y", "root"]
+
+
+def test_the_next_leader_keeps_a_root_quota_that_is_used_without_its_profile() -> None:
+    cluster = full_pool()
+    delete(cluster, pool())
+    rebuilt = _rebuilt(cluster)
+    assert not rebuilt.objects.invalid
+    assert counts_in(rebuilt) == counts_in(cluster.mirror) == ["own", "y", "root"]
+
+
 def test_a_quota_whose_tree_was_filled_in_can_be_changed() -> None:
     cluster = full_pool()
     stored = copy.deepcopy(cluster.objects[KIND, "kube-system/x"])
     assert f"{LABELS}/tree-id" in stored["metadata"]["labels"]
     apply(cluster, {**stored, "spec": share("x", "12")["spec"]})
     assert not cluster.mirror.objects.invalid
+    assert not _rebuilt(cluster).objects.invalid
+
+
+def test_the_next_leader_keeps_a_quota_whose_tree_was_not_filled_in_yet() -> None:
+    cluster = full_pool()
+    stored = cluster.objects[KIND, "kube-system/x"]
+    del stored["metadata"]["labels"][f"{LABELS}/tree-id"]
     assert not _rebuilt(cluster).objects.invalid

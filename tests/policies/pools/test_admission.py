@@ -238,6 +238,14 @@ class TestPlace:
         view.put(quota("q", BIG, parent="gone"))
         assert view.apply(quota("q", BIG, parent="root-b"))["metadata"]["labels"][P + "tree-id"] == "b"
 
+    def test_who_promises_no_more_is_not_held_to_what_the_tree_has_lost(self) -> None:
+        view = family()
+        for name in "ab":
+            view.apply(quota(name, BIG, cm(32, 0), "temp"))
+        view.put({**view.objects[QUOTA_OBJECT, "quotas/temp"], "spec": {"max": BIG, "min": cm(32, 0)}})
+        view.apply(quota("a", BIG, cm(32, 0), "temp", allow_lent_resource="false"))
+        assert view.refuses(quota("a", BIG, cm(33, 0), "temp"))[0] == "spec.min.cpu"
+
     def test_sums_of_min(self) -> None:
         view = family()
         for name in "ab":

@@ -5,6 +5,9 @@ acceptable is reported, and what was last good stays in force; it is tried again
 the fault may lie between objects. So is a deletion that others stand in the way of. Marks that admission fills in, and
 that the webhook did not (it keeps out of kube-system), are written on the object.
 
+What is there at the start was admitted before. What became of others since, such as the nodes that a tree has, does not
+put it out of force: its pods would belong to no quota, or to one that limits nobody.
+
 The order in which kinds arrive does not matter for long: a pod on a node that is not known yet counts in its quotas at
 once, and on the node as soon as the node is seen.
 """
@@ -58,12 +61,12 @@ class ObjectIntake:
         """All objects of the cluster, at the start: in whatever order they fit together."""
         waiting = [given for given in (self._read(kind, raw) for kind, raw in objects) if given is not None]
         while waiting:
-            failed = [given for given in waiting if not self._take(given, quiet=True)]
+            failed = [given for given in waiting if not self._take(given, listed=True, quiet=True)]
             if len(failed) == len(waiting):
                 break
             waiting = failed
         for given in waiting:
-            self._take(given)
+            self._take(given, listed=True)
 
     def seen(self, kind: Kind, raw: bytes) -> bool:
         """An object came or changed; whether that means anything to the loop."""
@@ -122,11 +125,14 @@ class ObjectIntake:
         name = (given.kind.name, given.key)
         return known is None or known.given.typed != given.typed or name in self.invalid or name in self._deleted
 
-    def _take(self, given: Given, *, quiet: bool = False) -> bool:
+    def _take(self, given: Given, *, listed: bool = False, quiet: bool = False) -> bool:
+        """``listed``: it was there before us, so it is judged as a change that changes nothing."""
         one, metadata = given
         known = self._world.find(one.kind.name, one.key)
+        old = one.body if listed else None
+        if known is not None:
+            old = known.given.body
         try:
-            old = None if known is None else known.given.body
             admitted = self._admission.admit(self._world, old, one)
             self._controller.apply([ObjectChange(one.kind, one.key, admitted)])
         except ManifestError as error:

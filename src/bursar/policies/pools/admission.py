@@ -185,10 +185,15 @@ def _check_place(topology: Topology, info: QuotaInfo, before: QuotaInfo | None, 
         _check_keys(info, parent)
     for child in children:
         _check_keys(child, info)
-    if not info.forced and not info.is_root:
+    if not info.forced and not info.is_root and (before is None or _promised(before) != _promised(info)):
         _check_sums(topology, info, parent, children)
         if guarantee and info.tree:
             _check_guarantee(topology, info)
+
+
+def _promised(info: QuotaInfo) -> tuple[str, dict[str, int]]:
+    """What the sums of mins depend on. Who leaves it as it is promises no more, however few nodes the tree has now."""
+    return info.parent, info.minimum()
 
 
 def _tree_before(topology: Topology, before: QuotaInfo) -> str | None:
