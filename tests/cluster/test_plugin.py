@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def test_what_if_tries_a_pod_without_creating_it(plane: ControlPlane, team: str,
     small.write_text(json.dumps(pod))
     done = _ask(plane, "what-if", "-f", str(small))
     assert done.returncode == 0, done.stderr
-    assert "small" in done.stdout
+    assert re.search(rf"{team}/small +now +node-\S+ +- ", done.stdout), done.stdout
     assert "small" not in plane.kubectl("get", "pods", "-n", team)
 
 
