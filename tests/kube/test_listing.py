@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from bursar.kube.client.resources import RESOURCE_SLICES, Resource
 from bursar.kube.controller.names import ADMISSION, HOLD
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
 from bursar.kube.listing import list_cluster
+from bursar.policies.crossquota.names import CLAIMS_DEVICES, DEVICES
 from bursar.policies.plugin import default_registry
 from bursar.policies.tensorfusion.worker import GPU_IDS
 from tests.kube.controller.stage import Stage, is_gated, stage
@@ -15,6 +17,20 @@ Body = dict[str, Any]
 
 
 pytestmark = pytest.mark.anyio
+
+
+CROSSQUOTA = Resource("bursar.dev", "v1alpha1", "configurations", "Configuration", namespaced=False)
+
+
+def publish(cluster: Stage, node: str, devices: int, generation: int = 1) -> None:
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": {"name": node, "generation": generation},
+        "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
+    }
+    body = {"metadata": {"name": f"{node}-{generation}"}, "spec": spec}
+    cluster.fake.state.create(RESOURCE_SLICES, "", body)
 
 
 async def listed(cluster: Stage) -> list[Body]:
@@ -106,3 +122,36 @@ async def test_who_waits_for_somebody_else_is_not_there(quota: bool, label: bool
         names = {pod["metadata"]["name"] for pod in await listed(cluster)}
         assert names - {"waits"} == {"gated", "runs", "leaves"}
         assert ("waits" in names) == taken
+
+
+async def test_nodes_have_the_devices_that_drivers_publish() -> None:
+    async with stage() as cluster:
+        cluster.node("n", 0)
+        cluster.node("plain", 0)
+        publish(cluster, "n", 8)
+        publish(cluster, "n", 4, generation=2)
+        found = await list_cluster(cluster.fake.config(), default_registry())
+        marks = {body["metadata"]["name"]: body["metadata"].get("annotations") for _, body in found.objects}
+        assert marks == {"n": {DEVICES: "gpu.example.com=4"}, "plain": {}}
+
+
+@pytest.mark.parametrize("claims", [True, False])
+async def test_pods_with_resource_claims_are_marked(claims: bool) -> None:
+    async with stage() as cluster:
+        pod = cluster.pod("a", "p")
+        if claims:
+            cluster.change(pod, lambda body: body["spec"].update(resourceClaims=[{"name": "gpu"}]))
+        (found,) = await listed(cluster)
+        assert found["metadata"]["annotations"] == ({CLAIMS_DEVICES: "true"} if claims else {})
+
+
+@pytest.mark.parametrize("crossquota", [True, False])
+async def test_that_devices_cannot_be_read_matters_where_they_make_gpu_nodes(crossquota: bool) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 0)
+        cluster.fake.serve(CROSSQUOTA)
+        spec = {"crossquota": {"gpu-resource-names": "nvidia.com/gpu"}} if crossquota else {}
+        cluster.fake.state.create(CROSSQUOTA, "", {"metadata": {"name": "default"}, "spec": spec})
+        cluster.fake.fail("GET .*resourceslices", code=403)
+        found = await list_cluster(cluster.fake.config(), default_registry())
+        assert found.unread == (["resourceslices"] if crossquota else [])

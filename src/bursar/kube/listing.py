@@ -2,7 +2,8 @@
 
 Of the pods that wait only those are taken that a controller would decide over: those with its gate, and where there is
 no gate those that are governed. All others wait for somebody else, and count when they are bound; as for a controller,
-those that nobody governs are never taken away for others.
+those that nobody governs are never taken away for others. Devices that drivers publish, and pods that claim some, are
+marked as a controller marks them.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
-from bursar.kube.client.resources import Resource
+from bursar.kube.client.resources import RESOURCE_SLICES, Resource
+from bursar.kube.controller.devices import Devices, read_slice
 from bursar.kube.controller.names import GATE, is_own_annotation
 from bursar.kube.controller.namespaces import Naming
 from bursar.kube.controller.records import AdmissionRecord, admission_of
 from bursar.kube.controller.sight import ENDED, wished_labels
-from bursar.objects.corekinds import NAMESPACE, POD
+from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
 from bursar.objects.pods import PREEMPTIBLE_LABEL
+from bursar.policies.crossquota.names import CLAIMS_DEVICES
 from bursar.policies.plugin import Registry
 from bursar.policies.tensorfusion.worker import CONTAINER_GPUS, GPU_IDS
 
@@ -56,6 +59,7 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
         api = Api(http)
         chosen = list(known_kinds(registry))
         found = await asyncio.gather(*(_list(api, kind) for kind in chosen))
+        devices = await _devices(api)
     listed = Listed()
     pods: list[Body] = []
     for kind, bodies in zip(chosen, found, strict=True):
@@ -63,9 +67,13 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
             listed.unread.append(kind.plural)
         elif kind.name == POD.name:
             pods = [body for body in sorted(bodies, key=_order) if _is_there(body)]
+        elif kind.name == NODE.name and devices is not None:
+            listed.objects += [(kind, {**body, "metadata": devices.marked(body["metadata"])}) for body in bodies]
         else:
             listed.objects += [(kind, body) for body in bodies]
     governing = _Governing(registry, listed.objects)
+    if devices is None and governing.everywhere:  # which is about GPU nodes
+        listed.unread.append(RESOURCE_SLICES.plural)
     for pod in pods:
         ours = _is_gated(pod) or _record(pod) is not None or governing.holds(pod)
         if ours or pod["spec"].get("nodeName"):
@@ -80,17 +88,17 @@ class _Governing:
         kinds, self._naming = known_kinds(registry), Naming(registry)
         quotas = {name for plugin in registry for name in plugin.namespaces}
         self._labels: dict[str, dict[str, str]] = {}
-        everywhere = False
+        self.everywhere = False  # CrossQuota is in force
         for kind, body in objects:
             if kind.name == NAMESPACE.name:
                 self._labels[body["metadata"]["name"]] = body["metadata"].get("labels") or {}
             elif kind.kind == CONFIGURATION:
-                everywhere = bool((body.get("spec") or {}).get("crossquota"))
+                self.everywhere = bool((body.get("spec") or {}).get("crossquota"))
             elif kind.name in quotas:
                 with suppress(ManifestError):  # who takes it into the copy says so
                     given = kinds.read(Document("", 0, body))
                     self._naming.take(kind.name, given.key, given)
-        self._governed = Governed(Options(everywhere=everywhere))
+        self._governed = Governed(Options(everywhere=self.everywhere))
 
     def holds(self, pod: Body) -> bool:
         namespace = pod["metadata"].get("namespace", "")
@@ -107,6 +115,19 @@ async def _list(api: Api, kind: Kind) -> list[Body] | None:
         return None
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     return [head | _unversioned(body.plain()) for body in listing.items]
+
+
+async def _devices(api: Api) -> Devices | None:
+    """What drivers publish; None if that may not be read."""
+    found = Devices()
+    try:
+        for one in (await api.list(RESOURCE_SLICES)).items:
+            found.seen(one.meta.name, read_slice(one.raw))
+    except NotFound:
+        return found
+    except Forbidden:
+        return None
+    return found
 
 
 def _unversioned(body: Body) -> Body:
@@ -157,6 +178,8 @@ def _as_wished(pod: Body, *, spared: bool) -> Body:
         for name, value in (metadata.get("annotations") or {}).items()
         if not (is_own_annotation(name) or name.startswith(_EMBEDDED)) or (place and name in _RECORDS)
     }
+    if pod["spec"].get("resourceClaims"):
+        annotations[CLAIMS_DEVICES] = "true"
     labels = wished_labels(metadata.get("labels") or {})
     if spared:
         labels = labels | {PREEMPTIBLE_LABEL: "false"}
