@@ -1,5 +1,6 @@
 """Commands that ask a live cluster: which those are, what they are not asked, and what is said when nobody answers."""
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from bursar.cli import exit_codes
 from bursar.cli.main import cli
+from tests.kube.controller.stage import Stage, stage
 
 
 def run(*arguments: str) -> Result:
@@ -18,13 +20,17 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def nobody(tmp_path: Path) -> str:
     """The kubeconfig of a cluster that is not there."""
+    return kubeconfig(tmp_path, "http://127.0.0.1:1")
+
+
+def kubeconfig(folder: Path, url: str) -> str:
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
         "users": [{"name": "u", "user": {}}],
     }
-    path = tmp_path / "config"
+    path = folder / "config"
     path.write_text(yaml.safe_dump(config))
     return str(path)
 
@@ -76,3 +82,58 @@ def test_a_controller_that_only_looks_on_sends_nothing_to_be_checked(nobody: str
     result = run("controller", "--kubeconfig", nobody, "--shadow", "--dry-run")
     assert result.exit_code == exit_codes.BAD_INPUT
     assert "choose one of them" in result.stderr
+
+
+class Watching:
+    """Between the looks of a command something happens to the cluster; after the third it is interrupted."""
+
+    def __init__(self, cluster: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cluster = cluster
+        self.config = kubeconfig(folder, cluster.fake.url)
+        self.pauses: list[float] = []
+        monkeypatch.setattr("bursar.cli.output.time.sleep", self._sleep)
+        monkeypatch.setattr("bursar.cli.listings.age", lambda *_: "1s")  # nothing grows older
+
+    def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == 1:
+            self.cluster.bind(self.cluster.pod("a", "second", 2, gated=False), "n")
+            Path(self.config).unlink()  # or it names another cluster by now, which this is not about
+        if len(self.pauses) == 3:
+            raise KeyboardInterrupt
+
+    async def __call__(self, *command: str) -> Result:
+        self.cluster.node("n", 8)
+        self.cluster.namespace("a")
+        self.cluster.bind(self.cluster.pod("a", "first", 1, gated=False), "n")
+        return await asyncio.to_thread(run, *command, "--kubeconfig", self.config, "--watch")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("command", "title", "seen"),
+    [
+        (["get", "pods"], "NAMESPACE", ["first", "first", "second"]),
+        (["top", "nodes", "-r", "gpu"], "NODE", ["12", "37"]),
+    ],
+)
+async def test_who_watches_a_live_cluster_sees_what_changes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], title: str, seen: list[str]
+) -> None:
+    async with stage() as cluster:
+        result = await Watching(cluster, tmp_path, monkeypatch)(*command)
+        assert result.exit_code == exit_codes.OK, result.output
+        assert result.output.count(title) == 2, "once as it was, once as it is, and no third time"
+        assert [word for word in result.output.split() if word in seen] == seen
+
+
+@pytest.mark.anyio
+async def test_what_cannot_be_read_is_said_once_however_often_one_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage() as cluster:
+        cluster.fake.fail("GET .*/priorityclasses", code=403, times=100)
+        watching = Watching(cluster, tmp_path, monkeypatch)
+        result = await watching("get", "pods", "--interval", "0.1")
+        assert result.stderr == "warning: not readable, and left out: priorityclasses\n"
+        assert all(pause >= 0.1 for pause in watching.pauses)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from bursar.cli import exit_codes
+from bursar.cli.output import repeat
 from tests.cli.conftest import Shell
 from tests.server.live import pod
 
@@ -230,3 +233,36 @@ def test_watch_prints_what_changed_until_interrupted(shell: Shell, monkeypatch: 
     assert result.exit_code == exit_codes.OK
     assert result.output.count("NAMESPACE") == 2
     assert result.output.count("new") == 1
+
+
+def test_who_watches_a_store_file_sees_what_comes_into_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [0]
+
+    def sleep(_: float) -> None:
+        looks[0] += 1
+        if looks[0] == 1:
+            shell.bed.give(pod("a", "new", 1))
+        if looks[0] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bursar.cli.output.time.sleep", sleep)
+    result = shell.file("get", "pods", "--watch")
+    assert result.exit_code == exit_codes.OK
+    assert result.output.count("new") == 1
+
+
+def test_the_pause_after_a_look_that_took_long_is_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pauses, lasts = [0.0], list[float](), iter((0.1, 30.0, 1.0))
+
+    def look(_: object) -> list[str]:
+        clock[0] += next(lasts)
+        return []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bursar.cli.output.time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
+    repeat(nullcontext, look, watch=True, interval=2.0)  # type: ignore[arg-type] # nobody is asked
+    assert pauses == [2.0, 120.0, 4.0]

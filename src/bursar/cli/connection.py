@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -20,6 +20,8 @@ from bursar.cli import exit_codes
 if TYPE_CHECKING:
     from bursar.server.answers import Problem
     from bursar.server.client import Client
+
+    Opened = Callable[[], AbstractContextManager[Client]]
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLUGIN = "kubectl-bursar"
@@ -51,21 +53,27 @@ class Target:
             fail("a store file is only read; to change it, ask the server that has it (--server URL)")
         if changes and self.live:
             fail("a live cluster is only read here; change it with kubectl")
+        with self.looking(past=past) as opened, opened() as client:
+            yield client
+
+    @contextmanager
+    def looking(self, *, past: bool = False) -> Iterator["Opened"]:
+        """The same for who looks more than once: each time it is opened, it answers as of then."""
         if past and self.live:
             fail("a live cluster is known here as it is now; ask a server (--server URL) or a store file (--data FILE)")
         with reporting():
             if self.live:
-                from bursar.cli.livecluster import open_live
+                from bursar.cli.livecluster import live_cluster
 
-                with open_live(self.kubeconfig, self.context) as client:
-                    yield client
+                with live_cluster(self.kubeconfig, self.context) as cluster:
+                    yield cluster.copied
             elif self.data is not None:
                 from bursar.cli.storefile import open_file
 
-                with open_file(self.data) as client:
-                    yield client
+                yield functools.partial(open_file, self.data)
             else:
-                yield self._remote()
+                client = self._remote()
+                yield lambda: nullcontext(client)
 
     def _remote(self) -> "Client":
         from bursar.server.client import DEFAULT_ADDRESS, Client

@@ -66,5 +66,5 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
         limit or 0,
         not at and target.data is None,
     )
-    with target.open(past=bool(at)) as client:
-        repeat(lambda: listing(client, asked, output), watch=watch, interval=interval)
+    with target.looking(past=bool(at)) as opened:
+        repeat(opened, lambda client: listing(client, asked, output), watch=watch, interval=interval)

@@ -16,6 +16,7 @@ import click
 from bursar.cli.connection import fail
 from bursar.cli.liveerror import LiveError
 from bursar.cli.storefile import FileClient
+from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import ConfigError, KubeError, Unanswered
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.listing import Body, Listed, list_cluster
@@ -27,59 +28,82 @@ from bursar.server.service import Service
 
 
 @contextmanager
-def open_live(kubeconfig: str, context: str) -> Iterator[Client]:
-    """Somebody who answers for the cluster as it is now."""
+def live_cluster(kubeconfig: str, context: str) -> Iterator["LiveCluster"]:
+    """The cluster that a kubeconfig names now: whoever looks again later looks at the same one."""
     try:
         config = load(kubeconfig, context)
     except ConfigError as error:
         fail(str(error))
-    try:
-        listed = asyncio.run(list_cluster(config, default_registry()))
-    except Unanswered as error:
-        raise LiveError(
-            f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"
-        ) from None
-    except KubeError as error:
-        raise LiveError(str(error)) from None
-    if "pods" in listed.unread or "nodes" in listed.unread:
-        raise LiveError(
-            "pods and nodes of all namespaces must be readable; ask for the cluster role view, and to list nodes"
-        )
-    if listed.unread:
-        _warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
-    with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
-        service = _copy(listed, Path(folder) / "cluster.db")
+    with asyncio.Runner() as runner:
+        yield LiveCluster(config, runner)
+
+
+class LiveCluster:
+    """Makes copies of a cluster, each as it is at that moment. What is wrong with all of them is said once."""
+
+    def __init__(self, config: ClusterConfig, runner: asyncio.Runner) -> None:
+        self._config = config
+        self._runner = runner  # one for all copies: credentials are kept from one to the next
+        self._said: set[str] = set()
+
+    @contextmanager
+    def copied(self) -> Iterator[Client]:
+        """Somebody who answers for the cluster as it is now."""
+        listed = self._listed()
+        with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
+            service = self._copy(listed, Path(folder) / "cluster.db")
+            try:
+                yield FileClient(service)
+            finally:
+                service.close()
+                service.store.close()
+
+    def _listed(self) -> Listed:
         try:
-            yield FileClient(service)
-        finally:
-            service.close()
-            service.store.close()
+            listed = self._runner.run(list_cluster(self._config, default_registry()))
+        except Unanswered as error:
+            raise LiveError(
+                f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"
+            ) from None
+        except KubeError as error:
+            raise LiveError(str(error)) from None
+        if "pods" in listed.unread or "nodes" in listed.unread:
+            raise LiveError(
+                "pods and nodes of all namespaces must be readable; ask for the cluster role view, and to list nodes"
+            )
+        if listed.unread:
+            self._warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
+        return listed
 
+    def _copy(self, listed: Listed, path: Path) -> Service:
+        service = Service.open(path)
+        service.cluster.staging.keeps_ages = True
+        self._apply(service, [body for _, body in listed.objects])
+        self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
+        self._apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])
+        service.position()  # waits until everything is on the disk
+        return service
 
-def _copy(listed: Listed, path: Path) -> Service:
-    service = Service.open(path)
-    service.cluster.staging.keeps_ages = True
-    _apply(service, [body for _, body in listed.objects])
-    _apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
-    _apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])
-    service.position()  # waits until everything is on the disk
-    return service
-
-
-def _apply(service: Service, waiting: list[Body]) -> None:
-    """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
-    while waiting:
-        try:
-            service.apply([Document("", 0, body) for body in waiting])
-        except ManifestError:
-            failed = [problem for problem in (_try(service, body) for body in waiting) if problem is not None]
-            if len(failed) == len(waiting):
-                for _, problem in failed:
-                    _warn(problem)
+    def _apply(self, service: Service, waiting: list[Body]) -> None:
+        """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
+        while waiting:
+            try:
+                service.apply([Document("", 0, body) for body in waiting])
+            except ManifestError:
+                failed = [problem for problem in (_try(service, body) for body in waiting) if problem is not None]
+                if len(failed) == len(waiting):
+                    for _, problem in failed:
+                        self._warn(problem)
+                    return
+                waiting = [body for body, _ in failed]
+            else:
                 return
-            waiting = [body for body, _ in failed]
-        else:
-            return
+
+    def _warn(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            click.echo(f"warning: {line}", err=True)
+            sys.stderr.flush()
 
 
 def _try(service: Service, body: Body) -> tuple[Body, str] | None:
@@ -88,8 +112,3 @@ def _try(service: Service, body: Body) -> tuple[Body, str] | None:
     except ManifestError as error:
         return body, str(error)
     return None
-
-
-def _warn(line: str) -> None:
-    click.echo(f"warning: {line}", err=True)
-    sys.stderr.flush()

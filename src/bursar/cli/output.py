@@ -10,11 +10,14 @@ import click
 from bursar.cli.tables import Column, shortened_line, table
 
 if TYPE_CHECKING:
+    from bursar.cli.connection import Opened
     from bursar.server.answers import Answer
+    from bursar.server.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("table", "wide", "json", "yaml")
 INTERVAL = 2.0
+REST = 4.0  # the pause between looks, in times of what the last one took, where that is longer than the interval
 
 
 def output_option(command: F) -> F:
@@ -69,19 +72,29 @@ def echo_fitted(lines: Sequence[str]) -> None:
     echo([shortened_line(line) for line in lines])
 
 
-def repeat(look: Callable[[], list[str]], *, watch: bool, interval: float) -> None:
-    """Print what ``look`` finds; with ``watch`` whenever it is something else."""
-    before = look()
+def repeat(opened: "Opened", ask: Callable[["Client"], list[str]], *, watch: bool, interval: float) -> None:
+    """Print what ``ask`` finds; with ``watch`` whenever it is something else.
+
+    After a look that took long the pause is longer: whoever is asked has others to answer, too.
+    """
+    before, took = _timed(opened, ask)
     _again(before, watch)
     while watch:
         try:
-            time.sleep(interval)
-            lines = look()
+            time.sleep(max(interval, REST * took))
+            lines, took = _timed(opened, ask)
         except KeyboardInterrupt:
             return
         if lines != before:
             before = lines
             _again(lines, watch)
+
+
+def _timed(opened: "Opened", ask: Callable[["Client"], list[str]]) -> tuple[list[str], float]:
+    began = time.monotonic()
+    with opened() as client:
+        lines = ask(client)
+    return lines, time.monotonic() - began
 
 
 def _again(lines: list[str], watch: bool) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @asks
 def top(by: str, resource: str, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
     """Show who uses how much: by quota, by team (namespace) or by node; the fullest first."""
-    with target.open(past=bool(at)) as client:
-        repeat(lambda: _look(client, by, resource, at, output), watch=watch, interval=interval)
+    with target.looking(past=bool(at)) as opened:
+        repeat(opened, lambda client: _look(client, by, resource, at, output), watch=watch, interval=interval)
 
 
 Row = tuple[str, str, int, int, int]
