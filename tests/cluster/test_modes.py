@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import WRITES, events, flags
 from tests.cluster.controlplane.identities import BURSAR
+from tests.cluster.controlplane.objects import unique
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.installing import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
 from tests.cluster.waiting import eventually
@@ -46,7 +48,7 @@ def plane(log: Path) -> Iterator[ControlPlane]:
 def controller(plane: ControlPlane, *mode: str) -> Iterator[Component]:
     """A replica that only watches, or only tries."""
     command = [sys.executable, "-m", "bursar", "controller", "--kubeconfig", str(plane.kubeconfig_of(BURSAR))]
-    process = plane.spawn(f"controller{mode[0]}", [*command, "--host", "127.0.0.1", "--health-port", "0", *mode])
+    process = plane.spawn(unique("controller"), [*command, "--host", "127.0.0.1", "--health-port", "0", *mode])
     try:
         yield process
     except BaseException:
@@ -82,8 +84,10 @@ def team(plane: ControlPlane, least: int, most: int) -> str:
     return namespace
 
 
-def pod(plane: ControlPlane, namespace: str, name: str, gpus: int = 1) -> str:
-    resources = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+def pod(plane: ControlPlane, namespace: str, name: str, gpus: int = 1, cpu: int = 0) -> str:
+    """With GPUs, or without and with processors."""
+    room = {"cpu": str(cpu)} if cpu else {GPU: str(gpus)}
+    resources = {"requests": room, "limits": room}
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}], "terminationGracePeriodSeconds": 0}
     path = f"/api/v1/namespaces/{namespace}/pods"
     plane.api().create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
@@ -125,6 +129,35 @@ def test_shadow_mode_reports_each_verdict_and_asks_for_no_change(plane: ControlP
     assert "term ends" not in told
     for namespace in (lender, owner):
         plane.delete_namespace(namespace)
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_shadow_mode_judges_cpu_pods_when_it_governs_all_namespaces(plane: ControlPlane, everywhere: bool) -> None:
+    """As the page says: without the option nothing is said about them."""
+    plane.kubectl("apply", "-f", "-", input=CROSSQUOTA)
+    free = plane.create_namespace()
+    with controller(plane, "--shadow", *(["--crossquota"] if everywhere else [])) as process:
+        eventually(lambda: "bursar_claims" in metrics(process), "the cluster is read")
+        wait_running(plane, [pod(plane, free, "first", cpu=2)])
+        wait_running(plane, [pod(plane, free, "second", cpu=2)])
+        if everywhere:
+            eventually(lambda: findings(process).get("would-wait") == 1, "two of two cpu are in use")
+            assert findings(process)["agreed"] == 1
+            assert re.search(rf"shadow: {free}/second would-wait .*cpu", process.log.read_text())
+        else:
+            sleep(2)
+            assert findings(process) == {}
+    plane.kubectl("delete", "-f", "-", input=CROSSQUOTA)
+    plane.delete_namespace(free)
+
+
+CROSSQUOTA = """
+apiVersion: bursar.dev/v1alpha1
+kind: Configuration
+metadata: {name: default}
+spec: {crossquota: {gpu-resource-names: nvidia.com/gpu, quota-resources: cpu, quota.cpu: "2"}}
+"""
 
 
 @pytest.mark.usefixtures("node")
