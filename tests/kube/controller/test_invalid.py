@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 
 from bursar.kube.controller.mirror import Mirror
@@ -56,6 +57,55 @@ def test_who_shows_what_is_wrong_hears_that_an_object_is_gone_that_was_never_in_
     assert "there is no quota top" in told[-1][2]
     delete(cluster, branch("leaf", "top", leaf=True))
     assert told[-1] == (KIND, "a/leaf", "")
+
+
+# Objects that cannot be read
+
+
+def unreadable(body: Body) -> Body:
+    marks = {f"{LABELS}/shared-weight": "no JSON"}
+    return {**body, "metadata": {**body["metadata"], "annotations": marks}}
+
+
+def shown(cluster: PlainKubernetes, body: Body) -> None:
+    """As the API server shows it, which looks at no annotation."""
+    kind = cluster.mirror.world.kinds.find(KIND)
+    stored = {**body, "metadata": {**body["metadata"], "uid": "u"}}
+    cluster.objects[KIND, f"a/{body['metadata']['name']}"] = stored
+    cluster.mirror.object_seen(kind, msgspec.json.encode(stored))
+
+
+def test_an_object_that_cannot_be_read_any_more_is_told_and_its_last_good_form_stays_in_force() -> None:
+    cluster = cluster_with(branch("leaf", leaf=True))
+    told: list[tuple[str, str, str]] = []
+    cluster.mirror.condition = lambda kind, key, problem: told.append((kind, key, problem))
+    for _ in range(2):
+        shown(cluster, unreadable(branch("leaf", leaf=True)))
+    assert [one[:2] for one in told] == [(KIND, "a/leaf")]
+    assert "shared-weight" in told[0][2]
+    assert [key for _, key in cluster.mirror.objects.invalid] == ["a/leaf"]
+    assert cluster.mirror.world.get(KIND, "a/leaf") is not None
+    shown(cluster, branch("leaf", leaf=True))
+    assert told[1:] == [(KIND, "a/leaf", "")]
+    assert not cluster.mirror.objects.invalid
+
+
+def test_what_an_object_was_before_it_could_not_be_read_never_comes_into_force() -> None:
+    cluster = cluster_with()
+    shown(cluster, branch("leaf", "top", leaf=True))
+    shown(cluster, unreadable(branch("leaf", "top", leaf=True)))
+    apply(cluster, branch("top"))
+    assert cluster.mirror.world.get(KIND, "a/leaf") is None
+
+
+def test_an_object_that_could_not_be_read_is_forgotten_when_it_is_gone() -> None:
+    cluster = cluster_with()
+    told: list[tuple[str, str, str]] = []
+    cluster.mirror.condition = lambda kind, key, problem: told.append((kind, key, problem))
+    shown(cluster, unreadable(branch("leaf", leaf=True)))
+    delete(cluster, branch("leaf", leaf=True))
+    assert told[1:] == [(KIND, "a/leaf", "")]
+    assert not cluster.mirror.objects.invalid
 
 
 # Trees over node pools

@@ -55,7 +55,7 @@ class ObjectIntake:
         self._write = write
         self._changed = changed
         self._deleted: dict[tuple[str, str], Kind] = {}  # by kind and key: still in force, because others need it
-        self.invalid: dict[tuple[str, str], tuple[Given, str]] = {}  # by kind and key: as given, and what is wrong
+        self.invalid: dict[tuple[str, str], tuple[Given | None, str]] = {}  # as given, if readable; what is wrong
 
     def start(self, objects: Sequence[tuple[Kind, bytes]]) -> None:
         """All objects of the cluster, at the start: in whatever order they fit together."""
@@ -96,11 +96,9 @@ class ObjectIntake:
 
     def _forget_refused(self, kind: Kind, namespace: str, name: str) -> None:
         """An object that was never in force is gone: it must not come into force later."""
-        for (kind_name, key), ((_, metadata), _) in list(self.invalid.items()):
-            place = metadata.get("namespace", ""), metadata.get("name", "")
-            if kind_name == kind.name and place == (namespace, name):
-                del self.invalid[kind_name, key]
-                self._condition(kind_name, key, "")
+        key = f"{namespace}/{name}" if namespace else name
+        if self.invalid.pop((kind.name, key), None) is not None:
+            self._condition(kind.name, key, "")
 
     def _drop(self, kind: Kind, key: str) -> str:
         """Take an object out of force; what stands in the way."""
@@ -116,8 +114,7 @@ class ObjectIntake:
         try:
             return self._world.read(kind, raw)
         except ManifestError as error:
-            key = error.subject.partition(" ")[2] or "?"
-            self._report(kind.name, key, INVALID, str(error))
+            self._refused((kind.name, error.subject.partition(" ")[2]), None, str(error))
             return None
 
     def _is_new(self, given: TypedObject) -> bool:
@@ -137,7 +134,7 @@ class ObjectIntake:
             self._controller.apply([ObjectChange(one.kind, one.key, admitted)])
         except ManifestError as error:
             if not quiet:
-                self._refused(given, str(error))
+                self._refused((one.kind.name, one.key), given, str(error))
             return False
         if self.invalid.pop((one.kind.name, one.key), None) is not None:
             self._condition(one.kind.name, one.key, "")
@@ -154,13 +151,12 @@ class ObjectIntake:
             if filled:
                 self._write(Output(given.kind.name, given.key, part, filled))
 
-    def _refused(self, given: Given, problem: str) -> None:
-        one = given[0]
-        last = self.invalid.get((one.kind.name, one.key))
-        self.invalid[one.kind.name, one.key] = (given, problem)
+    def _refused(self, name: tuple[str, str], given: Given | None, problem: str) -> None:
+        last = self.invalid.get(name)
+        self.invalid[name] = (given, problem)
         if last is None or last[1] != problem:
-            self._report(one.kind.name, one.key, INVALID, problem)
-            self._condition(one.kind.name, one.key, problem)
+            self._report(*name, INVALID, problem)
+            self._condition(*name, problem)
 
     def _retry(self) -> None:
         """Something changed: what was not acceptable may be now, and with it what waited for that in turn."""
@@ -172,5 +168,5 @@ class ObjectIntake:
         dropped = [name for name, kind in list(self._deleted.items()) if not self._drop(kind, name[1])]
         for name in dropped:
             del self._deleted[name]
-        taken = [self._take(given) for given, _ in list(self.invalid.values())]
+        taken = [self._take(given) for given, _ in list(self.invalid.values()) if given is not None]
         return bool(dropped) or any(taken)
