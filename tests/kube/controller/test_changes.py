@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -152,6 +153,17 @@ def test_an_object_that_others_need_stays_when_it_is_created_anew(monkeypatch: p
 
 def refuse(_changes: object) -> None:
     raise ManifestError("others need it", "")
+
+
+def test_a_ledger_is_built_in_steps_however_many_objects_there_are() -> None:
+    """Others have their turn between two of them: the lease is to be renewed."""
+    mirror = Mirror(default_registry(), MirrorOptions())
+    kinds = {kind.kind: kind for kind in mirror.kinds if kind.group in {"", "n8s.nebuly.ai"}}
+    bodies = [node(f"n{number}", 8) for number in range(50)] + [quota(f"a{number}", 1, 2) for number in range(50)]
+    objects = [(kinds[body["kind"]], msgspec.json.encode(body)) for body in bodies]
+    taken = [mirror.world.version for _ in mirror.building(objects, [])]
+    assert max(after - before for before, after in pairwise(taken)) == 1
+    assert mirror.world.version == len(bodies)
 
 
 def test_time_goes_on_when_somebody_sets_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

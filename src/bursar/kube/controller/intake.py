@@ -14,7 +14,7 @@ once, and on the node as soon as the node is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bursar.control.admission import Admission
@@ -57,16 +57,25 @@ class ObjectIntake:
         self._deleted: dict[tuple[str, str], Kind] = {}  # by kind and key: still in force, because others need it
         self.invalid: dict[tuple[str, str], tuple[Given | None, str]] = {}  # as given, if readable; what is wrong
 
-    def start(self, objects: Sequence[tuple[Kind, bytes]]) -> None:
-        """All objects of the cluster, at the start: in whatever order they fit together."""
-        waiting = [given for given in (self._read(kind, raw) for kind, raw in objects) if given is not None]
+    def start(self, objects: Iterable[tuple[Kind, bytes]]) -> Iterator[None]:
+        """All objects of the cluster, at the start: in whatever order they fit together. A step is one of them."""
+        waiting: list[Given] = []
+        for kind, raw in objects:
+            yield
+            given = self._read(kind, raw)
+            if given is not None:
+                waiting.append(given)
+        quiet = True
         while waiting:
-            failed = [given for given in waiting if not self._take(given, listed=True, quiet=True)]
-            if len(failed) == len(waiting):
-                break
+            failed: list[Given] = []
+            for given in waiting:
+                yield
+                if not self._take(given, listed=True, quiet=quiet):
+                    failed.append(given)
+            if not quiet:
+                return
+            quiet = len(failed) < len(waiting)  # else nothing helps them: once more, for people to be told
             waiting = failed
-        for given in waiting:
-            self._take(given, listed=True)
 
     def seen(self, kind: Kind, raw: bytes) -> bool:
         """An object came or changed; whether that means anything to the loop."""

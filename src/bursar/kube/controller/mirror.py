@@ -107,9 +107,11 @@ class Mirror:
         """The same in steps, for whoever has something else to do meanwhile."""
         for name, published in slices:
             self.world.devices.seen(name, published)
-        self.objects.start(list(objects))
+        yield from self.objects.start(objects)
         if self.world.objects(CONFIGURATION_KIND):
-            self._configured()
+            for node in self.world.objects(NODE.name):
+                yield
+                self._reread(node.key)
         now = self.notes.now()
         for number, pod in enumerate(sorted(pods, key=self.pods.order)):
             if number % SLICE == 0:
