@@ -30,16 +30,19 @@ class Actor:
         watch = self._watch
         for claim in watch.crowd.freed():
             watch.look_again(claim)
-        if not (watch.leaving or watch.reserved or watch.groups):
-            return False
-        leaving, reserved, groups = list(watch.leaving.values()), list(watch.reserved.values()), list(watch.groups)
-        for notes in (watch.leaving, watch.reserved, watch.groups):
-            notes.clear()
+        leaving, withdrawn = _taken(watch.leaving), _taken(watch.withdrawn)
         for claim in leaving:
             if isinstance(claim.decision, Decision):
                 self._evict(claim, claim.decision)
-        acted = [self._start([claim]) for claim in reserved] + [self._start_group(name) for name in groups]
-        return bool(leaving) or any(acted)
+        self._give_up(withdrawn)
+        facts = _taken(watch.facts)
+        for claim in facts:
+            self._ports.start(claim)
+        acted = [self._start([claim]) for claim in _taken(watch.reserved)]
+        groups = list(watch.groups)
+        watch.groups.clear()
+        acted += [self._start_group(name) for name in groups]
+        return bool(leaving or withdrawn or facts) or any(acted)
 
     def _start_group(self, name: str) -> bool:
         """The members of a group that may start; those of one that is not whole any more lose their places."""
@@ -67,10 +70,13 @@ class Actor:
 
     def give_back(self, group: Group) -> bool:
         """Members that have not started wait again, so that the group is decided as a whole."""
-        placed = list(group.placed)
-        for uid in placed:
-            self._engine.give_up(uid, self._ports.now())
+        placed = list(group.placed.values())
+        self._give_up(placed)
         return bool(placed)
+
+    def _give_up(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            self._engine.give_up(claim.uid, self._ports.now())
 
     def kept(self, claim: Claim) -> str:
         """Why a claim that has its place was not told to start yet; empty: it was, or has none."""
@@ -127,3 +133,9 @@ class Actor:
 
     def event(self, claim: Claim, type_: str, reason: str, message: str) -> None:
         self._ports.event("Pod", claim.key, type_, reason, message)
+
+
+def _taken(notes: dict[str, Claim]) -> list[Claim]:
+    found = list(notes.values())
+    notes.clear()
+    return found

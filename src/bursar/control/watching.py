@@ -33,7 +33,9 @@ class Watch(CommitListener):
         self.crowd = Crowd()
         self.reserved: dict[str, Claim] = {}  # may start, by themselves
         self.groups: dict[str, None] = {}  # groups that somebody came to, moved in or left
+        self.facts: dict[str, Claim] = {}  # are where they are
         self.leaving: dict[str, Claim] = {}  # must leave
+        self.withdrawn: dict[str, Claim] = {}  # must leave, and were never told to start
         self.revoked: set[str] = set()  # uids of those that a policy takes back
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
         self.changes = 0  # commits that changed the state
@@ -98,12 +100,23 @@ class Watch(CommitListener):
 
     def _moved(self, claim: Claim) -> None:
         uid = claim.uid
-        self.reserved.pop(uid, None)
-        self.leaving.pop(uid, None)
+        unstarted = claim.state == RESERVED and self._unstarted(claim)
+        self._forget(uid)
         self.take(claim)
         if claim.leaving:
-            self.leaving[uid] = claim
+            (self.withdrawn if unstarted else self.leaving)[uid] = claim
         self.moves[uid] = self.moves.get(uid, 0) + 1
+
+    def _unstarted(self, claim: Claim) -> bool:
+        uid = claim.uid
+        if uid in self.reserved or uid in self.withdrawn or self.crowd.keeps(uid):
+            return True
+        group = self.queue.group(claim.spec.group) if claim.spec.group else None
+        return group is not None and uid in group.placed
+
+    def _forget(self, uid: str) -> None:
+        for notes in (self.reserved, self.facts, self.leaving, self.withdrawn):
+            notes.pop(uid, None)
 
     def take(self, claim: Claim) -> None:
         """Whether the claim waits, may start, or is about to leave, as things are."""
@@ -118,15 +131,15 @@ class Watch(CommitListener):
             self.reserved[uid] = claim
 
     def found(self, claim: Claim) -> None:
-        """The claim is where it is, whatever its group does."""
+        """The claim is where it is, whatever its group does, and whoever is in its way."""
+        self._forget(claim.uid)
         self.queue.started(claim.uid)
-        self.reserved[claim.uid] = claim
+        self.facts[claim.uid] = claim
 
     def look_again(self, claim: Claim) -> None:
         """A claim that was kept from starting may start now."""
         self.crowd.let_go(claim.uid)
-        group = self.queue.group(claim.spec.group)
-        if group is not None and claim.uid in group.placed:
+        if claim.spec.group:
             self.groups[claim.spec.group] = None
         else:
             self.reserved[claim.uid] = claim
@@ -136,8 +149,7 @@ class Watch(CommitListener):
         self.queue.remove(uid)
         self.crowd.forget(uid)
         self.crowd.let_go(uid)
-        self.reserved.pop(uid, None)
-        self.leaving.pop(uid, None)
+        self._forget(uid)
         self._regrouped(claim.spec)
 
     def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:

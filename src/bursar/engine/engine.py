@@ -146,14 +146,18 @@ class Engine(LockedLedger):
             self._end()
 
     def give_up(self, uid: str, at: int = 0) -> None:
-        """A claim that was not told to start waits again; victims of its that have not begun to go keep their place."""
+        """A claim that has not started waits again; its victims that have not begun to go keep their place.
+
+        One that was told to leave has left by that.
+        """
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            if claim.state not in (HELD, RESERVED) or claim.leaving:
+            if claim.state not in (HELD, RESERVED):
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, neither held nor reserved")
             self._begin()
             leaving.back_to_pending(self._core, claim)
+            leaving.has_left(self._core, claim)
             self._commit(at, ("give-up", uid), None)
         finally:
             self._end()

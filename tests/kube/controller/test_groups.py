@@ -1,14 +1,21 @@
-"""A group of which only some were let go when their leader ended: the next one lets the others go first."""
+"""Groups: the next leader lets the others go first of which only some were let go when one ended; and nobody is let go
+of a group for which a victim does not leave.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL
-from bursar.ledger.claims import PENDING, RESERVED
+from bursar.kube.client.resources import DISRUPTION_BUDGETS
+from bursar.kube.controller import reclaiming
+from bursar.kube.controller.term import Term
+from bursar.ledger.claims import PENDING, RESERVED, RUNNING
 from tests.kube.controller.plain import PlainKubernetes
+from tests.kube.controller.stage import Body, Stage, stage
 from tests.kube.controller.test_changes import apply, cluster_with, namespace, node, pod
 from tests.kube.controller.test_rebuild import _rebuilt
 
@@ -46,3 +53,64 @@ def test_who_waits_takes_no_place_of_a_group_that_is_half_way_in(gated: tuple[st
     assert urgent is not None
     assert urgent.state == PENDING
     assert all(one is not None and one.state >= RESERVED for one in members)
+
+
+async def lending(cluster: Stage) -> Term:
+    """Pods of a that run on what is lent to them, but for one GPU that is free; their budget lets none go."""
+    cluster.node("n", 4)
+    for name in ("a", "b"):
+        cluster.namespace(name)
+        cluster.quota(name, 4, 2)
+    lent = [cluster.pod("a", f"p{number}", labels={"app": "x"}) for number in range(3)]
+    term = await cluster.lead()
+    await cluster.until(lambda: all(cluster.started(pod) for pod in lent))
+    cluster.schedule()
+    claims = term.mirror.engine.state.claims
+    await cluster.until(lambda: all(claim.state == RUNNING for claim in claims.values()))
+    selector = {"selector": {"matchLabels": {"app": "x"}}}
+    budget = {"metadata": {"name": "b"}, "spec": selector, "status": {"disruptionsAllowed": 0}}
+    cluster.fake.state.create(DISRUPTION_BUDGETS, "a", budget)
+    return term
+
+
+def two(cluster: Stage) -> list[Body]:
+    labels = {"bursar.dev/group": "g", "bursar.dev/group-size": "2"}
+    return [cluster.pod("b", f"m{number}", labels=labels) for number in range(2)]
+
+
+def evictions(cluster: Stage) -> int:
+    return sum(seen.path.endswith("/eviction") for seen in cluster.fake.seen)
+
+
+@pytest.mark.anyio
+async def test_nobody_of_a_group_is_let_go_when_the_budget_of_a_victim_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reclaiming, "BLOCKED_FOR", 1_000)
+    async with stage() as cluster:
+        term = await lending(cluster)
+        members = two(cluster)
+        await cluster.until(lambda: evictions(cluster) > 0)
+        await asyncio.sleep(0.5)
+        assert all(cluster.gated(pod) for pod in members), "one of them would have room"
+        cluster.fake.state.delete(DISRUPTION_BUDGETS, "a", "b")
+        await cluster.until(lambda: all(cluster.started(pod) for pod in members))
+        cluster.check_running()
+        assert term.differences == 0
+
+
+@pytest.mark.anyio
+async def test_the_next_leader_lets_nobody_of_a_group_go_either_while_a_victim_has_not_left() -> None:
+    async with stage() as cluster:
+        await lending(cluster)
+        cluster.fake.state.delete(DISRUPTION_BUDGETS, "a", "b")
+        for pod in cluster.pods():
+            cluster.change(pod, lambda body: body["metadata"].update(finalizers=["test.dev/slow"]))
+        members = two(cluster)
+        await cluster.until(lambda: any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()))
+        await cluster.depose()
+        await cluster.lead()
+        await asyncio.sleep(0.5)
+        assert all(cluster.gated(pod) for pod in members)
+        (victim,) = (pod for pod in cluster.pods() if pod["metadata"].get("deletionTimestamp"))
+        cluster.change(victim, lambda body: body["metadata"].update(finalizers=[]))
+        cluster.delete(victim)
+        await cluster.until(lambda: all(cluster.started(pod) for pod in members))

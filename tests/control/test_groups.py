@@ -1,0 +1,95 @@
+"""Groups in the whole loop: they start together, and nobody of them keeps a place for himself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bursar.ledger.claims import HELD, PENDING, RESERVED
+from tests.builders import node, pod
+from tests.sim.purse import registry
+from tests.sim.steps import TestBed
+
+GPU = "nvidia.com/gpu"
+SLOW = {"sim.bursar.dev/leaves-after": "10s"}
+
+
+def member(name: str, size: int = 2, priority: int = 5, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    labels = {"bursar.dev/group": "g", "bursar.dev/group-size": str(size)}
+    return pod(name, "a", {GPU: 1}, labels=labels, priority=priority, **more)
+
+
+def half_held() -> TestBed:
+    """A group one of whose members has room, while somebody has to leave for the other one."""
+    bed = TestBed(node("n1", {GPU: 2}), registry=registry())
+    bed.give(pod("low", "b", {GPU: 1}, annotations=SLOW))
+    bed.give(member("m1"), member("m2"))
+    assert (state(bed, "a/m1"), state(bed, "a/m2")) == (RESERVED, HELD)
+    return bed
+
+
+def state(bed: TestBed, key: str) -> int:
+    claim = bed.controller.claim(key)
+    assert claim is not None
+    return claim.state
+
+
+def phases(bed: TestBed, *names: str) -> list[str]:
+    return [bed.see(f"a/{name}").phase for name in names]
+
+
+def test_nobody_starts_while_others_have_to_leave_for_another_one() -> None:
+    bed = half_held()
+    assert phases(bed, "m1", "m2") == ["Pending", "Pending"]
+    assert (bed.see("a/m1").reason, bed.see("a/m1").message) == ("control.leaving", "starts when b/low left")
+    bed.advance(10_000)
+    assert phases(bed, "m1", "m2") == ["Running", "Running"]
+
+
+def test_nobody_keeps_a_place_when_another_one_is_gone() -> None:
+    bed = half_held()
+    bed.take("Pod/a/m2")
+    assert state(bed, "a/m1") == PENDING
+    assert bed.see("a/m1").reason == "control.group-incomplete"
+    bed.give(member("m3"))
+    bed.advance(10_000)
+    assert phases(bed, "m1", "m3") == ["Running", "Running"]
+
+
+def test_nobody_keeps_a_place_when_another_one_loses_its_own() -> None:
+    """Nor does anybody have to leave who was never told to start: it waits again."""
+    bed = half_held()
+    bed.give(pod("urgent", "b", {GPU: 1}, priority=9))
+    assert (state(bed, "a/m1"), state(bed, "a/m2")) == (PENDING, PENDING)
+    bed.advance(10_000)
+    assert phases(bed, "m1", "m2") == ["Pending", "Pending"]
+    assert bed.see("b/urgent").phase == "Running"
+    bed.finish(["b/urgent"])
+    assert phases(bed, "m1", "m2") == ["Running", "Running"]
+
+
+def test_one_that_finds_room_elsewhere_leaves_the_others_their_places() -> None:
+    bed = half_held()
+    second = bed.controller.claim("a/m2")
+    assert second is not None
+    bed.engine.give_up(second.uid)
+    bed.give(node("n1", {GPU: 2}, unschedulable=True), node("n2", {GPU: 1}))
+    assert phases(bed, "m1", "m2") == ["Running", "Running"]
+    assert (bed.see("a/m1").node, bed.see("a/m2").node) == ("n1", "n2")
+
+
+def test_who_joins_a_group_that_runs_starts_by_itself() -> None:
+    bed = TestBed(node("n1", {GPU: 3}), registry=registry())
+    bed.give(pod("low", "b", {GPU: 1}, annotations=SLOW))
+    bed.give(member("m1"), member("m2"))
+    bed.finish(["a/m2"])
+    bed.give(member("m3"), member("m4"))
+    assert phases(bed, "m1", "m3", "m4") == ["Running", "Running", "Pending"]
+    bed.advance(10_000)
+    assert phases(bed, "m4") == ["Running"]
+
+
+def test_a_member_that_is_there_already_lets_others_join() -> None:
+    bed = TestBed(node("n1", {GPU: 2}), registry=registry())
+    bed.give(member("m1", size=3, nodeName="n1"))
+    bed.give(member("m2", size=3))
+    assert phases(bed, "m1", "m2") == ["Running", "Running"]
