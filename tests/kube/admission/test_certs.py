@@ -1,6 +1,7 @@
 """Certificates: what is made is accepted by a TLS client, and new ones are due in time."""
 
 import asyncio
+import base64
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -58,6 +59,27 @@ def test_it_is_due_when_a_part_is_rubbish_or_anothers(part: str) -> None:
     other = make(NAMES, NOW)
     assert renewal_reason(replace(MADE, **{part: b"rubbish"}), NAMES, NOW).startswith("what is stored cannot be read")
     assert "stored" in renewal_reason(replace(MADE, **{part: getattr(other, part)}), NAMES, NOW)
+
+
+def damaged(pem: bytes, at: int, by: int) -> bytes:
+    head, *lines, foot, _ = pem.decode().split("\n")
+    content = bytearray(base64.b64decode("".join(lines)))
+    content[at % len(content)] ^= by
+    return f"{head}\n{base64.encodebytes(content).decode()}{foot}\n".encode()
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+@pytest.mark.parametrize("part", ["authorities", "certificate", "key"])
+@pytest.mark.parametrize("by", [0x01, 0x24, 0x80])
+def test_one_wrong_byte_is_due_to_be_replaced_or_does_no_harm(part: str, by: int) -> None:
+    for at in range(len(getattr(MADE, part)) * 3 // 4):
+        stored = replace(MADE, **{part: damaged(getattr(MADE, part), at, by)})
+        reason = renewal_reason(stored, NAMES, NOW)
+        if not reason:
+            assert trusted(stored)
+            TlsContext().load(stored)
+        elif at % 20 == 0:
+            assert renewal_reason(make(NAMES, NOW, stored), NAMES, NOW) == ""
 
 
 def test_the_authority_before_stays_trusted_until_it_expires() -> None:

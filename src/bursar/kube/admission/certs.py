@@ -52,11 +52,15 @@ def make(names: Iterable[str], now: datetime, before: Certificates | None = None
 def renewal_reason(stored: Certificates, names: Iterable[str], now: datetime) -> str:
     """Why new certificates are due; "" when they are not."""
     try:
-        certificate = x509.load_pem_x509_certificate(stored.certificate)
-        authorities = x509.load_pem_x509_certificates(stored.authorities)
-        key = serialization.load_pem_private_key(stored.key, None)
-    except (ValueError, TypeError) as error:
+        return _fault(stored, names, now)
+    except Exception as error:  # noqa: BLE001 many kinds, some of them only when a part is looked at; one meaning
         return f"what is stored cannot be read: {error}"
+
+
+def _fault(stored: Certificates, names: Iterable[str], now: datetime) -> str:
+    certificate = x509.load_pem_x509_certificate(stored.certificate)
+    authorities = x509.load_pem_x509_certificates(stored.authorities)
+    key = serialization.load_pem_private_key(stored.key, None)
     if key.public_key() != certificate.public_key():
         return "the stored key is not that of the certificate"
     if not any(_signed_by(certificate, authority) for authority in authorities):
@@ -163,9 +167,9 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 def _still_valid(before: Certificates, now: datetime) -> list[x509.Certificate]:
     try:
         authorities = x509.load_pem_x509_certificates(before.authorities)
-    except ValueError:
+        return [authority for authority in authorities if authority.not_valid_after_utc > now]
+    except Exception:  # noqa: BLE001 as above
         return []
-    return [authority for authority in authorities if authority.not_valid_after_utc > now]
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
