@@ -23,10 +23,10 @@ def nobody(tmp_path: Path) -> str:
     return kubeconfig(tmp_path, "http://127.0.0.1:1")
 
 
-def kubeconfig(folder: Path, url: str) -> str:
+def kubeconfig(folder: Path, url: str, **context: str) -> str:
     config = {
         "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", **context}}],
         "clusters": [{"name": "c", "cluster": {"server": url}}],
         "users": [{"name": "u", "user": {}}],
     }
@@ -137,3 +137,50 @@ async def test_what_cannot_be_read_is_said_once_however_often_one_looks(
         result = await watching("get", "pods", "--interval", "0.1")
         assert result.stderr == "warning: not readable, and left out: priorityclasses\n"
         assert all(pause >= 0.1 for pause in watching.pauses)
+
+
+# Manifests that name no namespace
+
+BIG_POD = """
+kind: Pod
+apiVersion: v1
+metadata: {name: big}
+spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: 2}, limits: {nvidia.com/gpu: 2}}}]}
+"""
+RAISED = """
+kind: ElasticQuota
+apiVersion: n8s.nebuly.ai/v1alpha1
+metadata: {name: quota}
+spec: {min: {nvidia.com/gpu: 2}, max: {nvidia.com/gpu: 2}}
+---
+kind: Node
+apiVersion: v1
+metadata: {name: other}
+status: {allocatable: {nvidia.com/gpu: 1}}
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("command", "manifests", "said"),
+    [
+        ("what-if", BIG_POD, ["a/big", "elastic.max.nvidia.com/gpu"]),
+        ("plan", RAISED, ["ElasticQuota/a/quota changed", "Node/other created"]),
+        ("what-if", BIG_POD.replace("name: big", "name: big, namespace: b"), ["b/big", "now"]),
+        ("what-if", BIG_POD.replace("{name: big}", "[]"), ["metadata"]),
+        ("what-if", BIG_POD.replace("kind: Pod", "kind: [Pod]"), ["kind"]),
+    ],
+)
+async def test_manifests_without_a_namespace_are_of_that_of_the_context_as_for_kubectl(
+    tmp_path: Path, command: str, manifests: str, said: list[str]
+) -> None:
+    file = tmp_path / "manifests.yaml"
+    file.write_text(manifests)
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 1)
+        config = kubeconfig(tmp_path, cluster.fake.url, namespace="a")
+        result = await asyncio.to_thread(run, command, "-f", str(file), "--kubeconfig", config)
+        for words in said:
+            assert words in result.output

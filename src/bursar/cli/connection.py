@@ -46,6 +46,19 @@ class Target:
         named = Path(sys.argv[0]).stem == PLUGIN and not self.server and self.data is None
         return self.cluster or bool(self.context) or bool(self.kubeconfig) or named
 
+    @property
+    def namespace(self) -> str:
+        """Of manifests that name none: on a live cluster as for kubectl that of the context; "": as the server says."""
+        if not self.live:
+            return ""
+        from bursar.kube.client.errors import ConfigError
+        from bursar.kube.client.kubeconfig import load
+
+        try:
+            return load(self.kubeconfig, self.context).namespace
+        except ConfigError as error:
+            fail(str(error))
+
     @contextmanager
     def open(self, *, changes: bool = False, past: bool = False) -> Iterator["Client"]:
         """Somebody to ask, who can be asked about the ``past``. Errors of asking end the program."""

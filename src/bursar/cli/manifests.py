@@ -74,8 +74,8 @@ def _beginnings(document: "Document") -> tuple[str, ...]:
     return f"{kind} {key}: ", f"{kind} default/{key}: "
 
 
-def read(files: tuple[Path, ...]) -> Manifests:
-    """Everything in the files; one that cannot be read ends the program."""
+def read(files: tuple[Path, ...], namespace: str = "") -> Manifests:
+    """Everything in the files, in that namespace if it names none; a file that cannot be read ends the program."""
     from bursar.objects.errors import ManifestError
     from bursar.objects.manifests import load_path, load_text
 
@@ -87,4 +87,23 @@ def read(files: tuple[Path, ...]) -> Manifests:
         fail(str(error))
     if not found:
         fail(f"{', '.join(map(str, files))}: no objects found")
-    return Manifests(found)
+    return Manifests(_placed(found, namespace) if namespace else found)
+
+
+def _placed(documents: list["Document"], namespace: str) -> list["Document"]:
+    """With the namespace, where they name none and belong to one."""
+    from bursar.control.kinds import known_kinds
+    from bursar.policies.plugin import default_registry
+
+    nowhere = [kind.kind for kind in known_kinds(default_registry()) if not kind.namespaced]
+    return [one if one.body.get("kind") in nowhere else _placed_one(one, namespace) for one in documents]
+
+
+def _placed_one(document: "Document", namespace: str) -> "Document":
+    import dataclasses
+
+    metadata = document.body.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("namespace") not in (None, ""):
+        return document  # whoever reads it says what is wrong, if anything is
+    body = {**document.body, "metadata": {**metadata, "namespace": namespace}}
+    return dataclasses.replace(document, body=body)

@@ -45,7 +45,7 @@ def plan(
     """
     if not files and not deleted:
         raise click.UsageError("give manifests with -f, or objects to delete with --delete")
-    given = manifests.read(files) if files else manifests.Manifests([])
+    given = manifests.read(files, target.namespace) if files else manifests.Manifests([])
     with target.open() as client, given.located():
         found = client.plan(given.text, delete=deleted, horizon=horizon)
     echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])

@@ -23,7 +23,7 @@ def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: 
 
     now: it starts at once; after-evictions: others leave for it; queued: it waits; never: it must change, or a quota.
     """
-    given = copies(manifests.read(files), count)
+    given = copies(manifests.read(files, target.namespace), count)
     with target.open() as client, given.located():
         found = client.what_if(given.text)
     columns = (
