@@ -11,7 +11,7 @@ from copy import deepcopy
 from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Configure, Submit
-from bursar.ledger.claims import BOUND, HELD, PENDING, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.policies.settings import Setting
 from tests.engine.pots import Hosts, Pots, Room, spec
 from tests.engine.twin import Asker, Twin
@@ -107,9 +107,9 @@ class Machine:
         self.twin.askers[claim.uid].state = STATES[claim.state]
 
     def give_up(self, choice: int) -> None:
-        held = [c for c in self._claims() if c.state == HELD]
-        if held:
-            uid = held[choice % len(held)].uid
+        unstarted = [c for c in self._claims() if c.state in (HELD, RESERVED)]
+        if unstarted:
+            uid = unstarted[choice % len(unstarted)].uid
             self.engine.give_up(uid, self.now)
             self.twin.back_to_pending(self.twin.askers[uid])
 

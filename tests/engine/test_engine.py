@@ -217,6 +217,24 @@ class TestVictims:
         assert engine.claim("low").leaving
         assert engine.state.accounts["hosts/h1"].busy.amount("cpu") == before - 3
 
+    def test_a_victim_that_gives_up_has_left(self) -> None:
+        """It was never told to start: whoever got its place need not wait for it."""
+        engine = engine_with(pot("a", cpu=2), host("h1", cpu=2))
+        engine.decide(ask("low", 2))
+        engine.decide(ask("x", 2, priority=5))
+        assert engine.claim("x").state == HELD
+        engine.give_up("low")
+        low = engine.claim("low")
+        assert (low.state, low.leaving, low.place) == (PENDING, False, "")
+        assert engine.claim("x").state == RESERVED
+        assert engine.state.accounts["hosts/h1"].busy.amount("cpu") == 2
+
+    def test_nobody_gives_up_who_runs(self) -> None:
+        engine = self.full()
+        engine.observe("low", RUNNING)
+        with pytest.raises(EngineError, match="is running, neither held nor reserved"):
+            engine.give_up("low")
+
     def test_a_claim_that_is_spared_is_nobodys_victim_until_it_is_not(self) -> None:
         engine = self.full()
         engine.spare("new", True)

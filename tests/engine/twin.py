@@ -70,11 +70,16 @@ class Twin:
             self.back_to_pending(victim)
 
     def back_to_pending(self, asker: Asker) -> None:
-        asker.state, asker.place, waited, asker.waits = "pending", "", asker.waits, []
+        waited, asker.waits = asker.waits, []
+        asker.state, asker.place, asker.leaving = "pending", "", False
         for uid in waited:
             other = self.askers[uid]
             if other.state != "terminating" and not any(uid in a.waits for a in self.askers.values()):
                 other.leaving = False
+        for other in self.askers.values():
+            if asker.uid in other.waits:
+                other.waits.remove(asker.uid)
+                other.state = other.state if other.waits or other.state != "held" else "reserved"
 
     def hold(self, asker: Asker, host: str, victims: list[str]) -> None:
         self.displaced |= {(asker.uid, uid) for uid in victims}
@@ -87,13 +92,7 @@ class Twin:
         asker.waits, asker.state = gone_soon, "held" if gone_soon else "reserved"
 
     def gone(self, uid: str) -> None:
-        asker = self.askers[uid]
-        if asker.waits:
-            self.back_to_pending(asker)
-        del self.askers[uid]
-        if not asker.leaving:
+        if not self.askers[uid].leaving:
             self.displaced = {(w, v) for w, v in self.displaced if uid not in (w, v)}
-        for other in self.askers.values():
-            if uid in other.waits:
-                other.waits.remove(uid)
-                other.state = other.state if other.waits or other.state != "held" else "reserved"
+        self.back_to_pending(self.askers[uid])
+        del self.askers[uid]
