@@ -270,7 +270,7 @@ class TestLoop:
         bed.take("PodDisruptionBudget/a/b")
         assert bed.see("a/vip2").phase == "Running"
 
-    def test_a_resize_that_was_only_seen_is_reported(self) -> None:
+    def test_a_resize_that_was_only_seen_is_reported_and_counts(self) -> None:
         bed = one_node(1)
         bed.give(pod("p", "a", {GPU: 1}))
         claim = bed.controller.claim("a/p")
@@ -278,7 +278,7 @@ class TestLoop:
         grown = bed.kinds.read(_document(pod("p", "a", {GPU: 2}) | {"status": {}}, claim.uid))
         bed.controller.apply([ObjectChange(grown.kind, grown.key, grown)])
         assert bed.events[-1].reason == "ResizeRefused"
-        assert claim.spec.requests.amount(GPU) == 1
+        assert claim.spec.requests.amount(GPU) == 2
 
     def test_a_pod_that_was_seen_to_end_counts_no_longer(self) -> None:
         bed = one_node(1)

@@ -109,9 +109,15 @@ class Controller:
         if known is None:
             self._enter(claim, key, now)
         elif not _same(known.spec, claim.spec):
-            decision = self.engine.adjust(known.uid, claim.spec, now)
-            if decision.refusals:
-                self._actor.event(known, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
+            self._resized(known, claim.spec, now)
+
+    def _resized(self, claim: Claim, spec: ClaimSpec, now: int) -> None:
+        """One that is on a node has grown whether it fits there or not, and counts for that."""
+        decision = self.engine.adjust(claim.uid, spec, now)
+        if decision.refusals:
+            self._actor.event(claim, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
+            if claim.state >= BOUND:
+                self.engine.adjust(claim.uid, spec, now, forced=True)
 
     def _enter(self, claim: Claim, key: str, now: int) -> None:
         self._pods.add(key, claim)

@@ -90,16 +90,16 @@ class Engine(LockedLedger):
         """One decision each, in order: for simulation."""
         return [self.decide(claim, at) for claim in claims]
 
-    def adjust(self, uid: str, spec: ClaimSpec, at: int = 0) -> Decision:
+    def adjust(self, uid: str, spec: ClaimSpec, at: int = 0, forced: bool = False) -> Decision:
         """Grow or shrink a claim where it is; only what grows is checked. Refused: nothing changes.
 
-        A claim that waits may ask for anything: what it asks for is judged when it is decided.
+        One that waits may ask for anything: it is judged when it is decided. ``forced`` records that it has grown.
         """
         self._lock.acquire()
         try:
             claim = self.claim(uid)
             self._begin()
-            refusals = respec(self._core, claim, spec)
+            refusals = respec(self._core, claim, spec, forced)
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)

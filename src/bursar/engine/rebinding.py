@@ -12,7 +12,7 @@ from bursar.policies.base import Policy
 from bursar.policies.checks import Refusal
 
 
-def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
+def respec(core: Core, claim: Claim, spec: ClaimSpec, forced: bool = False) -> tuple[Refusal, ...]:
     """The claim asks for something else where it is. One that waits may ask for anything: it is judged later."""
     if claim.state != PENDING:
         fixed = _fixed(claim.spec, spec)
@@ -25,7 +25,7 @@ def respec(core: Core, claim: Claim, spec: ClaimSpec) -> tuple[Refusal, ...]:
     core.tx.set_spec(claim, spec)
     if relabelled:
         _count_in_budgets(core, claim, healthy, True)
-    return rebind(core, claim, claim.place, claim.state == PENDING)
+    return rebind(core, claim, claim.place, forced or claim.state == PENDING)
 
 
 def _fixed(old: ClaimSpec, new: ClaimSpec) -> Refusal | None:

@@ -130,6 +130,18 @@ def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody() -> None:
     assert told["free/p1"] == "it cannot be counted: the sum of memory leaves the exact range"
 
 
+def test_a_running_pod_that_has_grown_counts_for_what_it_asks_for_whether_it_fits_or_not() -> None:
+    """Nobody refuses the growth of pods that are not governed; some only ask for it, and wait for it."""
+    cluster = cluster_with(node("n", 4), namespace("free"), pod("free", "p", 2, nodeName="n"))
+    apply(cluster, pod("free", "p", 7))
+    mirror = cluster.mirror
+    assert mirror.engine.state.account("nodes/n").used.amount(GPU) == 7
+    assert differences(mirror.controller, mirror.pods) == []
+    assert "ResizeRefused" in {told.reason for told in mirror.notes.events}
+    apply(cluster, pod("free", "p", 1))
+    assert mirror.engine.state.account("nodes/n").used.amount(GPU) == 1
+
+
 def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_with(node("n", 8), node("needed", 8))
     controller, world = cluster.mirror.controller, cluster.mirror.world
