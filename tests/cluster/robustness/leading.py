@@ -182,9 +182,8 @@ class Storm:
 
     def _summary(self) -> str:
         seen = self.observer
-        return (
-            f"{len(seen.admitted)} admitted, {len(seen.pods)} there, at most {seen.most} GPUs, {seen.changes} changes"
-        )
+        pods = f"{len(seen.admitted)} admitted, {len(seen.held)} held, {len(seen.pods)} there"
+        return f"{pods}, at most {seen.most} GPUs, {seen.changes} changes"
 
     def clean(self) -> None:
         for name in self._names:

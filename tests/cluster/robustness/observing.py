@@ -26,6 +26,7 @@ from tests.cluster.controlplane import ControlPlane
 Body = dict[str, Any]
 GATE = "bursar.dev/quota"
 ADMISSION = "bursar.dev/admission"
+HOLD = "bursar.dev/hold"
 GPU = "nvidia.com/gpu"
 
 
@@ -65,6 +66,7 @@ class Observer:
         self.nodes: Counter[tuple[str, str]] = Counter()  # by node and resource
         self.faults: list[str] = []
         self.admitted: set[str] = set()
+        self.held: set[str] = set()  # pods that once waited for others to leave
         self.most = 0
         self.changes = 0
 
@@ -95,6 +97,8 @@ class Observer:
             self.faults.append(f"{meta.key} was admitted twice: {before.record} and {pod.record}")
         if pod.record:
             self.admitted.add(meta.uid)
+        if HOLD in (item["metadata"].get("annotations") or {}):
+            self.held.add(meta.uid)
         self._set(meta.uid, pod)
         if pod.counts:
             self._check(meta.key, pod)

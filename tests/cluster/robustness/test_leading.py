@@ -15,3 +15,4 @@ def test_leaders_that_are_killed_or_frozen_exceed_no_quota_and_forget_nobody(pla
     finally:
         storm.clean()
     assert len(storm.observer.admitted) > 20
+    assert storm.observer.held, "places were taken back, too"
