@@ -142,6 +142,18 @@ def test_a_running_pod_that_has_grown_counts_for_what_it_asks_for_whether_it_fit
     assert mirror.engine.state.account("nodes/n").used.amount(GPU) == 1
 
 
+@pytest.mark.parametrize("then", [{}, {"nodeName": "n"}], ids=["let go, then bound", "seen when it was bound"])
+def test_a_pod_that_could_not_be_read_counts_when_somebody_else_let_it_go(then: Body) -> None:
+    mirror = cluster_with(node("n", 8), namespace("a", **{"bursar.dev/quota": "enforced"})).mirror
+    body = pod("a", "odd", 3)
+    body["metadata"] |= {"uid": "1", "labels": {"bursar.dev/group": "g"}}
+    for spec in ({"schedulingGates": [{"name": "bursar.dev/quota"}]}, then, {"nodeName": "n"}):
+        changed = {**body, "spec": {**body["spec"], **spec}}
+        mirror.pod_seen(read_pod(msgspec.json.encode(changed)))
+        assert ("a/odd" in mirror.pods.by_key) == bool(spec)
+    assert mirror.engine.state.account("nodes/n").used.amount(GPU) == 3
+
+
 def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_with(node("n", 8), node("needed", 8))
     controller, world = cluster.mirror.controller, cluster.mirror.world

@@ -39,7 +39,7 @@ from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
-from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
+from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL, owner_of
 
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
@@ -89,6 +89,7 @@ class PodIntake:
         self.by_uid: dict[str, Sight] = {}
         self.unbound: dict[str, Sight] = {}  # by uid: let go, and on no node yet
         self._troubled: dict[str, Sight] = {}  # by uid: wishes that cannot be read as things are
+        self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
     # What is seen
 
@@ -100,13 +101,23 @@ class PodIntake:
             known = None
         if pod.ended:
             self.gone(pod.key)
+            self._note_success(pod)
         elif known is None:
             self._enter(pod)
         else:
             self._again(known, pod, now)
 
+    def _note_success(self, pod: SeenPod) -> None:
+        """A pod of a group that needs no place any more counts for those that its controller creates anew."""
+        if pod.status.phase == "Succeeded" and GROUP_LABEL in pod.metadata.labels:
+            group = f"{pod.metadata.namespace}/{pod.metadata.labels[GROUP_LABEL]}"
+            self._succeeded[pod.key] = pod.metadata.uid
+            self._controller.queue.finished(pod.metadata.uid, group, owner_of(pod.metadata))
+
     def gone(self, key: str) -> None:
         """A pod is gone, or has ended."""
+        if key in self._succeeded:
+            self._controller.queue.remove(self._succeeded.pop(key))
         known = self.by_key.pop(key, None)
         if known is not None:
             del self.by_uid[known.uid]
@@ -213,8 +224,9 @@ class PodIntake:
             return
         if sight.wish:
             sight.record = admission_of(pod.metadata.annotations)
-            if not node and sight.record is None:
+            if sight.counted is None or not (node or sight.record):
                 self.gone(pod.key)
+                self._enter(pod)  # whatever it is now, it is no wish that was granted
                 return
             self._let_go(sight, now)
         if grew(before, pod):
