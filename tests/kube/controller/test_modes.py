@@ -187,7 +187,7 @@ async def test_differences_are_counted_beyond_the_ledger_that_was_given_up_for_t
             await eventually(lambda: made.ended["rebuilt"] == 1 and made.term is not None and made.term.ready)
             assert made.term.mirror.engine.state is not state
             assert made.differences == 1
-            assert b"bursar_ledger_differences_total 1.0" in Metrics(made).render()
+            assert b"bursar_ledger_differences_total 1.0" in await Metrics(made).render()
 
 
 async def test_who_leads_again_waits_for_the_end_of_the_term_before() -> None:

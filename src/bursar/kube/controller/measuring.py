@@ -1,41 +1,48 @@
-"""Metrics of a replica, read when somebody scrapes."""
+"""Metrics of a replica, read when somebody scrapes.
+
+How many series there are depends on the quotas, not on the size of the cluster: of nodes and GPUs there are only sums.
+What is long is read in slices, and the text is written beside the event loop: a scrape is no reason to lose the lease.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import resource
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bursar._version import __version__
 from bursar.kube.controller.process import Replica
 from bursar.kube.controller.term import Term
+from bursar.ledger.accounts import Account
 from bursar.ledger.claims import STATES
 from bursar.limits import UNLIMITED
 
+T = TypeVar("T")
 Values = dict[tuple[str, ...], float]
+SLICE = 250
 
 
-class Metrics(Collector):
+class Metrics:
     """Everything that is worth an alert or a picture."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
 
-    def render(self) -> bytes:
-        return generate_latest(self.registry)
+    async def render(self) -> bytes:
+        families = list(self._process())
+        term = self._replica.term
+        if term is not None and term.ready:
+            families += [*_term(term), *await _claims(term), *await _accounts(term)]
+        return await asyncio.to_thread(generate_latest, _Families(families))
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not read anything."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
+    def _process(self) -> Iterator[Metric]:
         replica = self._replica
         build: Values = {(__version__, platform.python_version()): 1}
         yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
@@ -48,9 +55,6 @@ class Metrics(Collector):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield _gauge("bursar_resident_peak_bytes", "The most memory that the process had.", (), {(): peak})
         yield from self._calls()
-        if replica.term is not None and replica.term.ready:
-            yield from _term(replica.term)
-            yield from _accounts(replica.term)
 
     def _calls(self) -> Iterator[Metric]:
         http = self._replica.api.http
@@ -63,13 +67,18 @@ class Metrics(Collector):
         yield _counter("bursar_api_failures", "Calls that failed; 0: no answer.", labels, failures)
 
 
+class _Families(Collector):
+    """What was read already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
 def _term(term: Term) -> Iterator[Metric]:
     mirror = term.mirror
-    states = Counter(STATES[claim.state] for claim in mirror.engine.state.claims.values())
-    yield _gauge("bursar_claims", "Claims by state.", ("state",), _single(states))
-    waiting = mirror.controller.queue.waiting()
-    pending = Counter(mirror.controller.reason(claim.uid)[0] or "undecided" for claim in waiting)
-    yield _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(pending))
     yield _counter("bursar_pods_started", "Pods that were let go in this term.", (), {(): term.writer.started})
     yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.reclaimer.evicted})
     invalid = len(mirror.objects.invalid)
@@ -79,18 +88,59 @@ def _term(term: Term) -> Iterator[Metric]:
         yield _counter("bursar_shadow_findings", "What would have been decided, by verdict.", ("verdict",), verdicts)
 
 
-def _accounts(term: Term) -> Iterator[Metric]:
-    used: Values = {}
-    limit: Values = {}
-    for account in term.mirror.engine.state.accounts.values():
+async def _claims(term: Term) -> list[Metric]:
+    controller, claims = term.mirror.controller, term.mirror.engine.state.claims
+    states: Counter[str] = Counter()
+    pending: Counter[str] = Counter()
+    async for claim in _sliced(claims.values()):
+        states[STATES[claim.state]] += 1
+    async for claim in _sliced(controller.queue.waiting()):
+        pending[controller.reason(claim.uid)[0] or "undecided"] += 1
+    return [
+        _gauge("bursar_claims", "Claims by state.", ("state",), _single(states)),
+        _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(pending)),
+    ]
+
+
+async def _accounts(term: Term) -> list[Metric]:
+    state, policies = term.mirror.engine.state, term.mirror.engine.policies
+    places = {policy.name for policy in policies if policy.placement}
+    quotas, sums = _Amounts(), _Amounts()
+    async for account in _sliced(state.accounts.values()):
+        if account.physical:
+            sums.add((account.policy,), account)
+        elif account.policy not in places:
+            quotas.add((account.policy, account.name), account)
+    each, together = ("policy", "account", "resource"), ("policy", "resource")
+    return [
+        _gauge("bursar_account_used", "What counts in a quota, in the smallest unit.", each, quotas.used),
+        _gauge("bursar_account_limit", "The limit of a quota, in the smallest unit.", each, quotas.limit),
+        _gauge("bursar_nodes_used", "What counts on all nodes, or all their GPUs, together.", together, sums.used),
+        _gauge("bursar_nodes_limit", "What all nodes, or all their GPUs, have together.", together, sums.limit),
+    ]
+
+
+class _Amounts:
+    """Sums of accounts, by whatever they are told apart by and the resource."""
+
+    def __init__(self) -> None:
+        self.used: Values = {}
+        self.limit: Values = {}
+
+    def add(self, who: tuple[str, ...], account: Account) -> None:
         for name, amount in account.used.vector().pairs():
-            used[account.policy, account.name, name] = amount
+            self.used[*who, name] = self.used.get((*who, name), 0) + amount
         for name, most in account.limits.listed.items():
             if most < UNLIMITED:
-                limit[account.policy, account.name, name] = most
-    labels = ("policy", "account", "resource")
-    yield _gauge("bursar_account_used", "What counts in an account, in the smallest unit.", labels, used)
-    yield _gauge("bursar_account_limit", "The limit of an account, in the smallest unit.", labels, limit)
+                self.limit[*who, name] = self.limit.get((*who, name), 0) + most
+
+
+async def _sliced(things: Iterable[T]) -> AsyncIterator[T]:
+    """All of them as they are at the start; others get their turn in between."""
+    for index, one in enumerate(list(things)):
+        if index % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        yield one
 
 
 def _single(counted: Counter[str]) -> Values:

@@ -20,26 +20,26 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 class HealthApp:
     """A raw ASGI application."""
 
-    def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], bytes]) -> None:
+    def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], Awaitable[bytes]]) -> None:
         self._unready = unready
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        status, text = self._answer(scope["path"])
+        status, text = await self._answer(scope["path"])
         kind = b"text/plain; version=0.0.4; charset=utf-8"
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": text})
 
-    def _answer(self, path: str) -> tuple[int, bytes]:
+    async def _answer(self, path: str) -> tuple[int, bytes]:
         if path == "/healthz":
             return 200, b"ok\n"
         if path == "/readyz":
             missing = self._unready()
             return (503, "".join(f"{one}\n" for one in missing).encode()) if missing else (200, b"ok\n")
         if path == "/metrics":
-            return 200, self._metrics()
+            return 200, await self._metrics()
         return 404, b"there are /healthz, /readyz and /metrics\n"
 
 
