@@ -101,6 +101,10 @@ def test_check_switch_uninstall_and_let_go(plane: ControlPlane, tmp_path: Path) 
     assert re.search(r'"bad\w*" is invalid: spec\.max: .*max must not be less than min', told)
 
     namespace = plane.create_namespace(labels={"bursar.dev/quota": "enforced"})
+    before = f"/api/v1/namespaces/{namespace}/pods/runs"
+    assert not gated(plane, before.rpartition("/")[0], "runs"), "nothing is gated by who only watches"
+    eventually(lambda: plane.api().get(before)["status"].get("phase") == "Running", "the pod to run")
+    uid = plane.api().get(before)["metadata"]["uid"]
     helm("upgrade", "bursar", str(CHART), "-n", NAMESPACE, "--reuse-values", "--set", "controller.shadow=false")
     pods = f"/api/v1/namespaces/{namespace}/pods"
     spec = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "example.org/theirs"}]}
@@ -118,7 +122,8 @@ def test_check_switch_uninstall_and_let_go(plane: ControlPlane, tmp_path: Path) 
     shell(command_of("uninstall.md", "Remove it"))
     eventually(lambda: hand_over(plane, shell, pods) == ["volcano"], "another pod of the Deployment, for the original")
     eventually(lambda: let_go(shell) == "", "the policies to be forgotten, and nobody left to let go")
-    eventually(lambda: running(plane, pods) == ["waits", "waits-too"], "the pods to run")
+    eventually(lambda: running(plane, pods) == ["runs", "waits", "waits-too"], "the pods to run")
+    assert plane.api().get(before)["metadata"]["uid"] == uid, "it ran all along"
     assert plane.api().get(f"{pods}/twice")["spec"]["schedulingGates"] == [{"name": "example.org/theirs"}]
     assert "good" in plane.kubectl("get", "eq.n8s.nebuly.ai")
     assert "unlabeled" in shell(command_of("uninstall.md", "Tidy up").replace("kubectl delete namespace", ": "))
