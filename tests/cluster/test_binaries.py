@@ -78,6 +78,18 @@ def test_what_was_built_is_not_built_again(tmp_path: Path) -> None:
     assert (tmp_path / "built").read_text().splitlines() == ["go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok/cmd/kwok"]
 
 
+def test_a_build_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(tmp_path / "path" / "go", FAKE_GO)
+    monkeypatch.setattr(binaries, "PROGRESS_SECONDS", 0.1)
+    binaries.find(("etcd", "kwok"))
+    told = capsys.readouterr().err
+    assert f"building kwok {binaries.pinned_version('kwok')} (2 of 2); this happens once" in told
+    assert "building kwok, 0 s so far" in told
+    assert "built kwok in 0 s" in told
+
+
 def test_two_builders_at_once_build_everything_once(tmp_path: Path, repository: Path) -> None:
     script(tmp_path / "path" / "go", FAKE_GO)
     builders = [
