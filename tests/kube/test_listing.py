@@ -155,3 +155,15 @@ async def test_that_devices_cannot_be_read_matters_where_they_make_gpu_nodes(cro
         cluster.fake.fail("GET .*resourceslices", code=403)
         found = await list_cluster(cluster.fake.config(), default_registry())
         assert found.unread == (["resourceslices"] if crossquota else [])
+
+
+@pytest.mark.parametrize(("exempt", "taken"), [("", True), ("kube-system,a", False)])
+async def test_who_waits_where_crossquota_exempts_all_is_not_there(exempt: str, taken: bool) -> None:
+    async with stage() as cluster:
+        cluster.namespace("a")
+        cluster.pod("a", "waits", gated=False)
+        cluster.fake.serve(CROSSQUOTA)
+        arguments = {"gpu-resource-names": "nvidia.com/gpu"} | ({"exempt-namespaces": exempt} if exempt else {})
+        spec = {"crossquota": arguments}
+        cluster.fake.state.create(CROSSQUOTA, "", {"metadata": {"name": "default"}, "spec": spec})
+        assert [pod["metadata"]["name"] for pod in await listed(cluster)] == (["waits"] if taken else [])

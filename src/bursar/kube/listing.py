@@ -35,6 +35,7 @@ from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
 from bursar.objects.pods import PREEMPTIBLE_LABEL
 from bursar.policies.crossquota.names import CLAIMS_DEVICES
+from bursar.policies.crossquota.plugin import arguments_from
 from bursar.policies.plugin import Registry
 from bursar.policies.tensorfusion.worker import CONTAINER_GPUS, GPU_IDS
 
@@ -89,16 +90,20 @@ class _Governing:
         quotas = {name for plugin in registry for name in plugin.namespaces}
         self._labels: dict[str, dict[str, str]] = {}
         self.everywhere = False  # CrossQuota is in force
+        exempt: tuple[str, ...] = ()
         for kind, body in objects:
             if kind.name == NAMESPACE.name:
                 self._labels[body["metadata"]["name"]] = body["metadata"].get("labels") or {}
             elif kind.kind == CONFIGURATION:
-                self.everywhere = bool((body.get("spec") or {}).get("crossquota"))
+                section = (body.get("spec") or {}).get("crossquota")
+                self.everywhere = bool(section)
+                with suppress(ManifestError):
+                    exempt = arguments_from(section or {}).exempt_namespaces
             elif kind.name in quotas:
                 with suppress(ManifestError):  # who takes it into the copy says so
                     given = kinds.read(Document("", 0, body))
                     self._naming.take(kind.name, given.key, given)
-        self._governed = Governed(Options(everywhere=self.everywhere))
+        self._governed = Governed(Options(everywhere=self.everywhere, exempt_namespaces=exempt))
 
     def holds(self, pod: Body) -> bool:
         namespace = pod["metadata"].get("namespace", "")
