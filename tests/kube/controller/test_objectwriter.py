@@ -5,6 +5,7 @@ more on an object that takes the place of another.
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any, cast
 
 import msgspec
@@ -225,6 +226,21 @@ async def test_a_root_quota_that_somebody_deletes_is_made_anew() -> None:
         made = cluster.fake.state.objects[ROOT]
         assert made["spec"]["min"]["cpu"] == "64"
         assert RUNTIME in made["metadata"]["annotations"]
+
+
+async def test_a_root_quota_that_somebody_changes_is_put_right() -> None:
+    """Else a child could be promised more than the nodes have: that is held against what the root says."""
+    async with stage() as cluster:
+        profile(cluster)
+        await cluster.lead()
+        await cluster.until(lambda: status_of(cluster, *ROOT))
+        body = copy.deepcopy(cluster.fake.state.objects[ROOT])
+        body["spec"]["min"]["cpu"] = "1000"
+        cluster.fake.state.replace(*ROOT, body, status=False)
+        await cluster.until(lambda: cluster.fake.state.objects[ROOT]["spec"]["min"]["cpu"] == "64", within=5)
+        writes = cluster.fake.state.version
+        await asyncio.sleep(1.5)
+        assert cluster.fake.state.version == writes, "nobody writes on and on"
 
 
 async def test_a_root_quota_goes_with_its_profile_and_stays_away() -> None:

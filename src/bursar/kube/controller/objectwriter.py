@@ -6,8 +6,8 @@ both, but it leaves null where a map loses its last entry, which a schema refuse
 before keeps its time, whoever leads: a new leader's policies know nothing of what was before.
 
 Policies say what changed, once. An object that goes and comes again between two looks is the same one to them: so what
-they want is remembered here, and written on the new one. What they own is made anew. On an object that nobody has made
-(a built-in quota needs none) nothing is written until somebody does.
+they want is remembered here, and written on the new one. What they own is made anew, and put right if somebody changes
+it. On an object that nobody has made (a built-in quota needs none) nothing is written until somebody does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.names import INVALID
 from bursar.kube.controller.outcomes import Refused, sent
 from bursar.kube.controller.ports import ObjectKey
-from bursar.kube.controller.world import Report, World, status_is_ours
+from bursar.kube.controller.world import Known, Report, World, status_is_ours
 from bursar.objects.corekinds import NODE
 from bursar.objects.kinds import Kind
 from bursar.policies.settings import Output
@@ -42,6 +42,7 @@ class ObjectWriter:
         self._dry_run = dry_run
         self._wanted: dict[ObjectKey, Parts] = {}  # to be written
         self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks they look at
+        self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as they were last looked at
         self._missing: dict[ObjectKey, str | None] = {}  # uid of who went ("": out of force, too); None: never came
         self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
         self.desk: Desk[ObjectKey] = Desk(self._perform, WIDTH, settle_for=GATHER)
@@ -54,12 +55,17 @@ class ObjectWriter:
                 self._want(target, output)
         for target in list(self._missing):
             self._look_for(target)
+        for target in self._own:
+            self._look_at(target)
 
     def _remember(self, target: ObjectKey, output: Output) -> None:
         if output.part == "object" and output.value is None:
             self._last.pop(target, None)
+            self._own.pop(target, None)
         elif output.kind != NODE.name:
             _add(self._last.setdefault(target, {}), output)
+            if output.part == "object":
+                self._own.setdefault(target, None)
 
     def _want(self, target: ObjectKey, output: Output) -> None:
         _add(self._wanted.setdefault(target, {}), output)
@@ -108,6 +114,15 @@ class ObjectWriter:
         else:
             self._missing[target] = None
             self._want(target, own)
+
+    def _look_at(self, target: ObjectKey) -> None:
+        """Whether what policies own is as they want it; each form of it is looked at once."""
+        known = self._world.find(*target)
+        if known is not None and known is not self._own[target]:
+            self._own[target] = known
+            own = self._last[target]["object"]
+            if not _holds(known.given.body, own.value):
+                self._want(target, own)
 
     def _is_there(self, target: ObjectKey) -> bool:
         """Whether there is such an object, in force or refused."""
@@ -210,3 +225,10 @@ def _add(parts: Parts, newer: Output) -> None:
     if known is not None and newer.part in {"labels", "annotations"}:
         newer = Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
     parts[newer.part] = newer
+
+
+def _holds(found: object, wanted: object) -> bool:
+    """Whether an object has all that is wanted of it, whatever else it has."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_holds(found.get(name), value) for name, value in wanted.items())
+    return found == wanted
