@@ -9,9 +9,16 @@ from bursar.ledger.claims import RUNNING, TERMINATING, Claim, ClaimSpec
 
 
 def claim(
-    uid: str, priority: int = 0, created: int = 0, *, group: str = "", size: int = 0, preempts: bool = True
+    uid: str,
+    priority: int = 0,
+    created: int = 0,
+    *,
+    group: str = "",
+    size: int = 0,
+    preempts: bool = True,
+    owner: str = "",
 ) -> Claim:
-    spec = ClaimSpec(priority=priority, group=group, group_size=size, preempts=preempts)
+    spec = ClaimSpec(priority=priority, group=group, group_size=size, preempts=preempts, owner=owner)
     return Claim(uid, spec, created, "ns", uid)
 
 
@@ -334,3 +341,45 @@ class TestGroups:
         group = queue.group("ns/g")
         assert group is not None
         assert len(group._line) < 100
+
+    def test_who_is_taken_back_by_a_policy_is_no_member_any_more(self) -> None:
+        queue = Queue()
+        old = [claim(f"old{number}", group="ns/g", size=2) for number in range(2)]
+        for one in old:
+            one.state = RUNNING
+            queue.follow(one)
+        for one in old:
+            queue.leaves(one.uid)
+            queue.follow(one, revoked=True)
+        queue.add(claim("new0", group="ns/g", size=2))
+        assert queue.missing("new0") == (1, 2)
+
+    @pytest.mark.parametrize(("owner", "missing"), [("Job/1", None), ("Job/2", (1, 3)), ("", (1, 3))])
+    def test_who_has_finished_counts_for_others_of_the_same_controller(
+        self, owner: str, missing: tuple[int, int] | None
+    ) -> None:
+        """And not for the next run of a group of that name."""
+        queue = Queue()
+        for uid in ("m1", "m2"):
+            queue.finished(uid, "ns/g", "Job/1")
+        queue.add(claim("m3", group="ns/g", size=3, owner=owner))
+        assert queue.missing("m3") == missing
+        queue.remove("m1")
+        assert queue.missing("m3") == ((2, 3) if owner == "Job/1" else missing)
+        queue.remove("m2")
+        queue.remove("m3")
+        assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+
+    def test_nobody_counts_who_finished_without_a_controller(self) -> None:
+        queue = Queue()
+        queue.finished("m1", "ns/g", "")
+        queue.add(claim("m2", group="ns/g", size=2))
+        assert queue.missing("m2") == (1, 2)
+
+    def test_a_group_that_waits_for_a_member_hears_that_it_finished(self) -> None:
+        queue = Queue()
+        again = claim("m2b", group="ns/g", size=2, owner="Job/1")
+        queue.add(again)
+        assert queue.next() is None
+        queue.finished("m1", "ns/g", "Job/1")
+        assert queue.next() == [again]

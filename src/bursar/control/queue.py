@@ -97,6 +97,15 @@ class Queue:
             if not joins:
                 self._changed(uid, group)  # whoever waits for the group can join it now
 
+    def finished(self, uid: str, group: str, owner: str) -> None:
+        """A pod of the group has succeeded, and is there until it is removed."""
+        name = _name(group)
+        unit = self._units.setdefault(name, Group(name))
+        if isinstance(unit, Group) and uid not in unit:
+            self._unit_of[uid] = unit
+            unit.finish(uid, owner)
+            self._changed(uid, unit)
+
     def leaves(self, uid: str) -> None:
         """The claim was told to leave, and counts until it is gone."""
         group = self._unit_of.get(uid)

@@ -6,7 +6,9 @@ then it is *started* (told to, or seen on a node), and at last it may be about t
 * a group of which nobody has started needs as many members as its size says to be decided, and starts as a whole, when
   nobody of it waits or is held any more;
 * as soon as one has started, the group is in: whoever comes joins it, whatever the size says. Those that are about to
-  leave are none of it: a group that is created anew while its old members leave is all or none once more.
+  leave are none of it: a group that is created anew while its old members leave is all or none once more;
+* one that has *finished*, successfully, needs no place, and counts for those that its controller creates anew. It does
+  not count for those of another controller: that is the next run of a group of the same name.
 
 Asking a unit costs the same however many members it has, but for the members themselves.
 """
@@ -16,9 +18,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import TypeVar
 
 from bursar.ledger.claims import BOUND, HELD, Claim
 
+_Key = TypeVar("_Key")
 Urgency = tuple[int, int, str, str]
 Entry = tuple[Urgency, str]
 """A unit or a claim in line: its urgency, and its name or uid."""
@@ -106,7 +110,7 @@ class Unit:
 class Group(Unit):
     """The members of a group that are here."""
 
-    __slots__ = ("_leaving", "_line", "_size_of", "_sizes", "held", "placed", "started")
+    __slots__ = ("_done", "_finished", "_leaving", "_line", "_owners", "_says", "_sizes", "held", "placed", "started")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -116,13 +120,16 @@ class Group(Unit):
         self._leaving: set[str] = set()  # uids of those that had started
         self._line = Line()  # of those that wait
         self._sizes: Counter[int] = Counter()  # as those that have not started say
-        self._size_of: dict[str, int] = {}
+        self._owners: Counter[str] = Counter()  # and who created them
+        self._says: dict[str, tuple[int, str]] = {}  # by uid: what it says of both
+        self._finished: dict[str, str] = {}  # by uid: the owner
+        self._done: Counter[str] = Counter()  # how many of each owner have finished
 
     # Coming, moving and going
 
     def wait(self, claim: Claim) -> None:
         self.discard(claim.uid)
-        self._set_size(claim.uid, claim.spec.group_size)
+        self._list(claim)
         self.pending[claim.uid] = claim
         self._line.add((urgency(claim), claim.uid))
         if len(self._line) > 2 * len(self.pending) + SLACK:
@@ -144,7 +151,8 @@ class Group(Unit):
         if uid in self.placed:
             return False
         self.pending.pop(uid, None)
-        self._set_size(uid, claim.spec.group_size)
+        self._unlist(uid)
+        self._list(claim)
         self.placed[uid] = claim
         return True
 
@@ -152,6 +160,11 @@ class Group(Unit):
         self.discard(uid)
         self.started.add(uid)
         return True
+
+    def finish(self, uid: str, owner: str) -> None:
+        self.discard(uid)
+        self._finished[uid] = owner
+        self._done[owner] += 1
 
     def leaves(self, uid: str) -> bool:
         """One that had started may stay after all; any other is none of the group any more."""
@@ -164,31 +177,34 @@ class Group(Unit):
         return True
 
     def discard(self, uid: str) -> None:
-        self._set_size(uid, None)
+        self._unlist(uid)
         self.pending.pop(uid, None)
         self.placed.pop(uid, None)
         self.held.pop(uid, None)
         self.started.discard(uid)
         self._leaving.discard(uid)
+        if uid in self._finished:
+            _take(self._done, self._finished.pop(uid))
 
-    def _set_size(self, uid: str, size: int | None) -> None:
-        known = self._size_of.pop(uid, None)
-        if known is not None:
-            self._sizes[known] -= 1
-            if not self._sizes[known]:
-                del self._sizes[known]
-        if size is not None:
-            self._size_of[uid] = size
-            self._sizes[size] += 1
+    def _list(self, claim: Claim) -> None:
+        self._says[claim.uid] = claim.spec.group_size, claim.spec.owner
+        self._sizes[claim.spec.group_size] += 1
+        self._owners[claim.spec.owner] += 1
+
+    def _unlist(self, uid: str) -> None:
+        if uid in self._says:
+            size, owner = self._says.pop(uid)
+            _take(self._sizes, size)
+            _take(self._owners, owner)
 
     # Answers
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._size_of or uid in self.started or uid in self._leaving
+        return any(uid in stage for stage in (self._says, self.started, self._leaving, self._finished))
 
     @property
     def empty(self) -> bool:
-        return not (self.pending or self.placed or self.started or self._leaving)
+        return not (self.pending or self.placed or self.started or self._leaving or self._finished)
 
     @property
     def size(self) -> int:
@@ -196,7 +212,8 @@ class Group(Unit):
 
     @property
     def here(self) -> int:
-        return len(self.pending) + len(self.placed) + len(self.started)
+        finished = sum(self._done[owner] for owner in self._owners if owner)
+        return len(self.pending) + len(self.placed) + len(self.started) + finished
 
     @property
     def whole(self) -> bool:
@@ -228,3 +245,9 @@ class Group(Unit):
     def _holds(self, entry: Entry) -> bool:
         claim = self.pending.get(entry[1])
         return claim is not None and urgency(claim) == entry[0]
+
+
+def _take(counts: Counter[_Key], key: _Key) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

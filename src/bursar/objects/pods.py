@@ -100,7 +100,7 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
         "needs", asked, spec.node_name, spec.node_selector, spec.affinity, spec.tolerations, spec.host_network
     )
     labels, annotations = _content("marks", meta.labels), _content("marks", meta.annotations)
-    owner = _owner(meta)
+    owner = owner_of(meta)
 
     def build() -> ClaimSpec:
         resources = cache.get(asked, lambda: pod_resources(spec))
@@ -151,7 +151,7 @@ def _group(meta: ObjectMeta) -> tuple[str, int]:
     return f"{meta.namespace}/{name}", int(size)
 
 
-def _owner(meta: ObjectMeta) -> str:
+def owner_of(meta: ObjectMeta) -> str:
     """The controller: its kind, which policies may look at (pods of a DaemonSet), and what tells it from others."""
     for reference in meta.owner_references:
         if reference.controller:

@@ -123,8 +123,9 @@ class Stage:
         self.fake.state.create(ELASTIC, namespace, {"metadata": {"name": "quota"}, "spec": spec})
 
     def pod(self, namespace: str, name: str, gpus: int = 1, *, gated: bool = True, **more: Any) -> Body:  # noqa: ANN401
-        """Create a pod as the API server and the gate make it; ``labels`` and ``finalizers`` are its metadata's."""
-        metadata: Body = {"name": name, "labels": more.pop("labels", {}), "finalizers": more.pop("finalizers", [])}
+        """Create a pod as the API server and the gate make it; labels, finalizers and owners are its metadata's."""
+        parts: Body = {"labels": {}, "finalizers": [], "ownerReferences": []}
+        metadata: Body = {"name": name, **{part: more.pop(part, empty) for part, empty in parts.items()}}
         resources = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
         spec: Body = {"containers": [{"name": "c", "image": "i", "resources": resources}], "priority": 0, **more}
         if gated:

@@ -114,3 +114,53 @@ async def test_the_next_leader_lets_nobody_of_a_group_go_either_while_a_victim_h
         cluster.change(victim, lambda body: body["metadata"].update(finalizers=[]))
         cluster.delete(victim)
         await cluster.until(lambda: all(cluster.started(pod) for pod in members))
+
+
+def indexed(cluster: Stage, name: str, run: str = "1") -> Body:
+    """A pod of an Indexed Job."""
+    labels = {"bursar.dev/group": "g", "bursar.dev/group-size": "3"}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": f"job-{run}", "controller": True}
+    return cluster.pod("a", name, labels=labels, ownerReferences=[owner])
+
+
+def end(cluster: Stage, pod: Body, phase: str) -> None:
+    cluster.change(pod, lambda body: body["status"].update(phase=phase))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("takes_over", [False, True])
+async def test_the_last_one_of_a_job_is_let_go_again_when_all_others_have_succeeded(takes_over: bool) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a", {NAMESPACE_LABEL: ENFORCED})
+        pods = [indexed(cluster, f"w{number}") for number in range(3)]
+        await cluster.lead()
+        await cluster.until(lambda: all(cluster.started(pod) for pod in pods))
+        cluster.schedule()
+        for pod, phase in zip(pods, ("Succeeded", "Succeeded", "Failed"), strict=True):
+            end(cluster, pod, phase)
+        if takes_over:
+            await cluster.depose()
+        again = indexed(cluster, "w2-again")
+        if takes_over:
+            await cluster.lead()
+        await cluster.until(lambda: cluster.started(again))
+
+
+@pytest.mark.anyio
+async def test_the_next_run_of_a_group_is_let_go_as_a_whole() -> None:
+    """Pods of the last one that have succeeded are still there."""
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a", {NAMESPACE_LABEL: ENFORCED})
+        pods = [indexed(cluster, f"w{number}") for number in range(3)]
+        await cluster.lead()
+        await cluster.until(lambda: all(cluster.started(pod) for pod in pods))
+        cluster.schedule()
+        for pod in pods:
+            end(cluster, pod, "Succeeded")
+        nexts = [indexed(cluster, f"next{number}", run="2") for number in range(2)]
+        await asyncio.sleep(0.5)
+        assert all(cluster.gated(pod) for pod in nexts)
+        nexts.append(indexed(cluster, "next2", run="2"))
+        await cluster.until(lambda: all(cluster.started(pod) for pod in nexts))
