@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.resources import RESOURCE_SLICES, Resource
+from bursar.kube.client.resources import NODES, RESOURCE_SLICES, Resource
 from bursar.kube.controller.names import ADMISSION, HOLD
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
 from bursar.kube.listing import list_cluster
@@ -167,3 +167,14 @@ async def test_who_waits_where_crossquota_exempts_all_is_not_there(exempt: str, 
         spec = {"crossquota": arguments}
         cluster.fake.state.create(CROSSQUOTA, "", {"metadata": {"name": "default"}, "spec": spec})
         assert [pod["metadata"]["name"] for pod in await listed(cluster)] == (["waits"] if taken else [])
+
+
+async def test_of_a_node_there_is_what_decisions_read() -> None:
+    """Images of thousands of nodes would not fit into the memory of whoever asks."""
+    async with stage() as cluster:
+        status = {"allocatable": {"cpu": "8"}, "images": [{"names": ["registry.example.com/image:v1"]}]}
+        cluster.fake.state.create(NODES, "", {"metadata": {"name": "n", "labels": {"zone": "z"}}, "status": status})
+        found = await list_cluster(cluster.fake.config(), default_registry())
+        (node,) = [body for kind, body in found.objects if kind.name == "Node"]
+        assert node["metadata"]["labels"] == {"zone": "z"}
+        assert node["status"] == {"allocatable": {"cpu": "8"}}

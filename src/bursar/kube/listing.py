@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from bursar.control.kinds import known_kinds
 from bursar.control.translation import CONFIGURATION
 from bursar.kube.admission.governed import Governed
@@ -23,10 +25,13 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
+from bursar.kube.client.models import Meta
+from bursar.kube.client.nesting import read_any
 from bursar.kube.client.resources import RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Devices, read_slice
 from bursar.kube.controller.names import GATE, is_own_annotation
 from bursar.kube.controller.namespaces import Naming
+from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.records import AdmissionRecord, admission_of
 from bursar.kube.controller.sight import ENDED, wished_labels
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
@@ -112,14 +117,21 @@ class _Governing:
 
 
 async def _list(api: Api, kind: Kind) -> list[Body] | None:
+    """All objects of a kind, read page by page: of a large cluster what nobody reads is not even kept for a while."""
+    narrow, head = narrowed(kind), {"apiVersion": kind.api_version, "kind": kind.kind}
+
+    def read(raw: bytes) -> Body:
+        return head | _unversioned(msgspec.json.decode(narrow(Meta(), raw)))
+
+    found: list[Body] = []
     try:
-        listing = await api.list(Resource.of(kind))
+        async for page in api.pages(Resource.of(kind)):
+            found += [read_any(read, bytes(raw))[0] for raw in page.items or ()]
     except NotFound:
         return []
     except Forbidden:
         return None
-    head = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return [head | _unversioned(body.plain()) for body in listing.items]
+    return found
 
 
 async def _devices(api: Api) -> Devices | None:
