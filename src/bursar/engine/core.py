@@ -149,12 +149,17 @@ class Core:
         if claim.bindings and self.wanting:
             self.move_demand(claim, claim.bindings, bindings)
         tx.set_bindings(claim, bindings)
-        for i in range(len(bindings)):
-            binding = bindings[i]
-            if binding is not None:
-                refusal = self.policies[i].charge(tx, claim, binding, forced)
-                if refusal is not None:
-                    refusals.append(refusal)
+        try:
+            for i in range(len(bindings)):
+                binding = bindings[i]
+                if binding is not None:
+                    refusal = self.policies[i].charge(tx, claim, binding, forced)
+                    if refusal is not None:
+                        refusals.append(refusal)
+        except OverflowError as error:
+            if forced:
+                raise
+            refusals.append(Refusal("engine", "engine.out-of-range", str(error)))
         if refusals:
             tx.rollback_to(mark)
             return tuple(refusals)

@@ -23,6 +23,11 @@ REASONS: Final = (
         "See the reason of the pod that the note names.",
     ),
     Reason(
+        "engine.out-of-range",
+        "What the pod asks for, together with what others have, is more than can be counted exactly (4 Ei).",
+        "Ask for an amount that exists.",
+    ),
+    Reason(
         "engine.fixed-needs",
         "What a pod requires of its node cannot change while it has a place.",
         "Create it anew.",

@@ -44,6 +44,13 @@ def pod(space: str, name: str, gpus: int = 1, **spec: Any) -> Body:  # noqa: ANN
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
 
 
+def huge(space: str, name: str, **spec: Any) -> Body:  # noqa: ANN401 fields of a pod
+    """Two of these are more than can be counted."""
+    body = pod(space, name, **spec)
+    body["spec"]["containers"][0]["resources"] = {"requests": {"memory": "3Ei"}}
+    return body
+
+
 def cluster_with(*bodies: Body) -> PlainKubernetes:
     cluster = PlainKubernetes()
     apply(cluster, *bodies)
@@ -116,10 +123,7 @@ def test_a_running_pod_counts_however_its_node_was_chosen(spec: Body) -> None:
 def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody() -> None:
     """Whoever chooses a node itself, where nobody governs it, may ask for anything."""
     cluster = cluster_with(node("n", 8), namespace("free"), namespace("a", **{"bursar.dev/quota": "enforced"}))
-    for name in ("p0", "p1", "p2"):
-        body = pod("free", name, nodeName="n")
-        body["spec"]["containers"][0]["resources"] = {"requests": {"memory": "3Ei"}}
-        apply(cluster, body)
+    apply(cluster, *(huge("free", name, nodeName="n") for name in ("p0", "p1", "p2")))
     apply(cluster, pod("a", "late"))
     for mirror in (cluster.mirror, _rebuilt(cluster)):
         assert mirror.engine.state.account("nodes/n").used.amount("memory") == 3 * 2**60
@@ -128,6 +132,18 @@ def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody() -> None:
     told = {told.key: told.message for told in cluster.mirror.notes.events if told.reason == "control.invalid"}
     assert set(told) == {"free/p1", "free/p2"}
     assert told["free/p1"] == "it cannot be counted: the sum of memory leaves the exact range"
+
+
+def test_a_wish_that_is_more_than_can_be_counted_waits_and_stops_nobody() -> None:
+    cluster = cluster_with(node("n", 8), namespace("a"), huge("a", "early", nodeName="n"))
+    apply(cluster, namespace("a", **{"bursar.dev/quota": "enforced"}), quota("a", 2, 2))
+    apply(cluster, huge("a", "late"), pod("a", "small"))
+    claim = cluster.mirror.controller.claim("a/late")
+    assert claim is not None
+    assert cluster.mirror.controller.reason(claim.uid)[0] == "engine.out-of-range"
+    assert cluster.phases["a/small"] == "Running"
+    delete(cluster, huge("a", "early"))
+    assert cluster.phases["a/late"] == "Running"
 
 
 def test_a_running_pod_that_has_grown_counts_for_what_it_asks_for_whether_it_fits_or_not() -> None:
