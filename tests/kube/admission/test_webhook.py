@@ -1,9 +1,12 @@
 """What the webhook says: to the API server's reviews, and to anybody who sends something else."""
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
 
+from bursar.kube.admission import webhook as module
 from bursar.kube.admission.hooks import MUTATE_QUOTAS, VALIDATE_QUOTAS
 from bursar.kube.admission.judging import QuotaJudge
 from bursar.kube.admission.options import GATE, Options
@@ -282,6 +285,20 @@ def test_what_is_no_review_gets_a_status(path: str, body: bytes, options: Body, 
 
 def test_a_review_in_pieces_is_read() -> None:
     assert post(webhook(), VALIDATE_QUOTAS, review(elastic("team-a")), chunk=10)[0] == 200
+
+
+def test_nobody_waits_longer_than_the_api_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as for a replica that cannot hear of news: those who were given up would pile up."""
+
+    class Deaf(Objects):
+        async def catch_up(self) -> None:
+            await asyncio.sleep(30)
+
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.1)
+    began = time.monotonic()
+    status, answer = post(webhook(Deaf()), VALIDATE_QUOTAS, review(CHILD))
+    assert (status, answer) == (503, b"Bursar cannot learn in time what there is: try again")
+    assert time.monotonic() - began < 5
 
 
 def test_a_defect_is_an_answer_and_no_approval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,17 @@
 
 ``/mutate-quotas`` and ``/validate-quotas`` judge quota kinds; ``/gate-pods/<arm>`` is the gate for servers without
 MutatingAdmissionPolicy. Bodies are limited, answers are short, and as long as the objects of the cluster are not all
-known the answer is 503, which the API server takes for a refusal.
+known the answer is 503, which the API server takes for a refusal. Nothing is judged for longer than it waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from bursar.kube.admission.hooks import GATE_PODS, MUTATE_QUOTAS, VALIDATE_QUOTAS
+from bursar.kube.admission.hooks import GATE_PODS, MUTATE_QUOTAS, TIMEOUT_SECONDS, VALIDATE_QUOTAS
 from bursar.kube.admission.judging import Fetch, LiveView, PodGate, QuotaJudge
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.reviews import AdmissionRequest, ReviewError, allowed, read_review, refused
@@ -69,7 +70,10 @@ class Webhook:
         except ReviewError as error:
             raise RequestError(400, f"the body {error}") from None
         try:
-            return 200, await handle(request)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                return 200, await handle(request)
+        except TimeoutError:
+            raise RequestError(503, "Bursar cannot learn in time what there is: try again") from None
         except ManifestError as error:
             return 200, refused(request.uid, str(error))
         except RequestError:
