@@ -184,3 +184,45 @@ async def test_manifests_without_a_namespace_are_of_that_of_the_context_as_for_k
         result = await asyncio.to_thread(run, command, "-f", str(file), "--kubeconfig", config)
         for words in said:
             assert words in result.output
+
+
+# Pods that the copy does not have, or not where they are
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        ("free/waits", "free/waits waits, but not for Bursar: no quota governs it"),
+        ("a/ended", "a/ended has ended"),
+        ("a/leaves", "a/leaves is being deleted"),
+        ("a/nobody", "there is no claim 'a/nobody'"),
+    ],
+)
+async def test_a_pod_that_bursar_does_not_decide_over_is_said_to_be_such(tmp_path: Path, pod: str, said: str) -> None:
+    async with stage() as cluster:
+        cluster.namespace("a")
+        cluster.quota("a", 1)
+        cluster.pod("free", "waits", gated=False)
+        cluster.delete(cluster.pod("a", "leaves", finalizers=["example.org/stays"]))
+        cluster.change(cluster.pod("a", "ended"), lambda body: body.update(status={"phase": "Failed"}))
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        result = await asyncio.to_thread(run, "explain", pod, "--kubeconfig", config)
+        assert result.exit_code == exit_codes.FAILED
+        assert result.stderr.splitlines()[0] == f"error: {said}"
+
+
+@pytest.mark.anyio
+async def test_pods_on_a_node_that_is_gone_count_in_their_quotas_as_for_the_controller(tmp_path: Path) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        cluster.bind(cluster.pod("a", "lost", 2), "gone")
+        cluster.pod("a", "waits", 1)
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        result = await asyncio.to_thread(run, "get", "pods", "--kubeconfig", config)
+        assert result.stderr == ""
+        rows = [line.split() for line in result.output.splitlines()]
+        assert [row[1:3] for row in rows[1:]] == [["lost", "Running"], ["waits", "Pending"]]
+        assert rows[2][-1] == "elastic.max.nvidia.com/gpu"

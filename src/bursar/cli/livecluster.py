@@ -1,30 +1,38 @@
 """A live Kubernetes cluster, asked like a server: its objects are listed and put into an embedded cluster to look at.
 
-Pods on nodes are facts there, and pods that wait are decided as the controller would decide them now. Everything is as
-old as it says. Nothing is ever written to the live cluster.
+Pods on nodes are facts there, on nodes that are gone too, and pods that wait are decided as the controller would decide
+them now. Everything is as old as it says. Nothing is ever written to the live cluster.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import click
+from msgspec import structs
 
 from bursar.cli.connection import fail
 from bursar.cli.liveerror import LiveError
 from bursar.cli.storefile import FileClient
+from bursar.kube.client.api import Api
 from bursar.kube.client.config import ClusterConfig
 from bursar.kube.client.errors import ConfigError, KubeError, Unanswered
+from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
+from bursar.kube.client.resources import PODS
+from bursar.kube.controller.sight import ENDED
 from bursar.kube.listing import Body, Listed, list_cluster
+from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
-from bursar.server.client import Client
+from bursar.server.client import ApiError, Client
 from bursar.server.service import Service
+from bursar.server.verdicts import Explanation
 
 
 @contextmanager
@@ -53,7 +61,7 @@ class LiveCluster:
         with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
             service = self._copy(listed, Path(folder) / "cluster.db")
             try:
-                yield FileClient(service)
+                yield LiveClient(service, self._find)
             finally:
                 service.close()
                 service.store.close()
@@ -78,7 +86,7 @@ class LiveCluster:
     def _copy(self, listed: Listed, path: Path) -> Service:
         service = Service.open(path)
         service.cluster.staging.keeps_ages = True
-        self._apply(service, [body for _, body in listed.objects])
+        self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
         self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
         self._apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])
         service.position()  # waits until everything is on the disk
@@ -99,6 +107,13 @@ class LiveCluster:
             else:
                 return
 
+    def _find(self, namespace: str, name: str) -> Body | None:
+        """A pod of the cluster, be it in the copy or not."""
+        try:
+            return self._runner.run(_fetched(self._config, namespace, name))
+        except KubeError:
+            return None
+
     def _warn(self, line: str) -> None:
         if line not in self._said:
             self._said.add(line)
@@ -112,3 +127,43 @@ def _try(service: Service, body: Body) -> tuple[Body, str] | None:
     except ManifestError as error:
         return body, str(error)
     return None
+
+
+async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | None:
+    async with Http(config) as http:
+        found = await Api(http).find(PODS, name, namespace)
+        return None if found is None else found.plain()
+
+
+def _gone_nodes(listed: Listed) -> list[Body]:
+    """Nodes on which there are pods, although they are gone themselves: their pods count, and nobody else comes."""
+    there = {body["metadata"]["name"] for kind, body in listed.objects if kind.name == NODE.name}
+    places = {pod["spec"].get("nodeName") for pod in listed.pods} - {None, ""}
+    head = {"apiVersion": NODE.api_version, "kind": NODE.kind}
+    return [head | {"metadata": {"name": name}, "spec": {"unschedulable": True}} for name in sorted(places - there)]
+
+
+class LiveClient(FileClient):
+    """Asks a copy, and says of pods that are not in it why that is so."""
+
+    def __init__(self, service: Service, find: Callable[[str, str], Body | None]) -> None:
+        super().__init__(service)
+        self._find = find
+
+    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> Explanation:
+        try:
+            return super().explain(namespace, name, at=at, fixes=fixes)
+        except ApiError as error:
+            pod = self._find(namespace, name) if error.status == HTTPStatus.NOT_FOUND else None
+            if pod is None:
+                raise
+            problem = structs.replace(error.problem, detail=f"{namespace}/{name} {_why_not_there(pod)}")
+            raise ApiError(problem) from None
+
+
+def _why_not_there(pod: Body) -> str:
+    if (pod.get("status") or {}).get("phase") in ENDED:
+        return "has ended"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "is being deleted"
+    return "waits, but not for Bursar: no quota governs it"
