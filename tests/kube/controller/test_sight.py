@@ -1,6 +1,7 @@
 """What is read of a pod, and what only the scheduler judges."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -30,6 +31,22 @@ def _read(**spec: Any) -> Any:  # noqa: ANN401 a pod
 )
 def test_unjudged(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert unjudged(_read(**spec).spec) == expected
+
+
+def test_a_pod_keeps_nothing_of_the_text_that_it_was_read_from() -> None:
+    """Each pod of a cluster has a volume at least: a part that stays as it came would keep all of the text."""
+    rules = {REQUIRED: [{"topologyKey": "zone"}]}
+    spec = {
+        "volumes": [{"name": "a", "projected": {"sources": [{}]}}, {"name": "b", "futureSource": ["x", 1, None]}],
+        "affinity": {"podAffinity": rules, "podAntiAffinity": rules},
+        "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+    }
+    text = json.dumps({"metadata": {"name": "p", "namespace": "n"}, "spec": spec}).encode()
+    before = sys.getrefcount(text)
+    pod = read_pod(text)
+    assert sys.getrefcount(text) == before
+    assert unjudged(pod.spec) == ("volumes", "topology spread", "pod affinity", "resource claims")
 
 
 def test_gates_of_others_are_not_ours() -> None:

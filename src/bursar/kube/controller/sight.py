@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
-from msgspec import Raw, field
+from msgspec import field
 
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.names import GATE, OWN_LABELS, is_own_annotation
@@ -21,8 +21,15 @@ _LOCAL_VOLUMES = frozenset(
 )
 
 
+class _Unread(Lenient, frozen=True):
+    """Something that is there, and of which nobody reads more. (``Raw`` would keep the text of the whole pod.)"""
+
+
+_Anything = _Unread | tuple[object, ...] | str | float | bool | None
+
+
 class _PodRules(Lenient, frozen=True):
-    required: tuple[Raw, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
+    required: tuple[_Unread, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
 
 
 class SeenAffinity(Affinity, frozen=True):
@@ -36,9 +43,9 @@ class _Spread(Lenient, frozen=True):
 
 class SeenSpec(PodSpec, frozen=True):
     affinity: SeenAffinity = SeenAffinity()
-    volumes: tuple[dict[str, Raw], ...] = ()
+    volumes: tuple[dict[str, _Anything], ...] = ()
     topology_spread_constraints: tuple[_Spread, ...] = ()
-    resource_claims: tuple[Raw, ...] = ()
+    resource_claims: tuple[_Unread, ...] = ()
 
 
 class SeenStatus(PodStatus, frozen=True):
