@@ -241,3 +241,14 @@ def test_outputs_are_written_once_a_change() -> None:
         "A": {"used": {}, "claims": 0},
     }
     assert cluster.engine.outputs(0) == []
+
+
+def test_a_status_names_a_few_borrowers_however_many_there_are() -> None:
+    """It is written once a second, and the API server takes no object of more than a megabyte or so."""
+    cluster = Cluster(T="R100(A2)")
+    for number in range(30):
+        cluster.pod(f"p{number:02}", 1, T="A")
+    (output,) = cluster.engine.outputs(0)
+    root = cast("Plain", cast("Plain", cast("Plain", output.value)["nodes"])["R"])
+    assert root["claims"] == 28
+    assert root["borrowing"] == [f"ns/p{number:02}" for number in range(2, 22)]

@@ -90,7 +90,9 @@ class QuotaTree(Manifest, frozen=True, kw_only=True):
 class NodeStatus(Part, frozen=True):
     used: Annotated[Quantities, Meta(description="What is in use here and below.")] = field(default_factory=dict)
     claims: Annotated[int, Meta(description="How many sit here.")] = 0
-    borrowing: Annotated[tuple[str, ...], Meta(description="Those who sit here, but belong to a node below.")] = ()
+    borrowing: Annotated[
+        tuple[str, ...], Meta(description="Those who sit here, but belong to a node below; at most 20.")
+    ] = ()
 
 
 class QuotaTreeStatus(Status, frozen=True):

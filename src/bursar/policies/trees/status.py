@@ -1,19 +1,21 @@
-"""The status of QuotaTree objects: what each node uses, who sits there as a borrower, and the conditions.
+"""The status of QuotaTree objects: what each node uses, some of those who sit there as borrowers, and the conditions.
 
-Written when something changed since the last time: a tree's document or the seats in it.
+Written when something changed since the last time: a tree's document or the seats in it. What it costs, and how long it
+is, does not grow with those who borrow: there may be tens of thousands, and it changes with each of them.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
 from bursar.dimensions import dimension
 from bursar.policies.settings import Output
 from bursar.policies.trees.index import SPEC, Trees
 from bursar.policies.trees.refresh import over_quota
-from bursar.policies.trees.tree import AT, Tree
+from bursar.policies.trees.tree import AT, Node, Tree
 
 OBJECT: Final = "QuotaTree.bursar.dev"
+MOST_NAMED: Final = 20  # borrowers of a node
 
 
 @final
@@ -52,9 +54,9 @@ def status_of(tree: Tree) -> dict[str, object]:
     nodes: dict[str, object] = {}
     for name, node in sorted(tree.nodes.items()):
         status: dict[str, object] = {"used": node.account.used.vector().show(), "claims": node.order.size}
-        borrowing = [seat.claim.key for seat in tree.seated(node) if seat.group is not node]
+        borrowing = _borrowing(tree, node)
         if borrowing:
-            status["borrowing"] = sorted(borrowing)
+            status["borrowing"] = borrowing
         nodes[name] = status
     over = [
         f"{node}: {dimension(resource).show(used)} of {dimension(resource).show(quota)} {resource} in use"
@@ -70,3 +72,18 @@ def status_of(tree: Tree) -> dict[str, object]:
         },
     ]
     return {"nodes": nodes, "conditions": conditions, "warnings": list(tree.warnings())}
+
+
+def _borrowing(tree: Tree, node: Node) -> list[str]:
+    """Those who sit on a node and belong below it, by name: the first that would have to move, if there are many."""
+    found: list[str] = []
+    if not node.down:
+        return found
+    for key in node.order:
+        seat = tree.seats[cast("str", key[2])]
+        if seat.group is not node:
+            found.append(seat.claim.key)
+            if len(found) == MOST_NAMED:
+                break
+    found.sort()
+    return found
