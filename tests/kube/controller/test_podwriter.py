@@ -24,7 +24,8 @@ async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_awa
     cluster = cluster_with(node("n", 1), namespace("a", **{"bursar.dev/quota": "enforced"}), quota("a", 1, 1))
     apply(cluster, pod("a", "waits", 2))
     mirror = cluster.mirror
-    writer = PodWriter(cast("Api", None), mirror.engine, mirror.pods, mirror.placement, 0, mirror.report)
+    api, now = cast("Api", None), mirror.notes.now
+    writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, 0, mirror.report, now)
     sight, claim = mirror.pods.by_key["a/waits"], mirror.controller.claim("a/waits")
     assert claim is not None
     sight.hold = HoldRecord("elsewhere")

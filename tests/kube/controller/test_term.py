@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bursar.kube.client.resources import NAMESPACES, PODS
-from bursar.kube.controller import desk, mirror
+from bursar.kube.controller import aside, desk, mirror, outcomes
 from bursar.kube.controller.names import ADMISSION, HOLD
 from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 
@@ -101,6 +101,29 @@ async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term(
         await asyncio.sleep(0.3)
         cluster.check_running()
         assert pod["metadata"]["uid"] not in term.mirror.engine.state.claims
+
+
+async def test_a_pod_that_is_refused_for_long_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Webhooks of others refuse what they like: it must not keep the quota of those that they let pass."""
+    monkeypatch.setattr(aside, "PATIENCE", 500)
+    monkeypatch.setattr(aside, "SET_ASIDE_FOR", 1_500)
+    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.1)
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        term = await cluster.lead()
+        cluster.fake.fail(f"PATCH {PODS_PATH}/first", code=403, times=10_000)
+        first, second = cluster.pod("a", "first", 2), cluster.pod("a", "second", 2)
+        await cluster.until(lambda: cluster.patched("first"))
+        assert cluster.gated(second)
+        await cluster.until(lambda: cluster.started(second))
+        cluster.fake.faults.clear()
+        cluster.delete(second)
+        await cluster.until(lambda: cluster.started(first))
+        cluster.check_running()
+        assert term.differences == 0
+        assert len(term.writer._aside) == 0
 
 
 async def test_nobody_is_written_to_for_nothing_when_a_term_begins() -> None:

@@ -21,8 +21,12 @@ class Dethroned(Exception):  # noqa: N818 no error of ours: another replica lead
     """Another process leads now; nothing that this one wants may be written."""
 
 
+class Declined(Again):
+    """The server refused the write itself: it was not carried out, and will hardly be."""
+
+
 async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
-    """The answer to a call; None when its object is gone. Raises ``Again`` or ``Dethroned``.
+    """The answer to a call; None when its object is gone. Raises ``Again`` (``Declined``) or ``Dethroned``.
 
     ``refused`` is told what the server said when it refused the write itself.
     """
@@ -36,12 +40,12 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
         if STALE_TERM in error.message:
             raise Dethroned(error.message) from None
         refused(error.message)
-        raise Again(error.message, _REFUSED_PAUSE) from None
+        raise Declined(error.message, _REFUSED_PAUSE) from None
     except Invalid as error:
         if any(cause.field == _UID for cause in error.causes):
             return None  # another object has the name now: the one that was meant is gone
         refused(error.message)
-        raise Again(error.message, _REFUSED_PAUSE) from None
+        raise Declined(error.message, _REFUSED_PAUSE) from None
     except Conflict as error:
         raise Again(error.message) from None
     except ApiError as error:

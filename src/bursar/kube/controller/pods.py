@@ -195,6 +195,11 @@ class PodIntake:
             sight.problem = ""
             self._troubled.pop(sight.uid, None)
 
+    def set_aside(self, sight: Sight) -> None:
+        """A wish is not to be granted for now, whatever room there is, until it is told again."""
+        self._controller.gone(sight.uid)
+        sight.counted = None
+
     def retry(self) -> None:
         """Objects changed: wishes that could not be read may be readable now."""
         for sight in list(self._troubled.values()):
@@ -257,7 +262,7 @@ class PodIntake:
         self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=spec))
 
     def tell_again(self, sight: Sight) -> None:
-        """The ledger is wrong about what it asks for."""
+        """The ledger is wrong about what it asks for, or knows nothing of it."""
         if sight.wish:
             self._wish(sight)
         else:

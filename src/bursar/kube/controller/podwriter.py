@@ -4,11 +4,14 @@ A pod is written to by one task at a time, and each write is made of what the le
 lost its place in the meantime is not started. What admission and policies want on the pod travels in the same patch.
 
 Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim starts or waits again.
+
+A pod that the server refuses to let go, for long, is set aside for a while: its place is for others, whom it lets go.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -16,10 +19,11 @@ from bursar.engine.decisions import Decision
 from bursar.engine.engine import Engine
 from bursar.kube.client.api import Api, PatchKind, Writing
 from bursar.kube.client.resources import PODS
+from bursar.kube.controller.aside import SetAside
 from bursar.kube.controller.desk import Desk
 from bursar.kube.controller.labelling import LabelKeeper, Marks
 from bursar.kube.controller.names import ADMISSION, HOLD, INVALID, TERM
-from bursar.kube.controller.outcomes import sent
+from bursar.kube.controller.outcomes import Declined, sent
 from bursar.kube.controller.patches import Body, metadata_patch, start_patch
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake, Sight
@@ -62,6 +66,7 @@ class PodWriter:
         placement: Placement,
         term: int,
         report: Report,
+        now: Callable[[], int],
         *,
         dry_run: bool = False,
     ) -> None:
@@ -77,6 +82,7 @@ class PodWriter:
         self._plans: dict[str, Plan] = {}  # by uid of the claimant
         self._holding: set[str] = set()  # uids of pods on which a hold may stand
         self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
+        self._aside = SetAside(now)
         self._earlier = 0  # the last decision of this term by a ledger before this one
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.started = 0
@@ -130,6 +136,7 @@ class PodWriter:
             known.pop(uid, None)
         self._holding.discard(uid)
         self._labels.forget(uid)
+        self._aside.forget(uid)
         self.desk.forget(uid)
 
     def _plan(self, uid: str) -> Plan:
@@ -166,7 +173,14 @@ class PodWriter:
             return True
 
     def tidy(self) -> None:
-        """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them."""
+        """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them.
+
+        Who was set aside, and whose time is up, wants to be let go again.
+        """
+        for uid in self._aside.taken_up():
+            sight = self._pods.by_uid.get(uid)
+            if sight is not None and sight.wish:
+                self._pods.tell_again(sight)
         for uid in list(self._holding):
             sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
             if sight is None or not sight.wish:
@@ -242,7 +256,15 @@ class PodWriter:
         patch = start_patch(sight.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
         if wanted.labels:
             patch["metadata"]["labels"] = dict(wanted.labels)
-        if await self._send(sight, patch) is not None:
+        try:
+            answer = await self._send(sight, patch)
+        except Declined:
+            if not (sight.wish and self._aside.refused(sight.uid)):
+                raise
+            self._pods.set_aside(sight)
+            return
+        self._aside.forget(sight.uid)
+        if answer is not None:
             self._plans.pop(claim.uid, None)
             self.started += 1
 

@@ -83,11 +83,11 @@ class Term:
         self.ready = False
         self.differences = 0  # found since the term began: must stay 0
         self.mirror = mirror = Mirror(registry, options.mirror)
-        dry, report = options.dry_run, mirror.report
+        dry, report, now = options.dry_run, mirror.report, mirror.notes.now
         if dry:
             mirror.world.unmarked = None  # no mark would ever be seen
-        self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, dry_run=dry)
-        self.reclaimer = Reclaimer(api, mirror.engine, mirror.pods, self.writer, report, mirror.notes.now, dry_run=dry)
+        self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, now, dry_run=dry)
+        self.reclaimer = Reclaimer(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pinning.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)

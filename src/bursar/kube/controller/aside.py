@@ -1,0 +1,46 @@
+"""Pods that the server refuses to let go: for how long they are asked for, and how long they are left alone after that.
+
+A refusal is the word of an admission plugin of others, or of a rule that Bursar does not know. It may pass, but
+meanwhile the pod keeps a place that others could have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+PATIENCE = 600_000  # milliseconds for which the server may refuse
+SET_ASIDE_FOR = 600_000  # milliseconds until it is asked again
+
+
+class SetAside:
+    """Remembers pods by uid, for as long as they are refused or left alone."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._since: dict[str, int] = {}  # when the server refused for the first time
+        self._until: dict[str, int] = {}  # when it is to be asked again
+
+    def __len__(self) -> int:
+        return len(self._since) + len(self._until)
+
+    def refused(self, uid: str) -> bool:
+        """The server refused; whether the pod is to be left alone from now on."""
+        now = self._now()
+        if now - self._since.setdefault(uid, now) < PATIENCE:
+            return False
+        del self._since[uid]
+        self._until[uid] = now + SET_ASIDE_FOR
+        return True
+
+    def taken_up(self) -> list[str]:
+        """Those that are to be asked for again now; they are left alone no longer."""
+        now = self._now()
+        found = [uid for uid, until in self._until.items() if until <= now]
+        for uid in found:
+            del self._until[uid]
+        return found
+
+    def forget(self, uid: str) -> None:
+        """The server let it go, or it is gone."""
+        self._since.pop(uid, None)
+        self._until.pop(uid, None)
