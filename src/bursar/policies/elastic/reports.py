@@ -86,13 +86,14 @@ class Reports:
             found.append(Output(_kind(quota), quota.body.key, "object", None))
 
     def _label(self, quota: Quota, runners: dict[str, tuple[Account, Vector]], found: list[Output]) -> None:
-        """Only who began to run, is over-quota, or was when it was labelled, can have another label now."""
+        """Only who began to run, or is over-quota and was not when it was labelled, or the other way, is looked at."""
         over = over_quota(quota.walk())
-        said = self.over.pop(quota.id, None)
+        said = self.over.pop(quota.id, set())
         looked_at = self.started.pop(quota.id, {})
         if over or said:
-            looked_at.update(dict.fromkeys(sorted(over | (said or set()))))
+            looked_at.update(dict.fromkeys(sorted(over ^ said)))
         for uid in looked_at:
+            said.discard(uid)
             running = runners.get(uid)
             if running is None or running[0].name != quota.running:
                 continue
@@ -101,8 +102,10 @@ class Reports:
                 self.started.setdefault(quota.id, {})[uid] = None
                 continue
             if uid in over:
-                self.over.setdefault(quota.id, set()).add(uid)
+                said.add(uid)
             self._write_label(member.claim, OVER_QUOTA if uid in over else IN_QUOTA, found)
+        if said:
+            self.over[quota.id] = said
 
     def _write_label(self, claim: Claim, label: str, found: list[Output]) -> None:
         if self.labels.get(claim.uid) != label:
