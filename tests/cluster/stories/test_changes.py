@@ -1,5 +1,7 @@
 """Quotas and nodes change under pods that wait, run or were let go."""
 
+import json
+
 import pytest
 
 from tests.cluster.controlplane import ApiError
@@ -25,6 +27,17 @@ def test_a_quota_that_is_raised_lets_waiting_pods_start(story: Story) -> None:
     story.wait(lambda: bool(story.node_of(team, "b")) != bool(story.node_of(team, "c")), "one of the two starts")
     story.apply(quota(team, {GPU: 3}, {GPU: 3}))
     story.running(team, "b", "c")
+
+
+def test_a_quota_that_is_replaced_says_how_it_fares(story: Story) -> None:
+    """Deleted and made anew at once: to the controller it may be the same one."""
+    team = story.namespace()
+    given = quota(team, {GPU: 1}, {GPU: 1})
+    story.apply(given)
+    for _ in range(3):
+        story.status(KIND, "quota", team, {"used": {GPU: "0"}})
+        story.plane.kubectl("replace", "--force", "-f", "-", input=json.dumps(given))
+    story.status(KIND, "quota", team, {"used": {GPU: "0"}})
 
 
 def test_a_pod_that_ends_lets_a_waiting_one_start(story: Story) -> None:

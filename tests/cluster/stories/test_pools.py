@@ -118,6 +118,19 @@ def test_a_profile_makes_the_root_quota_from_its_nodes(story: Story) -> None:
     story.wait(lambda: _total(story, name)[GPU] == "10", "a new node is counted")
 
 
+def test_a_root_quota_is_made_anew_and_put_right_whatever_people_do_to_it(story: Story) -> None:
+    """No webhook looks at kube-system, where profiles usually are."""
+    story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    first = root_of(story, profile(story, "k"))["metadata"]
+    name = first["name"]
+    story.delete(KIND, name, SYSTEM)
+    story.wait(lambda: root_of(story, name)["metadata"]["uid"] != first["uid"], "it is made anew")
+    story.wait(lambda: "conditions" in root_of(story, name).get("status", {}), "it says how it fares")
+    more = json.dumps({"spec": {"min": {GPU: "1000"}}})
+    story.plane.kubectl("patch", KIND, name, "-n", SYSTEM, "--type=merge", "-p", more)
+    story.wait(lambda: root_of(story, name)["spec"]["min"] == {GPU: "4"}, "it says again what the nodes have")
+
+
 def _tree_of_profile(story: Story) -> str:
     labels = story.get("elasticquotaprofile", f"{story.name}-k-amd64-standard", SYSTEM)["metadata"]["labels"]
     return str(labels.get(PREFIX + "tree-id"))
