@@ -7,6 +7,7 @@ import pytest
 from bursar.kube.client.resources import NAMESPACES, PODS
 from bursar.kube.controller import aside, desk, mirror, outcomes
 from bursar.kube.controller.names import ADMISSION, HOLD
+from bursar.kube.controller.records import HoldRecord, written
 from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 
 PODS_PATH = r"/api/v1/namespaces/\w+/pods"
@@ -165,6 +166,29 @@ async def test_a_hold_that_was_being_written_does_not_outlive_the_start() -> Non
         assert found is not None
         assert HOLD not in found["metadata"]["annotations"]
         assert ADMISSION in found["metadata"]["annotations"]
+
+
+async def test_a_hold_that_a_predecessor_wrote_late_is_taken_away() -> None:
+    """Nothing but its deadline keeps a former leader from writing one; whoever leads next would take it up."""
+    async with stage() as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        runs, waits = cluster.pod("a", "runs", 2), cluster.pod("a", "waits", 2)
+        await cluster.lead()
+        await cluster.until(lambda: cluster.started(runs))
+        cluster.schedule()
+        late = written(HoldRecord("n", ((runs["metadata"]["uid"], ""),)))
+        cluster.change(waits, lambda pod: pod["metadata"].update(annotations={HOLD: late}))
+        await cluster.until(lambda: HOLD not in _annotations(cluster, "waits"))
+        cluster.check_running()
+
+
+def _annotations(cluster: Stage, name: str) -> dict[str, str]:
+    found = cluster.find("a", name)
+    assert found is not None
+    annotations: dict[str, str] = found["metadata"].get("annotations") or {}
+    return annotations
 
 
 async def test_what_happens_while_a_ledger_is_built_counts_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,8 @@ class PodWriter:
         if sight is None:
             self._labels.forget(uid)
             return
+        if sight.wish and HOLD in sight.seen.metadata.annotations:  # perhaps late, of a former leader
+            self._may_hold(uid)
         wrong = self._labels.seen(uid, sight.seen.metadata.labels)
         if wrong:
             self._wanted.setdefault(uid, Wanted()).labels.update(wrong)
@@ -125,11 +127,14 @@ class PodWriter:
             self._earlier = max(self._earlier, sight.record.seq)
         if sight.hold is None:
             return
-        self._holding.add(sight.uid)
-        self._locks[sight.uid] = asyncio.Lock()
+        self._may_hold(sight.uid)
         claim = self._engine.state.claims.get(sight.uid)
         if claim is not None and claim.state == HELD:
             self._plan(sight.uid).victims.update(sight.hold.victims)
+
+    def _may_hold(self, uid: str) -> None:
+        self._holding.add(uid)
+        self._locks.setdefault(uid, asyncio.Lock())
 
     def forget(self, uid: str) -> None:
         for known in (self._wanted, self._plans, self._locks):
