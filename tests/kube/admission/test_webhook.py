@@ -140,6 +140,17 @@ def test_pods_are_fetched_once_by_the_requests_that_ask_for_them() -> None:
     assert fetcher.asked == ["Pod"]
 
 
+def test_a_deletion_may_take_the_time_that_it_takes_to_look_at_all_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Fetcher):
+        async def __call__(self, kind: str) -> list[Body]:
+            await asyncio.sleep(0.3)
+            return await super().__call__(kind)
+
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.1)
+    app = webhook(Objects(CHILD), fetch=Slow())
+    assert ask(app, VALIDATE_QUOTAS, None, CHILD, "DELETE")["allowed"] is True
+
+
 def test_others_may_be_deleted() -> None:
     assert ask(webhook(Objects(PARENT, CHILD)), VALIDATE_QUOTAS, None, CHILD, "DELETE")["allowed"] is True
 

@@ -1,8 +1,9 @@
 """The webhook configurations: quota kinds always, pods only where the server has no MutatingAdmissionPolicy.
 
-Everything fails closed, within five seconds. Bursar's own writes are not sent to itself, and neither is anything of
-kube-system or of its own namespace, so that a webhook that is down stops changes of quotas and nothing else. The
-certificate bundle is not written here: the leader patches it in.
+Everything fails closed, within five seconds; deletions have thirty, because whether a quota is in use takes a look at
+all pods. Bursar's own writes are not sent to itself, and neither is anything of kube-system or of its own namespace, so
+that a webhook that is down stops changes of quotas and nothing else. The certificate bundle is not written here: the
+leader patches it in.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ GATE_PODS = "/gate-pods/"  # then the name of an arm of the predicate
 QUOTA_HOOKS = "bursar-quotas"
 GATE_HOOKS = "bursar-gate"
 TIMEOUT_SECONDS = 5
+REMOVAL_SECONDS = 30  # the most that the API server grants
 
 
 def quota_kinds(registry: Registry) -> list[Kind]:
@@ -33,19 +35,19 @@ def quota_kinds(registry: Registry) -> list[Kind]:
 
 
 def quota_hooks(options: Options, registry: Registry) -> list[Object]:
-    """One configuration that fills in what is missing, one that refuses what is wrong."""
+    """One configuration that fills in what is missing, one that refuses what is wrong, or what would be amiss."""
     kinds = quota_kinds(registry)
     filled = {name for plugin in registry for name in plugin.admit}
     kept = {name for plugin in registry for name in plugin.check_removal}
     filling = [_rule(kind, ["CREATE", "UPDATE"]) for kind in kinds if kind.name in filled]
-    checking = [
-        _rule(kind, ["CREATE", "UPDATE", "DELETE"] if kind.name in kept else ["CREATE", "UPDATE"]) for kind in kinds
-    ]
+    checking = [_rule(kind, ["CREATE", "UPDATE"]) for kind in kinds]
+    removing = [_rule(kind, ["DELETE"]) for kind in kinds if kind.name in kept]
     mutate = _hook("mutate.quotas.bursar.dev", MUTATE_QUOTAS, options, filling)
     validate = _hook("validate.quotas.bursar.dev", VALIDATE_QUOTAS, options, checking)
+    remove = _hook("remove.quotas.bursar.dev", VALIDATE_QUOTAS, options, removing, REMOVAL_SECONDS)
     return [
         _configuration("MutatingWebhookConfiguration", QUOTA_HOOKS, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", QUOTA_HOOKS, [validate]),
+        _configuration("ValidatingWebhookConfiguration", QUOTA_HOOKS, [validate, remove]),
     ]
 
 
@@ -71,7 +73,7 @@ def _rule(kind: Kind, operations: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _hook(name: str, path: str, options: Options, rules: list[Object]) -> Object:
+def _hook(name: str, path: str, options: Options, rules: list[Object], within: int = TIMEOUT_SECONDS) -> Object:
     return {
         "name": name,
         "clientConfig": {"service": {"namespace": options.namespace, "name": SERVICE, "path": path, "port": 443}},
@@ -79,7 +81,7 @@ def _hook(name: str, path: str, options: Options, rules: list[Object]) -> Object
         "sideEffects": "None",
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
-        "timeoutSeconds": TIMEOUT_SECONDS,
+        "timeoutSeconds": within,
         "namespaceSelector": Namespaces(options.never).selector(),
         "matchConditions": conditions(
             {"not-bursar": f"!(request.userInfo.username in {listed(options.accounts)})"},

@@ -12,7 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from bursar.kube.admission.hooks import GATE_PODS, MUTATE_QUOTAS, TIMEOUT_SECONDS, VALIDATE_QUOTAS
+from bursar.kube.admission.hooks import (
+    GATE_PODS,
+    MUTATE_QUOTAS,
+    REMOVAL_SECONDS,
+    TIMEOUT_SECONDS,
+    VALIDATE_QUOTAS,
+)
 from bursar.kube.admission.judging import Fetch, LiveView, PodGate, QuotaJudge
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.reviews import AdmissionRequest, ReviewError, allowed, read_review, refused
@@ -70,7 +76,7 @@ class Webhook:
         except ReviewError as error:
             raise RequestError(400, f"the body {error}") from None
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
+            async with asyncio.timeout(REMOVAL_SECONDS if request.operation == "DELETE" else TIMEOUT_SECONDS):
                 return 200, await handle(request)
         except TimeoutError:
             raise RequestError(503, "Bursar cannot learn in time what there is: try again") from None

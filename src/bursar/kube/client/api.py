@@ -24,6 +24,7 @@ FIELD_MANAGER = "bursar"
 PAGE = 500
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Payload = Mapping[str, object] | msgspec.Struct | bytes
 JsonPatch = list[dict[str, object]]
@@ -123,7 +124,13 @@ class Api:
             return None
 
     async def pages(
-        self, resource: Resource, namespace: str = "", select: Select = EVERYTHING, *, limit: int = PAGE
+        self,
+        resource: Resource,
+        namespace: str = "",
+        select: Select = EVERYTHING,
+        *,
+        limit: int = PAGE,
+        accept: str = JSON,
     ) -> AsyncIterator[Page]:
         """A consistent list, page by page; ``Gone`` when it takes so long that the server forgot its start."""
         path, continue_ = resource.path(namespace), ""
@@ -133,7 +140,7 @@ class Api:
                 query += (("limit", str(limit)),)
             if continue_:
                 query += (("continue", continue_),)
-            request = Request(_call("list", resource), "GET", path, query)
+            request = Request(_call("list", resource), "GET", path, query, accept=accept)
             page = _read(request, await self.http.send(request), _decode_page)
             yield page
             continue_ = page.metadata.continue_
