@@ -193,8 +193,9 @@ class Storm:
 
 
 def _counted(leader: Replica) -> list[str]:
-    """The accounts in which something counts, by the leader's own ledger."""
-    return [name for name, amount in leader.metrics().items() if name.startswith("bursar_account_used") and amount]
+    """The quotas in which something counts, and what does on nodes, by the leader's own ledger."""
+    used = ("bursar_account_used", "bursar_nodes_used")
+    return [name for name, amount in leader.metrics().items() if name.startswith(used) and amount]
 
 
 def _pod(name: str, gpus: int, labels: dict[str, str], runs: float, leaves: int) -> dict[str, Any]:
