@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bursar.objects.configuration import Section
 from bursar.objects.kinds import Kind
@@ -27,6 +27,27 @@ class ObjectView(Protocol):
 
     def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
         """All of a kind, or those of a namespace, which costs only as many as there are."""
+
+
+class Derived(Protocol):
+    """What a policy makes of the objects of a view, to judge others by."""
+
+    def follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+        """An object came, changed or went (None); whether this is right nevertheless, or has been put right."""
+
+
+D = TypeVar("D", bound=Derived)
+
+
+def derived(view: ObjectView, made: type[D], make: Callable[[], D]) -> D:
+    """Such a thing, made once for as long as it is right if the view keeps any (``derived``: by type)."""
+    kept: dict[type, Derived] | None = getattr(view, "derived", None)
+    if kept is None:
+        return make()
+    found = kept.get(made)
+    if not isinstance(found, made):
+        found = kept[made] = make()
+    return found
 
 
 Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[str, Any]]

@@ -23,6 +23,7 @@ from bursar.objects.corekinds import NODE
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import KindSet, TypedObject
 from bursar.objects.manifests import Document
+from bursar.policies.plugin import Derived
 from bursar.policies.settings import Output
 
 Report = Callable[[str, str, str, str], None]
@@ -49,7 +50,9 @@ class World:
         self.devices = Devices()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
         self.version = 0  # how often what is known changed
+        self.derived: dict[type, Derived] = {}  # what policies make of it, for as long as that is right
         self._by_kind: dict[str, dict[str, Known]] = {}
+        self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
         self._since: dict[tuple[str, str], dict[tuple[str, str], str]] = {}  # (kind, key) -> see _transitions
@@ -61,8 +64,8 @@ class World:
         return None if found is None else found.given.body
 
     def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
-        found = self._by_kind.get(kind, {}).values()
-        return [known.given.body for known in found if namespace in {None, known.given.namespace}]
+        found = self._by_kind.get(kind, {}) if namespace is None else self._by_namespace.get((kind, namespace), {})
+        return [known.given.body for known in found.values()]
 
     def objects(self, kind: str) -> Iterable[TypedObject]:
         return [known.given for known in self._by_kind.get(kind, {}).values()]
@@ -111,18 +114,32 @@ class World:
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         known = Known(given, namespace, name, metadata.get("uid", ""))
-        self.version += 1
+        self._follow(given.kind.name, self.get(given.kind.name, given.key), given.body)
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known
+        self._by_namespace.setdefault((given.kind.name, given.namespace), {})[given.key] = known
         self._keys[given.kind.name, namespace, name] = given.key
 
     def drop(self, kind: str, key: str) -> None:
         known = self._by_kind.get(kind, {}).pop(key, None)
-        self.version += 1
+        self._follow(kind, None if known is None else known.given.body, None)
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)
+            self._leave_namespace(kind, known.given)
         self._since.pop((kind, key), None)
         for part in ("labels", "annotations"):
             self._written.pop((kind, key, part), None)
+
+    def _leave_namespace(self, kind: str, given: TypedObject) -> None:
+        there = self._by_namespace[kind, given.namespace]
+        del there[given.key]
+        if not there:
+            del self._by_namespace[kind, given.namespace]
+
+    def _follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        self.version += 1
+        for made, one in list(self.derived.items()):
+            if not one.follow(kind, old, new):
+                del self.derived[made]
 
     def manifest(self, kind: str, key: str) -> bytes | None:
         """An object that is known, to be read once more."""

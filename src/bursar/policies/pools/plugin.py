@@ -10,7 +10,7 @@ import msgspec
 from bursar.objects.core import Node
 from bursar.objects.errors import ManifestError, join
 from bursar.objects.quantities import amounts_from
-from bursar.policies.plugin import ObjectView, Plugin
+from bursar.policies.plugin import ObjectView, Plugin, derived
 from bursar.policies.pools import changing
 from bursar.policies.pools.admission import admit_quota, check_quota_removal, check_root_unused
 from bursar.policies.pools.affinity import admit_pod
@@ -75,6 +75,10 @@ def _read_profile(manifest: Mapping[str, Any]) -> Profile:
 
 
 def _topology(view: ObjectView) -> Topology:
+    return derived(view, Topology, lambda: _topology_of(view))
+
+
+def _topology_of(view: ObjectView) -> Topology:
     return Topology(view, sorted(map(_read_profile, view.list(PROFILE_OBJECT)), key=lambda p: (p.name, p.namespace)))
 
 

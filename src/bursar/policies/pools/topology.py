@@ -17,6 +17,7 @@ from bursar.policies.pools.names import (
     IS_ROOT,
     NAMESPACES,
     PARENT,
+    PROFILE_OBJECT,
     QUOTA_OBJECT,
     ROOT,
     TREE,
@@ -26,6 +27,7 @@ from bursar.policies.pools.reading import amounts_in, max_amounts, text_list
 from bursar.policies.pools.resolver import resolve_name
 from bursar.policies.pools.roots import root_labels, root_quota, shown
 
+NODE_OBJECT: Final = "Node"
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -108,7 +110,7 @@ def info_of(manifest: Mapping[str, Any]) -> QuotaInfo:
 class Topology:
     """All quotas by name; ``profiles`` come ready-made, because reading them is not this module's business."""
 
-    __slots__ = ("annotated", "children", "homes", "profiles", "quotas", "view")
+    __slots__ = ("annotated", "children", "homes", "profiles", "quotas", "stands_in", "view")
 
     def __init__(self, view: ObjectView, profiles: list[Profile]) -> None:
         self.view: Final = view
@@ -119,9 +121,23 @@ class Topology:
         self.annotated: dict[str, str] | None = None  # namespace -> quota, once somebody asks
         for manifest in view.list(QUOTA_OBJECT):
             self._add(info_of(manifest))
+        self.stands_in: bool = False  # some profile stands for its root quota, which depends on nodes
         for profile in profiles:
             if profile.quota_name not in self.quotas:
+                self.stands_in = True
                 self._add(self._future_root(profile))
+
+    def follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+        """A new quota is added; see ``plugin.Derived``. There may be thousands, and they come one after the other."""
+        if kind == QUOTA_OBJECT and old is None and new is not None:
+            info = info_of(new)
+            if info.name not in self.quotas:
+                self._add(info)
+                self.annotated = None
+                return True
+        if kind == NODE_OBJECT:
+            return not self.stands_in
+        return kind not in (QUOTA_OBJECT, PROFILE_OBJECT)
 
     def _add(self, info: QuotaInfo) -> None:
         self.quotas[info.name] = info
@@ -142,7 +158,7 @@ class Topology:
         books = Books()
         for profile in self.profiles:
             books.grounds.profile_changed(profile.key, profile)
-        for manifest in self.view.list("Node"):
+        for manifest in self.view.list(NODE_OBJECT):
             status = manifest.get("status") or {}
             amounts = max_amounts(status.get("allocatable") or status.get("capacity") or {}, "status.allocatable")
             books.grounds.node_changed(str(manifest["metadata"]["name"]), PoolNode(amounts, labels_of(manifest)))

@@ -1,0 +1,96 @@
+"""What is known of a cluster, and what policies make of it: kept for as long as it is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bursar.control.kinds import known_kinds
+from bursar.kube.controller.world import World
+from bursar.policies.plugin import default_registry
+from bursar.policies.pools.plugin import _topology, _topology_of
+from bursar.policies.pools.topology import Topology
+from tests.kube.controller.test_changes import node, quota
+from tests.kube.controller.test_invalid import branch, pool
+
+Body = dict[str, Any]
+
+
+def world_of(*bodies: Body) -> World:
+    world = World(known_kinds(default_registry()))
+    for body in bodies:
+        take(world, body)
+    return world
+
+
+def take(world: World, body: Body) -> None:
+    kind = next(one for one in world.kinds if (one.api_version, one.kind) == (body["apiVersion"], body["kind"]))
+    world.keep(*world.read(kind, msgspec.json.encode(body)))
+
+
+def drop(world: World, kind: str, key: str) -> None:
+    world.drop(world.kinds.find(kind).name, key)
+
+
+def content(topology: Topology) -> object:
+    quotas = {name: (one.namespace, one.labels, one.annotations, one.spec) for name, one in topology.quotas.items()}
+    listed = {name: topology.resolve(name, {}) for name in ("a", "b", "leaf")}
+    return quotas, topology.homes, {name: sorted(found) for name, found in topology.children.items()}, listed
+
+
+QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (branch("leaf", "top", leaf=True), True),
+        (branch("top"), False),  # another form of a quota that is known
+        (node("n", 8), True),
+        (pool(), False),
+        (quota("a", 1, 1), True),
+    ],
+    ids=["a new quota", "a quota", "a node", "a profile", "a quota of another dialect"],
+)
+def test_the_tree_of_quotas_is_made_anew_only_when_it_must_be(body: Body, kept: bool) -> None:
+    world = world_of(branch("top"), branch("other"))
+    before = _topology(world)
+    take(world, body)
+    assert (_topology(world) is before) == kept
+    assert content(_topology(world)) == content(_topology_of(world))
+
+
+def test_a_profile_that_stands_for_its_root_quota_follows_the_nodes() -> None:
+    world = world_of(pool(), node("n", 8))
+    before = _topology(world)
+    take(world, node("m", 8))
+    assert _topology(world) is not before
+    take(world, branch("root"))
+    assert content(_topology(world)) == content(_topology_of(world))
+    known = _topology(world)
+    take(world, node("o", 8))
+    assert _topology(world) is known
+
+
+def test_a_quota_that_lists_namespaces_is_found_when_it_comes_and_not_when_it_is_gone() -> None:
+    world = world_of(branch("top"))
+    assert _topology(world).resolve("b", {}) == "koordinator-default-quota"
+    lists = branch("leaf", leaf=True)
+    lists["metadata"]["annotations"] = {"quota.scheduling.koordinator.sh/namespaces": '["b"]'}
+    take(world, lists)
+    assert _topology(world).resolve("b", {}) == "leaf"
+    drop(world, QUOTA, "a/leaf")
+    assert _topology(world).resolve("b", {}) == "koordinator-default-quota"
+    assert content(_topology(world)) == content(_topology_of(world))
+
+
+def test_objects_are_listed_by_namespace() -> None:
+    world = world_of(quota("a", 1, 1), quota("b", 1, 1), quota("a", 2, 2))
+    kind = "ElasticQuota.n8s.nebuly.ai"
+    assert [body["spec"]["min"] for body in world.list(kind, "a")] == [{"nvidia.com/gpu": 2}]
+    assert len(list(world.list(kind))) == 2
+    drop(world, kind, "a/quota")
+    assert list(world.list(kind, "a")) == []
+    assert len(list(world.list(kind))) == 1
