@@ -10,6 +10,7 @@ import pytest
 from bursar.kube.client.api import Api
 from bursar.kube.client.errors import Gone
 from bursar.kube.client.following import Following, Typed
+from bursar.kube.client.http import Request
 from bursar.kube.client.models import Body, Meta, Wire
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import CONFIG_MAPS, Resource
@@ -435,6 +436,26 @@ async def test_nobody_believes_that_a_kind_is_gone_when_everything_is(fake: Fake
         fake.state.create(things, "ns", {"metadata": {"name": "u"}})
         await running.diary.until("+u")
         assert running.diary.lines == ["+t", "+u"]
+
+
+async def test_an_answer_that_is_no_list_is_not_an_empty_one(
+    fake: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(fake, "a")
+    async with followed(api, PAGED) as (diary, reflector):
+        send = api.http.send
+
+        async def empty(_request: Request, **_how: object) -> bytes:
+            return b"{}"
+
+        monkeypatch.setattr(api.http, "send", empty)
+        fake.compact()
+        fake.cut_watches()
+        await eventually(lambda: "no list" in reflector.progress.problem)
+        monkeypatch.setattr(api.http, "send", send)
+        put(fake, "b")
+        await diary.until("+b")
+        assert diary.lines == ["+a", "+b"]
 
 
 async def test_a_required_resource_that_is_absent_is_waited_for(fake: FakeApi, api: Api) -> None:

@@ -269,6 +269,8 @@ class Reflector(Generic[T]):
         async for page in self._api.pages(self.resource, self._how.namespace, self._how.select, limit=limit):
             self.progress.last_heard = time.monotonic()
             version = version or page.metadata.resource_version
+            if not version:
+                raise Malformed(f"list {self._path}: no list, because it has no resourceVersion")
             for index, item in enumerate(page.items or ()):
                 try:
                     meta, raw = read_any(meta_of, bytes(item))
