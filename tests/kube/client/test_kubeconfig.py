@@ -285,6 +285,7 @@ async def test_a_plugin_is_run_again_when_its_answer_expired_or_was_refused(tmp_
     ("answer", "problem"),
     [
         ("oops", "printed no ExecCredential"),
+        (credential("t", expirationTimestamp="2026-01-01T00:00:00"), "printed no ExecCredential: .*timezone"),
         ('{"kind": "Pod", "apiVersion": "v1"}', "printed v1 Pod, not an ExecCredential"),
         (credential(), "gave neither a token nor a certificate"),
         (credential(clientCertificateData="x"), "gave neither a token nor a certificate"),
