@@ -30,10 +30,10 @@ class ObjectView(Protocol):
 
 
 class Derived(Protocol):
-    """What a policy makes of the objects of a view, to judge others by."""
+    """What a policy makes of the objects of a view other than pods, to judge others by."""
 
-    def follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
-        """An object came, changed or went (None); whether this is right nevertheless, or has been put right."""
+    def follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> bool:
+        """An object came (was not known), changed or went (None); whether this is right, be it by being put right."""
 
 
 D = TypeVar("D", bound=Derived)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from bursar.objects.corekinds import POD
 from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
+from bursar.policies.plugin import Derived
 from bursar.sim.shelf import Shelf
 
 Body = dict[str, Any]
@@ -223,6 +224,7 @@ class Stage(Store):
         self._base = base
         self.version, self.uids = base.version, base.uids
         self.changed: dict[str, dict[str, Stored | None]] = {}
+        self.derived: dict[type, Derived] = {}  # what policies make of the objects, for as long as that is right
 
     def find(self, kind: str, key: str) -> Stored | None:
         changed = self.changed.get(kind, {})
@@ -239,7 +241,14 @@ class Stage(Store):
         return [found[key] for key in sorted(found)]
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        if kind != POD.name:
+            self._follow(kind, self.find(kind, key) is not None, stored)
         self.changed.setdefault(kind, {})[key] = stored
+
+    def _follow(self, kind: str, known: bool, stored: Stored | None) -> None:
+        for made, one in list(self.derived.items()):
+            if not one.follow(kind, known, None if stored is None else stored.manifest()):
+                del self.derived[made]
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
         """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""

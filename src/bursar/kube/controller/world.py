@@ -114,14 +114,14 @@ class World:
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         known = Known(given, namespace, name, metadata.get("uid", ""))
-        self._follow(given.kind.name, self.get(given.kind.name, given.key), given.body)
+        self._follow(given.kind.name, self.find(given.kind.name, given.key) is not None, given.body)
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known
         self._by_namespace.setdefault((given.kind.name, given.namespace), {})[given.key] = known
         self._keys[given.kind.name, namespace, name] = given.key
 
     def drop(self, kind: str, key: str) -> None:
         known = self._by_kind.get(kind, {}).pop(key, None)
-        self._follow(kind, None if known is None else known.given.body, None)
+        self._follow(kind, known is not None, None)
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)
             self._leave_namespace(kind, known.given)
@@ -135,10 +135,10 @@ class World:
         if not there:
             del self._by_namespace[kind, given.namespace]
 
-    def _follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+    def _follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> None:
         self.version += 1
         for made, one in list(self.derived.items()):
-            if not one.follow(kind, old, new):
+            if not one.follow(kind, known, now):
                 del self.derived[made]
 
     def manifest(self, kind: str, key: str) -> bytes | None:

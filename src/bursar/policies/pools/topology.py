@@ -127,10 +127,10 @@ class Topology:
                 self.stands_in = True
                 self._add(self._future_root(profile))
 
-    def follow(self, kind: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    def follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> bool:
         """A new quota is added; see ``plugin.Derived``. There may be thousands, and they come one after the other."""
-        if kind == QUOTA_OBJECT and old is None and new is not None:
-            info = info_of(new)
+        if kind == QUOTA_OBJECT and not known and now is not None:
+            info = info_of(now)
             if info.name not in self.quotas:
                 self._add(info)
                 self.annotated = None
