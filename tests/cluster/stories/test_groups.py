@@ -70,3 +70,37 @@ def let_go(story: Story, namespace: str, name: str, node: str) -> None:
     spec = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
     body = {"metadata": {"uid": pod["metadata"]["uid"], "annotations": marks}, "spec": spec}
     story.plane.api(BURSAR).patch(path, body, STRATEGIC_PATCH)
+
+
+def test_the_last_pod_of_a_job_is_let_go_again_when_all_others_have_succeeded(story: Story) -> None:
+    """They need no place any more, and their group was let go."""
+    team = story.namespace()
+    story.nodes(1, {GPU: "2"})
+    story.apply(quota(team, {GPU: 2}))
+    story.governed(team)
+    pod = member(story, "", 2)
+    template = {
+        "metadata": {"labels": pod["metadata"]["labels"]},
+        "spec": pod["spec"] | {"restartPolicy": "Never"},
+    }
+    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimit": 4, "template": template}
+    metadata = {"namespace": team, "name": "train"}
+    story.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    first, last = story.wait(lambda: workers(story, team, 2), "both of them run")
+    ends(story, first, "Succeeded")
+    ends(story, last, "Failed")
+    (again,) = story.wait(lambda: workers(story, team, 1), "the last one runs again", seconds=40)
+    assert again["metadata"]["name"] not in {first["metadata"]["name"], last["metadata"]["name"]}
+
+
+def workers(story: Story, namespace: str, count: int) -> list[Manifest]:
+    """The pods there that run, if they are so many."""
+    found = story.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    running = [pod for pod in found if pod["status"]["phase"] == "Running"]
+    return running if len(running) == count else []
+
+
+def ends(story: Story, pod: Manifest, phase: str) -> None:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+    story.plane.api().patch(path, {"status": {"phase": phase}}, STRATEGIC_PATCH)
