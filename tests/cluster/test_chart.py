@@ -96,6 +96,12 @@ def test_services_and_budget_find_the_pods_and_the_monitor_finds_the_metrics(hel
     assert [one["port"] for one in monitor["endpoints"]] == [one["name"] for one in found["spec"]["ports"]]
 
 
+def test_a_replica_that_ends_serves_until_everybody_knows(helm: Helm) -> None:
+    pod = identified(helm.template())["Deployment", "bursar"]["spec"]["template"]["spec"]
+    asleep = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 2 <= asleep <= pod["terminationGracePeriodSeconds"] - 20, "what is left to say needs time, too"
+
+
 def test_with_crossquota_everything_is_governed(helm: Helm) -> None:
     rendered = identified(helm.template("--set", "admission.everywhere=true"))
     for key, wanted in identified(files("admission/crossquota/gate.yaml", "admission/crossquota/guards.yaml")).items():
