@@ -14,7 +14,7 @@ import pytest
 
 from bursar.kube.client.resources import NODES as NODE_KIND
 from bursar.kube.client.resources import PODS
-from bursar.kube.controller import comparing, desk
+from bursar.kube.controller import aside, comparing, desk, outcomes, reclaiming
 from bursar.kube.controller.mirror import Mirror
 from tests.kube.controller.stage import Body, Stage, gpus_of, has_ended, is_admitted, is_gated, stage
 from tests.kube.fakeapi.state import Change
@@ -26,6 +26,8 @@ STEPS = 60
 MOST_PODS = 40
 ANY_POD = r"/api/v1/namespaces/\w+/pods/[\w-]+"
 FAULTS = (
+    {"code": 403},
+    {"code": 403, "carried_out": True},  # by something between us and the server
     {"code": 409},
     {"code": 429, "retry_after": 1},
     {"code": 500},
@@ -87,7 +89,7 @@ class Storm:
 
     def order_fault(self) -> None:
         how: dict[str, Any] = self.random.choice(FAULTS)
-        self.cluster.fake.fail(f"(PATCH|POST) {ANY_POD}", times=self.random.randint(1, 3), **how)
+        self.cluster.fake.fail(f"(PATCH|POST) {ANY_POD}", times=self.random.randint(1, 6), **how)
 
     def cut(self) -> None:
         if self.random.random() < 0.5:
@@ -245,6 +247,14 @@ def _charges(mirror: Mirror) -> dict[tuple[str, str], dict[str, int]]:
 async def test_whatever_happens_the_cluster_is_right(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "_FIRST_PAUSE", 0.02)
     monkeypatch.setattr(desk, "_LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.05)
+    for module, name, milliseconds in (
+        (aside, "PATIENCE", 150),
+        (aside, "SET_ASIDE_FOR", 600),
+        (reclaiming, "PATIENCE", 150),
+        (reclaiming, "AMBIGUOUS_FOR", 600),
+    ):
+        monkeypatch.setattr(module, name, milliseconds)
     async with stage(patience=0.6) as cluster:
         storm = Storm(cluster, seed)
         storm.prepare()
