@@ -131,7 +131,8 @@ def test_what_is_granted_is_what_is_used(story: Story, log: Path) -> None:
     composite["spec"] |= {"namespaces": [a, b], "takeover": True}
     story.apply(composite)
     root = "elasticquotas.scheduling.sigs.k8s.io"
-    eventually(lambda: "pool-root" in story.plane.kubectl("get", root, "-A"), "the root quota to be made")
+    status = '-o=jsonpath={.items[?(@.metadata.name=="pool-root")].status}'
+    eventually(lambda: story.plane.kubectl("get", root, "-A", status), "the root quota to be made, with its status")
     story.delete("elasticquotaprofiles", "pool", "default")
     eventually(lambda: "pool-root" not in story.plane.kubectl("get", root, "-A"), "the root quota to be gone")
     try:
