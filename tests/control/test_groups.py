@@ -72,9 +72,25 @@ def test_one_that_finds_room_elsewhere_leaves_the_others_their_places() -> None:
     second = bed.controller.claim("a/m2")
     assert second is not None
     bed.engine.give_up(second.uid)
-    bed.give(node("n1", {GPU: 2}, unschedulable=True), node("n2", {GPU: 1}))
+    bed.give(node("n1", {GPU: 1}), node("n2", {GPU: 1}))
     assert phases(bed, "m1", "m2") == ["Running", "Running"]
     assert (bed.see("a/m1").node, bed.see("a/m2").node) == ("n1", "n2")
+
+
+def test_who_waits_for_the_others_while_its_node_goes_finds_another_one() -> None:
+    bed = TestBed(node("n1", {GPU: 1}, labels={"zone": "a"}), node("n2", {GPU: 1}), registry=registry())
+    bed.give(pod("low", "b", {GPU: 1}, annotations=SLOW, nodeName="n2"))
+    bed.give(member("m1"), member("m2"))
+    first = bed.controller.claim("a/m1")
+    assert first is not None
+    assert (first.state, first.place) == (RESERVED, "n1")
+    bed.give(node("n1", {GPU: 1}, labels={"zone": "b"}))
+    assert (first.state, first.place) == (RESERVED, "n1"), "it changed, and does as well as before"
+    bed.take("Node/n1")
+    assert (state(bed, "a/m1"), state(bed, "a/m2")) == (PENDING, PENDING)
+    bed.give(node("n3", {GPU: 1}))
+    bed.advance(10_000)
+    assert phases(bed, "m1", "m2") == ["Running", "Running"]
 
 
 def test_who_joins_a_group_that_runs_starts_by_itself() -> None:

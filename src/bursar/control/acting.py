@@ -31,6 +31,7 @@ class Actor:
         for claim in watch.crowd.freed():
             watch.look_again(claim)
         leaving, withdrawn = _taken(watch.leaving), _taken(watch.withdrawn)
+        withdrawn += [claim for claim in _taken(watch.doubtful) if not self._engine.possible(claim.uid)]
         for claim in leaving:
             if isinstance(claim.decision, Decision):
                 self._evict(claim, claim.decision)

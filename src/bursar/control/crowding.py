@@ -124,6 +124,10 @@ class Crowd:
     def keeps(self, uid: str) -> bool:
         return uid in self._spot_of
 
+    def kept(self) -> list[Claim]:
+        """Those that are kept from starting."""
+        return [claim for claims in self._kept.values() for claim in claims.values()]
+
 
 def _quota_costs(claim: Claim) -> Iterator[tuple[Account, Vector]]:
     for binding in claim.bindings:

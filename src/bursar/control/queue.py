@@ -227,6 +227,10 @@ class Queue:
             return None
         return unit.here, unit.size
 
+    def placed(self) -> list[Claim]:
+        """Members of groups that have their place, and were not told to start."""
+        return [c for unit in self._units.values() if isinstance(unit, Group) for c in unit.placed.values()]
+
     def group(self, name: str) -> Group | None:
         """The group of that name, as claims name it, if any member of it is here."""
         unit = self._units.get(_name(name))

@@ -17,8 +17,8 @@ CONTROL: Final = (
     ),
     Reason(
         "control.leaving",
-        "The pod is admitted, and starts when others that were told to leave are gone from its quota, or from the places "
-        "of its group, which starts together.",
+        "The pod is admitted, and starts when others that were told to leave are gone from its quota, or from the "
+        "places of its group, which starts together.",
         "Wait: they leave within their grace period.",
     ),
     Reason(

@@ -22,6 +22,7 @@ from bursar.ledger.journal import Record
 
 _RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
 _VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
+_CONFIGURE = "configure"
 _REVOKED = "revoked"  # the table of those that a policy takes back
 
 
@@ -36,6 +37,7 @@ class Watch(CommitListener):
         self.facts: dict[str, Claim] = {}  # are where they are
         self.leaving: dict[str, Claim] = {}  # must leave
         self.withdrawn: dict[str, Claim] = {}  # must leave, and were never told to start
+        self.doubtful: dict[str, Claim] = {}  # have a place that changed, and were never told to start
         self.revoked: set[str] = set()  # uids of those that a policy takes back
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
         self.changes = 0  # commits that changed the state
@@ -57,9 +59,8 @@ class Watch(CommitListener):
             elif isinstance(change, SetBindings):
                 self._rebound(change.claim)
             elif isinstance(change, PutCell):
+                self._cell(change)
                 victims_differ = victims_differ or change.table in _VICTIMS
-                if change.table == _REVOKED:
-                    self._revoked(change.key, change.new is not None)
             else:
                 victims_differ = touched_topics(change, topics) or victims_differ
         for uid, claim in touched.items():
@@ -67,6 +68,8 @@ class Watch(CommitListener):
                 self._moved(claim)
         for claim in gone.values():
             self._gone(claim)
+        if record.cause[0] == _CONFIGURE:
+            self._doubt({str(entry).partition(" ")[2] for entry in record.cause[1:]})
         self._wake(record, topics, victims_differ)
 
     def _field(self, change: SetField, touched: dict[str, Claim], topics: dict[str, None]) -> None:
@@ -91,12 +94,12 @@ class Watch(CommitListener):
         elif self.crowd.keeps(claim.uid):
             self.look_again(claim)
 
-    def _revoked(self, uid: str, revoked: bool) -> None:
-        if revoked:
-            self.revoked.add(uid)
-            self.queue.leaves(uid)
-        else:
-            self.revoked.discard(uid)
+    def _cell(self, change: PutCell) -> None:
+        if change.table == _REVOKED and change.new is not None:
+            self.revoked.add(change.key)
+            self.queue.leaves(change.key)
+        elif change.table == _REVOKED:
+            self.revoked.discard(change.key)
 
     def _moved(self, claim: Claim) -> None:
         uid = claim.uid
@@ -115,7 +118,7 @@ class Watch(CommitListener):
         return group is not None and uid in group.placed
 
     def _forget(self, uid: str) -> None:
-        for notes in (self.reserved, self.facts, self.leaving, self.withdrawn):
+        for notes in (self.reserved, self.facts, self.leaving, self.withdrawn, self.doubtful):
             notes.pop(uid, None)
 
     def take(self, claim: Claim) -> None:
@@ -152,8 +155,14 @@ class Watch(CommitListener):
         self._forget(uid)
         self._regrouped(claim.spec)
 
+    def _doubt(self, places: set[str]) -> None:
+        """These nodes, and whatever else, came, changed or went. The engine sees to those that are held there."""
+        for claim in (*self.crowd.kept(), *self.queue.placed()):
+            if claim.place in places:
+                self.doubtful[claim.uid] = claim
+
     def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
-        if record.cause[0] == "configure":
+        if record.cause[0] == _CONFIGURE:
             self.queue.wake_all()
             return
         if topics:

@@ -14,6 +14,7 @@ from bursar.engine.decisions import ADMITTED, EVICTED, RELEASED, WAITING, Decisi
 from bursar.engine.errors import EngineError
 from bursar.engine.explaining import explain_claim, explain_departed
 from bursar.engine.locked_ledger import LockedLedger
+from bursar.engine.placing import is_possible
 from bursar.engine.preempting import may_take
 from bursar.engine.rebinding import respec
 from bursar.engine.what_if import Change, Outlook, look_ahead
@@ -255,6 +256,15 @@ class Engine(LockedLedger):
             self._lock.release()
 
     # Asking
+
+    def possible(self, uid: str) -> bool:
+        """Whether the claim could still run in its place, if that were empty."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            return not claim.place or is_possible(self._core, claim, claim.place)
+        finally:
+            self._lock.release()
 
     def what_if(self, changes: list[Change], at: int = 0, pending: bool = False) -> Outlook:
         """What would happen; changes nothing. ``pending``: also try the claims that wait now."""
