@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bursar.audit.auditor import Auditor
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import HELD, PENDING, RESERVED, RUNNING, Claim
 from bursar.vectors import Vector
@@ -117,5 +118,9 @@ def test_nobody_starts_too_early_or_not_at_all(script: list[tuple[str, Any]]) ->
             check_starts(bed, before)
     for _ in range(4):
         bed.advance(3000)
+    auditor = Auditor()
+    for line in bed.engine.journal.take():
+        auditor.feed(line)
+    assert auditor.digest == f"{bed.engine.digest:016x}"
     crowd = bed.controller._watch.crowd
     assert (crowd._sums, crowd._known, crowd._kept, crowd._spot_of) == ({}, {}, {}, {})
