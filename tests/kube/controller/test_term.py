@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bursar.kube.client.resources import NAMESPACES, PODS
-from bursar.kube.controller import aside, desk, mirror, outcomes
+from bursar.kube.controller import aside, desk, mirror, namespaces, outcomes
 from bursar.kube.controller.names import ADMISSION, HOLD
 from bursar.kube.controller.records import HoldRecord, written
 from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
@@ -255,7 +255,10 @@ async def test_trouble_with_a_namespace_ends_no_term() -> None:
         await cluster.until(lambda: _label(cluster) == "enforced")
 
 
-async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay() -> None:
+async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(namespaces, "LINGER", 0.1)
     async with stage() as cluster:
         cluster.namespace("a")
         await cluster.lead()
@@ -265,6 +268,22 @@ async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay() -> No
         cluster.fake.state.delete(ELASTIC, "a", "quota")
         await cluster.until(lambda: _applied(cluster) == 2)
         await cluster.until(lambda: _label(cluster) is None)
+
+
+async def test_a_quota_that_is_replaced_leaves_its_namespace_governed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "LINGER", 0.5)
+    async with stage() as cluster:
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        await cluster.lead()
+        await cluster.until(lambda: _label(cluster) == "enforced")
+        for _ in range(2):
+            cluster.fake.state.delete(ELASTIC, "a", "quota")
+            await asyncio.sleep(0.3)
+            cluster.quota("a", 3)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
+        assert (_applied(cluster), _label(cluster)) == (1, "enforced")
 
 
 async def test_a_new_term_labels_no_namespace_that_has_its_label() -> None:
@@ -279,7 +298,10 @@ async def test_a_new_term_labels_no_namespace_that_has_its_label() -> None:
         assert _applied(cluster) == 0
 
 
-async def test_a_label_that_a_predecessor_left_goes_and_an_administrators_stays() -> None:
+async def test_a_label_that_a_predecessor_left_goes_and_an_administrators_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(namespaces, "LINGER", 0.1)
     async with stage() as cluster:
         cluster.namespace("a", {"bursar.dev/quota": "enforced"})
         await cluster.lead()

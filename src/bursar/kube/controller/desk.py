@@ -34,7 +34,6 @@ class Desk(Generic[K]):
         self._settle_for = settle_for  # seconds to wait before each performance, for more to come together
         self._wanted: set[K] = set()
         self._tasks: dict[K, asyncio.Task[None]] = {}
-        self.failures = 0
         self.broken: Callable[[K, BaseException], None] | None = None  # told of errors that nobody expected
 
     def __len__(self) -> int:
@@ -62,7 +61,6 @@ class Desk(Generic[K]):
                         await self._perform(key)
                     pause = _FIRST_PAUSE
                 except Again as again:
-                    self.failures += 1
                     self._wanted.add(key)
                     wait = again.after if again.after is not None else pause * (0.5 + random.random())  # noqa: S311
                     pause = min(pause * 2, _LONGEST_PAUSE)

@@ -1,7 +1,8 @@
 """Namespaces that quotas name, and the label by which the gate knows them.
 
-A namespace that some quota names is labelled; when the last of its quotas goes, the label goes too. It is applied under
-a field manager of its own, so that a label that an administrator set stays his.
+A namespace that some quota names is labelled; when the last of its quotas goes, the label goes too, a little later: one
+that is replaced lets no pod pass in between. It is applied under a field manager of its own, so that a label that an
+administrator set stays his.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from bursar.kube.client.api import Api, Writing
 from bursar.kube.client.models import Body
 from bursar.kube.client.resources import NAMESPACES
-from bursar.kube.controller.desk import Desk
+from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL, INVALID
 from bursar.kube.controller.outcomes import Refused, sent
 from bursar.kube.controller.ports import ObjectKey
@@ -21,6 +22,7 @@ from bursar.objects.kindset import TypedObject
 from bursar.policies.plugin import Registry
 
 MANAGER = "bursar-namespaces"
+LINGER = 5.0  # seconds for which a label stays after the last quota
 
 
 class Naming:
@@ -74,11 +76,14 @@ class NamespaceKeeper:
         self._how = Writing(field_manager=MANAGER, dry_run=dry_run)
         self._labelled: set[str] = set()  # namespaces that were seen with the label
         self._sent: set[str] = set()  # and those that were given it, seen or not
+        self._lingering: set[str] = set()  # namespaces whose label is about to go
         self.desk: Desk[str] = Desk(self._perform, 2)
 
     def named(self, namespaces: Iterable[str]) -> None:
         """Quotas name these now, or do so no longer."""
         for name in namespaces:
+            if name in self._naming:
+                self._lingering.discard(name)
             if name not in self._never:
                 self.desk.want(name)
 
@@ -94,6 +99,7 @@ class NamespaceKeeper:
     def namespace_gone(self, name: str) -> None:
         self._labelled.discard(name)
         self._sent.discard(name)
+        self._lingering.discard(name)
         self.desk.forget(name)
 
     def take_over(self) -> None:
@@ -104,6 +110,9 @@ class NamespaceKeeper:
         wanted = name in self._naming
         if wanted == (name in self._labelled) and (wanted or name not in self._sent):
             return
+        if not wanted and name not in self._lingering:
+            self._lingering.add(name)
+            raise Again("its last quota may be replaced", LINGER)
         found = await sent(self._api.find(NAMESPACES, name), refused=self._refused(name))
         if found is None or not (wanted or _is_ours(found)):  # applying would create it, or own what is another's
             return
@@ -114,6 +123,7 @@ class NamespaceKeeper:
         await sent(write, refused=self._refused(name))
         if not wanted:
             self._sent.discard(name)
+            self._lingering.discard(name)
 
     def _refused(self, name: str) -> Refused:
         return lambda why: self._report("Namespace", name, INVALID, why)
