@@ -3,10 +3,9 @@
 A pod with our gate is a *wish*: it is queued and decided. A pod on a node is a *fact*, and so is one that was let go
 and is not bound yet (its record says where it counts). Everything else is none of our business until it is bound: also
 a pod whose gate somebody else removed. One that is deleted before it is bound never is, so it is gone at once.
-Facts count whoever made them; those that nobody asked Bursar to govern are never taken away for others.
+Facts count whoever made them.
 
-What a wish asks for is read as long as it is gated. After that only what can still grow or shrink is read again: its
-node constraints now contain what was decided.
+What a wish asks for is read as long as it is gated; after that only what can still grow or shrink (see ``counting``).
 """
 
 from __future__ import annotations
@@ -19,30 +18,19 @@ import msgspec
 from bursar.control.admission import Admission
 from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
+from bursar.kube.controller.counting import adjusted, bare, fact
 from bursar.kube.controller.names import INVALID, PREEMPTED, UNJUDGED
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import (
-    SeenPod,
-    anywhere,
-    asks,
-    grew,
-    milliseconds,
-    unjudged,
-    wished_annotations,
-    wished_labels,
-)
-from bursar.kube.controller.wishes import Reading, UnjudgedError, Wishes, claimed_devices
+from bursar.kube.controller.sight import SeenPod, asks, grew, milliseconds, unjudged
+from bursar.kube.controller.wishes import Reading, UnjudgedError, Wishes
 from bursar.kube.controller.world import Report, World
-from bursar.objects.core import ObjectMeta, Pod
+from bursar.objects.core import Pod
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
-from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL, owner_of
-
-_FOREIGN = {PREEMPTIBLE_LABEL: "false"}
-_OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
+from bursar.objects.pods import GROUP_LABEL, owner_of
 
 
 @dataclass(slots=True)
@@ -162,24 +150,12 @@ class PodIntake:
 
     def _fact(self, sight: Sight, place: str) -> None:
         pod = sight.seen
-        spec = msgspec.structs.replace(pod.spec, node_name=place)
-        counted = msgspec.structs.replace(pod, metadata=self._counted_meta(sight, pod.metadata.annotations), spec=spec)
-        if not self._tell(sight, counted):
-            # Whatever is wrong with its marks, or new about how nodes are chosen, it takes room: count it without.
-            bare = {name: value for name, value in pod.metadata.labels.items() if name not in _OUR_LABELS}
-            meta = msgspec.structs.replace(counted.metadata, labels=bare | _FOREIGN)
-            if not self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=anywhere(spec))):
-                return
+        counted = fact(pod, sight.governed, place)
+        if not (self._tell(sight, counted) or self._tell(sight, bare(counted, pod))):
+            return
         if sight.record is not None and sight.record.displaced:
             self._controller.displaced_before(sight.uid, sight.record.displaced)
         self._progress(sight, pod)
-
-    def _counted_meta(self, sight: Sight, annotations: dict[str, str]) -> ObjectMeta:
-        meta = sight.seen.metadata
-        labels = wished_labels(meta.labels)
-        if not sight.governed:
-            labels = labels | _FOREIGN
-        return msgspec.structs.replace(meta, labels=labels, annotations=annotations | claimed_devices(sight.seen.spec))
 
     # A wish
 
@@ -246,20 +222,9 @@ class PodIntake:
         self._troubled.pop(sight.uid, None)
 
     def _adjust(self, sight: Sight, pod: SeenPod) -> None:
-        """Requests, labels and annotations may change while a pod runs; where it is and may be stays as it was."""
-        counted = sight.counted
-        if counted is None:
-            return
-        ours = {k: v for k, v in counted.metadata.annotations.items() if k not in wished_annotations({k: v})}
-        annotations = wished_annotations(pod.metadata.annotations) | ours
-        spec = msgspec.structs.replace(
-            counted.spec,
-            containers=pod.spec.containers,
-            init_containers=pod.spec.init_containers,
-            resources=pod.spec.resources,
-        )
-        meta = self._counted_meta(sight, annotations)
-        self._tell(sight, msgspec.structs.replace(counted, metadata=meta, spec=spec))
+        """Requests, labels and annotations may change while a pod runs."""
+        if sight.counted is not None:
+            self._tell(sight, adjusted(sight.counted, pod, sight.governed))
 
     def tell_again(self, sight: Sight) -> None:
         """The ledger is wrong about what it asks for, or knows nothing of it."""
