@@ -192,9 +192,8 @@ class ObjectWriter:
                 write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
             await sent(write, refused=self._refused(output))
         else:
-            self._world.note_written(
-                output
-            )  # as it is sent: by the time it is seen again, something else may be wanted
+            # As it is sent: by the time it is seen again, something else may be wanted.
+            self._world.note_written(output)
             patch = {"metadata": {output.part: output.value or {}}}
             how = Writing(dry_run=self._dry_run)
             write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
