@@ -159,6 +159,7 @@ def test_constraints_that_only_the_scheduler_judges_keep_a_cpu_pod_off(story: St
     team = story.namespace()
     spread = {
         "maxSkew": 1,
+        "minDomains": 2,  # else both may go to the first of the two nodes, if the scheduler sees it alone
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
