@@ -162,6 +162,15 @@ def drained_one(queue: Queue) -> str:
     return claims[0].uid
 
 
+def running(queue: Queue, name: str, size: int) -> list[Claim]:
+    """The members of a group, all of them on their nodes."""
+    members = [claim(f"{name}{number}", group="ns/g", size=size) for number in range(size)]
+    for one in members:
+        one.state = RUNNING
+        queue.follow(one)
+    return members
+
+
 class TestStrict:
     def test_nobody_passes_the_head(self) -> None:
         queue = Queue(strict=True)
@@ -256,10 +265,7 @@ class TestGroups:
 
     def test_a_member_joins_those_that_run_however_many_of_the_others_have_ended(self) -> None:
         queue = Queue()
-        members = [claim(f"m{number}", group="ns/g", size=3) for number in range(3)]
-        for one in members:
-            one.state = RUNNING
-            queue.follow(one)
+        running(queue, "m", 3)
         queue.remove("m0")
         queue.remove("m1")
         again = claim("m1b", group="ns/g", size=3)
@@ -271,10 +277,7 @@ class TestGroups:
     def test_who_is_about_to_go_is_no_member_any_more(self, leaving: bool, state: int) -> None:
         """The pods that come in place of a whole group start together, too."""
         queue = Queue()
-        old = [claim(f"old{number}", group="ns/g", size=2) for number in range(2)]
-        for one in old:
-            one.state = RUNNING
-            queue.follow(one)
+        old = running(queue, "old", 2)
         for one in old:
             one.state, one.leaving = state, leaving
             queue.follow(one)
@@ -344,10 +347,7 @@ class TestGroups:
 
     def test_who_is_taken_back_by_a_policy_is_no_member_any_more(self) -> None:
         queue = Queue()
-        old = [claim(f"old{number}", group="ns/g", size=2) for number in range(2)]
-        for one in old:
-            one.state = RUNNING
-            queue.follow(one)
+        old = running(queue, "old", 2)
         for one in old:
             queue.leaves(one.uid)
             queue.follow(one, revoked=True)

@@ -212,7 +212,7 @@ class Group(Unit):
 
     @property
     def here(self) -> int:
-        finished = sum(self._done[owner] for owner in self._owners if owner)
+        finished = sum(count for owner, count in self._done.items() if owner and owner in self._owners)
         return len(self.pending) + len(self.placed) + len(self.started) + finished
 
     @property

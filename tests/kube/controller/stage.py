@@ -17,7 +17,7 @@ import msgspec
 from bursar.kube.admission.options import GATE
 from bursar.kube.client.api import Api
 from bursar.kube.client.http import Http
-from bursar.kube.client.resources import NAMESPACES, NODES, PODS, Resource
+from bursar.kube.client.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Resource
 from bursar.kube.client.retries import Retry
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.names import TERM
@@ -121,6 +121,12 @@ class Stage:
     def quota(self, namespace: str, most: int, least: int | None = None) -> None:
         spec = {"min": {GPU: most if least is None else least}, "max": {GPU: most}}
         self.fake.state.create(ELASTIC, namespace, {"metadata": {"name": "quota"}, "spec": spec})
+
+    def budget(self, namespace: str, labels: dict[str, str]) -> None:
+        """A disruption budget over the pods with these labels, which lets none of them go."""
+        spec = {"selector": {"matchLabels": labels}}
+        body = {"metadata": {"name": "b"}, "spec": spec, "status": {"disruptionsAllowed": 0}}
+        self.fake.state.create(DISRUPTION_BUDGETS, namespace, body)
 
     def pod(self, namespace: str, name: str, gpus: int = 1, *, gated: bool = True, **more: Any) -> Body:  # noqa: ANN401
         """Create a pod as the API server and the gate make it; labels, finalizers and owners are its metadata's."""

@@ -67,9 +67,7 @@ async def lending(cluster: Stage) -> Term:
     cluster.schedule()
     claims = term.mirror.engine.state.claims
     await cluster.until(lambda: all(claim.state == RUNNING for claim in claims.values()))
-    selector = {"selector": {"matchLabels": {"app": "x"}}}
-    budget = {"metadata": {"name": "b"}, "spec": selector, "status": {"disruptionsAllowed": 0}}
-    cluster.fake.state.create(DISRUPTION_BUDGETS, "a", budget)
+    cluster.budget("a", {"app": "x"})
     return term
 
 
@@ -123,6 +121,17 @@ def indexed(cluster: Stage, name: str, run: str = "1") -> Body:
     return cluster.pod("a", name, labels=labels, ownerReferences=[owner])
 
 
+async def run_of_a_job(cluster: Stage) -> list[Body]:
+    """Its pods, all of them on a node."""
+    cluster.node("n", 4)
+    cluster.namespace("a", {NAMESPACE_LABEL: ENFORCED})
+    pods = [indexed(cluster, f"w{number}") for number in range(3)]
+    await cluster.lead()
+    await cluster.until(lambda: all(cluster.started(pod) for pod in pods))
+    cluster.schedule()
+    return pods
+
+
 def end(cluster: Stage, pod: Body, phase: str) -> None:
     cluster.change(pod, lambda body: body["status"].update(phase=phase))
 
@@ -131,12 +140,7 @@ def end(cluster: Stage, pod: Body, phase: str) -> None:
 @pytest.mark.parametrize("takes_over", [False, True])
 async def test_the_last_one_of_a_job_is_let_go_again_when_all_others_have_succeeded(takes_over: bool) -> None:
     async with stage() as cluster:
-        cluster.node("n", 4)
-        cluster.namespace("a", {NAMESPACE_LABEL: ENFORCED})
-        pods = [indexed(cluster, f"w{number}") for number in range(3)]
-        await cluster.lead()
-        await cluster.until(lambda: all(cluster.started(pod) for pod in pods))
-        cluster.schedule()
+        pods = await run_of_a_job(cluster)
         for pod, phase in zip(pods, ("Succeeded", "Succeeded", "Failed"), strict=True):
             end(cluster, pod, phase)
         if takes_over:
@@ -151,12 +155,7 @@ async def test_the_last_one_of_a_job_is_let_go_again_when_all_others_have_succee
 async def test_the_next_run_of_a_group_is_let_go_as_a_whole() -> None:
     """Pods of the last one that have succeeded are still there."""
     async with stage() as cluster:
-        cluster.node("n", 4)
-        cluster.namespace("a", {NAMESPACE_LABEL: ENFORCED})
-        pods = [indexed(cluster, f"w{number}") for number in range(3)]
-        await cluster.lead()
-        await cluster.until(lambda: all(cluster.started(pod) for pod in pods))
-        cluster.schedule()
+        pods = await run_of_a_job(cluster)
         for pod in pods:
             end(cluster, pod, "Succeeded")
         nexts = [indexed(cluster, f"next{number}", run="2") for number in range(2)]

@@ -97,9 +97,7 @@ async def test_who_must_leave_for_its_quotas_sake_too_is_tried_again(monkeypatch
         cluster.schedule()
         claims = term.mirror.engine.state.claims
         await cluster.until(lambda: all(claim.state == RUNNING for claim in claims.values()))
-        selector = {"selector": {"matchLabels": {"app": "x"}}}
-        budget = {"metadata": {"name": "b"}, "spec": selector, "status": {"disruptionsAllowed": 0}}
-        cluster.fake.state.create(DISRUPTION_BUDGETS, "a", budget)
+        cluster.budget("a", {"app": "x"})
         cluster.fake.fail("PATCH .*/pods/owner", hang=0.5)
         cluster.pod("b", "owner")
         await cluster.until(lambda: cluster.patched("owner"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bursar.kube.client.errors import KubeError, ServerError, Throttled, Unanswered
 
 _PASSING = frozenset({500, 502, 503, 504})
-_LONGEST_WISH = 60.0
+LONGEST_WISH = 60.0
 """Seconds: a server that asks for a longer pause than this is tried again all the same."""
 
 
@@ -64,7 +64,7 @@ def pause_after(error: KubeError, backoff: Backoff, *, write: bool) -> float | N
 
 
 def _as_wished(seconds: float | None, backoff: Backoff) -> float:
-    return max(backoff.next(), apart(min(seconds or 0.0, _LONGEST_WISH)))
+    return max(backoff.next(), apart(min(seconds or 0.0, LONGEST_WISH)))
 
 
 def apart(seconds: float) -> float:

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, KubeError, NotFound
+from bursar.kube.client.retries import LONGEST_WISH
 from bursar.kube.controller.desk import Again
 
 T = TypeVar("T")
 STALE_TERM = "bursar.dev/term"  # stands in the message of the policy that refuses patches of a former leader
 _UID = "metadata.uid"  # as the server names it when a patch is about another object of that name
 _REFUSED_PAUSE = 5.0  # seconds before something that the server refused is sent once more
-_LONGEST_PAUSE = 60.0  # seconds: a server that asks for a longer one is asked again all the same
 
 Refused = Callable[[str], None]
 
@@ -49,7 +49,7 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
     except Conflict as error:
         raise Again(error.message) from None
     except ApiError as error:
-        pause = min(error.retry_after or 0.0, _LONGEST_PAUSE)
+        pause = min(error.retry_after or 0.0, LONGEST_WISH)
         raise Again(str(error), pause or None) from None  # "at once" is no pause for us
     except KubeError as error:  # no answer, or none that makes sense
         raise Again(str(error)) from None

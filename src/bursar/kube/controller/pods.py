@@ -172,7 +172,7 @@ class PodIntake:
             self._troubled.pop(sight.uid, None)
 
     def set_aside(self, sight: Sight) -> None:
-        """A wish is not to be granted for now, whatever room there is, until it is told again."""
+        """The ledger forgets it until it is told again: a wish is not to be granted, or a fact cannot be counted."""
         self._controller.gone(sight.uid)
         sight.counted = None
 
@@ -272,8 +272,7 @@ class PodIntake:
             self._refuse(sight, INVALID, str(error))
             return False
         except OverflowError as error:  # a pod that chose its node itself may ask for anything
-            self._controller.gone(sight.uid)
-            sight.counted = None
+            self.set_aside(sight)
             self._refuse(sight, INVALID, f"it cannot be counted: {error}")
             return False
         sight.counted = counted
