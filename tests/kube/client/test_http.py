@@ -120,6 +120,13 @@ async def test_a_write_that_takes_too_long_may_have_happened(fake: FakeApi, api:
     assert len(fake.seen) == 1
 
 
+async def test_a_try_that_runs_out_of_time_says_why_there_was_one_before(fake: FakeApi, api: Api) -> None:
+    fake.fail(READ, code=503, message="no leader")
+    fake.fail(READ, hang=60.0)
+    with pytest.raises(Unanswered, match=r"no answer within .* s \(the try before: .*503.*no leader\)"):
+        await api.get(CONFIG_MAPS, "a", "ns", within=3.0)
+
+
 async def test_a_write_that_could_not_be_sent_did_not_happen() -> None:
     nowhere = Http(ClusterConfig("http://127.0.0.1:1"), timeout=0.3)
     async with nowhere:

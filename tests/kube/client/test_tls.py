@@ -11,6 +11,7 @@ from bursar.kube.client.config import ClusterConfig, Trust
 from bursar.kube.client.credentials import Given, Secret
 from bursar.kube.client.errors import Unanswered
 from bursar.kube.client.http import Http
+from bursar.kube.client.retries import NO_RETRY
 from tests.kube.client.certificates import Certificate, authority, issued_by
 from tests.kube.fakeapi import FakeApi
 
@@ -35,7 +36,7 @@ async def strict(tmp_path: Path) -> AsyncIterator[FakeApi]:
 
 async def minor_of(server: FakeApi, trust: Trust, shown: Certificate | None) -> int:
     secret = Secret("", shown.pem, shown.key) if shown else Secret()
-    async with Http(ClusterConfig(server.url, trust, Given(secret)), timeout=1.0) as http:
+    async with Http(ClusterConfig(server.url, trust, Given(secret)), retry=NO_RETRY) as http:
         return (await Api(http).server_version()).pair[1]
 
 

@@ -77,6 +77,11 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def _told(error: Unanswered, before: KubeError) -> Unanswered:
+    """The error of the last try, with that of the one before: the last may only have run out of time."""
+    return error if str(error) == str(before) else Unanswered(f"{error} (the try before: {before})", sent=error.sent)
+
+
 _encoded = lru_cache(maxsize=256)(urlencode)  # of what is asked with each call: it is mostly the same
 
 
@@ -125,6 +130,7 @@ class Http:
         backoff = policy.backoff()
         deadline = time.monotonic() + (self._timeout if within is None else within)
         renewed = False
+        before: KubeError | None = None  # why the last try was not the first
         while True:
             try:
                 return await self._attempt(request, deadline - time.monotonic(), renew=renewed)
@@ -135,7 +141,10 @@ class Http:
             except KubeError as error:
                 pause = pause_after(error, backoff, write=request.write)
                 if pause is None or backoff.attempt >= policy.attempts or time.monotonic() + pause >= deadline:
+                    if isinstance(error, Unanswered) and before is not None:
+                        raise _told(error, before) from error
                     raise
+                before = error
                 await asyncio.sleep(pause)
             self.retries[request.call] += 1
 
