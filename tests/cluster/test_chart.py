@@ -18,6 +18,7 @@ from bursar.kube.admission.policies import gate
 from tests.cluster.charting import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
+from tests.cluster.controlplane.objects import may
 from tests.cluster.installing import install_original
 from tests.cluster.waiting import eventually
 
@@ -454,7 +455,7 @@ def accepted(server: ControlPlane, path: str, body: Manifest) -> str:
 )
 @pytest.mark.usefixtures("release")
 def test_what_the_account_may_do(server: ControlPlane, verb: str, resource: str, place: str, *, expected: bool) -> None:
-    assert may(server, ACCOUNT, verb, resource, place) == expected
+    assert may(server.api(), ACCOUNT, verb, resource, place) == expected
 
 
 @pytest.mark.parametrize(
@@ -477,19 +478,8 @@ def test_what_quotas_mean_to_people(server: ControlPlane, verb: str, resource: s
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
     accepted(server, path, binding)
     if expected:
-        eventually(lambda: may(server, "vera", verb, resource, "default"), "the binding to be in force")
-    assert may(server, "vera", verb, resource, "default") == expected
-
-
-def may(server: ControlPlane, user: str, verb: str, resource: str, place: str) -> bool:
-    """Whether the user may do it; a resource is written ``plural.group/subresource=name``."""
-    whole, _, name = resource.partition("=")
-    named, _, subresource = whole.partition("/")
-    plural, _, group = named.partition(".")
-    asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "name": name}
-    review = {"spec": {"user": user, "resourceAttributes": asked | {"namespace": place}}}
-    answer = server.api().create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(answer["status"]["allowed"])
+        eventually(lambda: may(server.api(), "vera", verb, resource, "default"), "the binding to be in force")
+    assert may(server.api(), "vera", verb, resource, "default") == expected
 
 
 def test_uninstalling_keeps_definitions_and_quotas(server: ControlPlane, release: Release) -> None:

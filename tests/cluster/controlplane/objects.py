@@ -89,3 +89,16 @@ def grant_edit(api: Api, user: str = ALICE) -> None:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+
+
+def may(api: Api, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+    """Whether the API server would let the user do it; a resource is written ``plural.group/subresource=name``, and no
+    namespace is all of them.
+    """
+    whole, _, name = resource.partition("=")
+    named, _, subresource = whole.partition("/")
+    plural, _, group = named.partition(".")
+    asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "name": name}
+    review = {"spec": {"user": user, "resourceAttributes": asked | {"namespace": namespace}}}
+    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])

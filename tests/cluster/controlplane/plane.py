@@ -17,7 +17,7 @@ from typing import Self
 from tests.cluster.controlplane import binaries, commands, identities, objects
 from tests.cluster.controlplane.api import Api, ApiError
 from tests.cluster.controlplane.guard import Guard
-from tests.cluster.controlplane.identities import ADMIN, Identities, User
+from tests.cluster.controlplane.identities import ADMIN, ALICE, Identities, User
 from tests.cluster.controlplane.ports import Ports, is_free
 from tests.cluster.controlplane.processes import Component, ComponentError
 
@@ -243,5 +243,8 @@ class ControlPlane:
             return False
 
     def _roles_filled(self) -> bool:
-        """The controller manager works: it has put the rules of ``edit`` together."""
-        return bool(self.api().get("/apis/rbac.authorization.k8s.io/v1/clusterroles/edit").get("rules"))
+        """The controller manager works: it has put all of ``edit`` together, which takes it two rounds: the rules for
+        writing come first, and those for reading when ``view`` has them.
+        """
+        wishes = (("create", "pods"), ("get", "pods"))
+        return all(objects.may(self.api(), ALICE, verb, resource) for verb, resource in wishes)
