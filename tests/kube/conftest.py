@@ -1,0 +1,10 @@
+"""Settings of everything about Kubernetes."""
+
+import pytest
+
+from tests.kube.patience import be_patient
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
