@@ -1,4 +1,4 @@
-"""The long runs: ``python -m tests.policies.trees.soak [--steps N] [--instances N] [--seconds N] [--seed N]``."""
+"""The long runs: ``python -m tests.policies.trees.soak [--steps N] [--instances N] [--rounds N] [--seed N]``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--instances", type=int, default=50_000)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rounds", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     _histories(options.seed, options.steps)
     preemptions = sum(instance(options.seed * 1_000_000 + number) for number in range(options.instances))
     _say(f"{options.instances} instances came to rest after {preemptions} preemptions")
-    if options.seconds:
-        _say(f"8 threads, {options.seconds} s: {dict(contend(8, options.seconds))}")
+    if options.rounds:
+        _say(f"8 threads, {options.rounds} rounds each: {dict(contend(8, options.rounds))}")
 
 
 def _histories(seed: int, steps: int) -> None:

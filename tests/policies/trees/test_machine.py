@@ -32,7 +32,7 @@ def test_victims_that_come_back_for_ever_come_to_rest() -> None:
 
 
 def test_eight_threads_lose_no_update() -> None:
-    counts = contend(8, 1.5)
+    counts = contend(8, 200)
     assert counts["undone"] > 0
     assert counts["allocated"] > 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 
 from bursar.policies.trees import NORMAL, QuotaError, QuotaManager, StaleTokenError
@@ -23,8 +22,8 @@ GROUPS = ("A1", "A2", "B1")
 TREES = ("T", "U")
 
 
-def contend(threads: int, seconds: float) -> Counter[str]:
-    """Run for a while; returns how often what happened. Raises what a thread raised."""
+def contend(threads: int, rounds: int) -> Counter[str]:
+    """So many rounds in each thread; returns how often what happened. Raises what a thread raised."""
     manager = QuotaManager()
     for tree in TREES:
         manager.add_tree_from_struct(document(tree, ("n",), NODES))
@@ -34,12 +33,11 @@ def contend(threads: int, seconds: float) -> Counter[str]:
     manager.set_mode(NORMAL)
     counts: Counter[str] = Counter()
     errors: list[BaseException] = []
-    until = time.monotonic() + seconds
 
     def work(number: int) -> None:
         mine: Counter[str] = Counter()
         try:
-            _work(manager, number, until, mine)
+            _work(manager, number, rounds, mine)
         except BaseException as error:  # noqa: BLE001 shown by the main thread
             errors.append(error)
         counts.update(mine)
@@ -55,12 +53,10 @@ def contend(threads: int, seconds: float) -> Counter[str]:
     return counts
 
 
-def _work(manager: QuotaManager, number: int, until: float, mine: Counter[str]) -> None:
+def _work(manager: QuotaManager, number: int, rounds: int, mine: Counter[str]) -> None:
     dice = random.Random(number)
-    round_number = 0
-    while time.monotonic() < until:
+    for round_number in range(rounds):
         name = f"{number}-{round_number}"
-        round_number += 1
         wish = Wish(dice.choice(GROUPS), {"n": dice.randint(1, 3)}, dice.randint(0, 2))
         manager.add_consumer(info(name, dict.fromkeys(TREES, wish)))
         if number % 2:
