@@ -30,14 +30,13 @@ from bursar.kube.client.nesting import read_any
 from bursar.kube.client.resources import RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Devices, read_slice
 from bursar.kube.controller.names import GATE, is_own_annotation
-from bursar.kube.controller.namespaces import Naming
+from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.records import AdmissionRecord, admission_of
 from bursar.kube.controller.sight import ENDED, wished_labels
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind
-from bursar.objects.manifests import Document
 from bursar.objects.pods import PREEMPTIBLE_LABEL
 from bursar.policies.crossquota.names import CLAIMS_DEVICES
 from bursar.policies.crossquota.plugin import arguments_from
@@ -91,7 +90,7 @@ class _Governing:
     """Which pods a controller would decide over, by the quotas and namespaces that there are."""
 
     def __init__(self, registry: Registry, objects: Iterable[tuple[Kind, Body]]) -> None:
-        kinds, self._naming = known_kinds(registry), Naming(registry)
+        self._naming = Naming(registry)
         quotas = {name for plugin in registry for name in plugin.namespaces}
         self._labels: dict[str, dict[str, str]] = {}
         self.everywhere = False  # CrossQuota is in force
@@ -105,9 +104,8 @@ class _Governing:
                 with suppress(ManifestError):
                     exempt = arguments_from(section or {}).exempt_namespaces
             elif kind.name in quotas:
-                with suppress(ManifestError):  # who takes it into the copy says so
-                    given = kinds.read(Document("", 0, body))
-                    self._naming.take(kind.name, given.key, given)
+                metadata = body["metadata"]
+                self._naming.take(kind.name, f"{metadata['namespace']}/{metadata['name']}", body)
         self._governed = Governed(Options(everywhere=self.everywhere, exempt_namespaces=exempt))
 
     def holds(self, pod: Body) -> bool:

@@ -56,8 +56,11 @@ Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[st
 Pure: fills defaults, and refuses what breaks a rule. Must be idempotent, and sees a dry run like any other call.
 """
 
-Namespaces = Callable[[str, Any], Iterable[str]]
-"""(key of the object, the typed object) -> the namespaces whose pods it governs, whatever their labels say."""
+Namespaces = Callable[[str, Mapping[str, Any]], Iterable[str]]
+"""(key, manifest) -> the namespaces whose pods the object governs, whatever their labels say.
+
+Also asked of manifests that are not acceptable: what cannot be read names nobody.
+"""
 
 CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
 """Raises ``ManifestError`` when the object must not be deleted now."""
@@ -77,6 +80,7 @@ class Plugin:
     check_removal: Mapping[str, CheckRemoval] = field(default_factory=dict)
     unpreemptible: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None  # (labels, annotations)
     namespaces: Mapping[str, Namespaces] = field(default_factory=dict)  # by kind name: where its objects govern pods
+    chosen: Mapping[str, str] = field(default_factory=dict)  # by kind name: the label by which a pod names its object
 
 
 class Registry:

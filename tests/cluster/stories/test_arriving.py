@@ -4,6 +4,8 @@ from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Story
 from tests.cluster.stories.test_elastic import KIND, quota
 from tests.cluster.stories.test_limits import GPU_IDS, worker
+from tests.cluster.stories.test_pools import KIND as POOLS
+from tests.cluster.stories.test_pools import PREFIX, SYSTEM, team_quota
 from tests.cluster.stories.test_trees import tree
 
 GPU = "nvidia.com/gpu"
@@ -63,6 +65,30 @@ def test_a_hold_is_taken_over(story: Story, bursar: Running) -> None:
     story.running(a, "own", "late")
     assert len([name for name in names if story.seen(b, name)]) == 2
     assert story.record(a, "own")["displaced"][0][0] == victims[0]
+
+
+def test_a_quota_that_the_next_leader_cannot_read_lets_nobody_pass(story: Story, bursar: Running) -> None:
+    """No webhook looks at kube-system. Whoever led before knew the quota's last good form; who leads next does not."""
+    team, name, weight = story.namespace(), f"{story.name}-quota", PREFIX + "shared-weight"
+    story.nodes(1, {GPU: "4"})
+    body = team_quota(SYSTEM, "", 1, 1)
+    body["metadata"] = {"name": name, "namespace": SYSTEM, "labels": {PREFIX + "is-parent": "false"}}
+    story.apply(body)
+    chosen = {PREFIX + "name": name}
+    story.submit(team, *(story.pod(pod, {GPU: "1"}, labels=chosen) for pod in ("first", "second")))
+    story.wait(lambda: bool(story.node_of(team, "first")) != bool(story.node_of(team, "second")), "one of two runs")
+    runs, waits = sorted(("first", "second"), key=lambda pod: not story.node_of(team, pod))
+    story.plane.kubectl("annotate", POOLS, name, "-n", SYSTEM, "--overwrite", f"{weight}=much")
+    bursar.stop()
+    bursar.start()
+    story.waits(team, waits, f"{SYSTEM}/{name} is not in force", "shared-weight")
+    story.delete("pod", runs, team)
+    story.gone(team, runs)
+    story.submit(team, story.pod("third", {GPU: "1"}, labels=chosen))
+    story.waits(team, "third", "is not in force")
+    assert story.is_gated(team, waits)
+    story.plane.kubectl("annotate", POOLS, name, "-n", SYSTEM, "--overwrite", f'{weight}={{"{GPU}": "1"}}')
+    story.wait(lambda: bool(story.node_of(team, waits)) != bool(story.node_of(team, "third")), "one of them runs")
 
 
 def test_gpus_and_trees_are_rebuilt_from_records(story: Story, bursar: Running) -> None:

@@ -1,8 +1,9 @@
 """From what the API server shows to what the control loop is told.
 
 Objects other than pods become settings, after the same admission that the embedded cluster gives them. One that is not
-acceptable is reported, and what was last good stays in force; it is tried again whenever another object changes, since
-the fault may lie between objects. So is a deletion that others stand in the way of. Marks that admission fills in, and
+acceptable is reported, and what was last good stays in force; what never was is told to ``unknown``, for its pods to
+wait. It is tried again whenever another object changes, since the fault may lie between objects. So is a deletion that
+others stand in the way of. Marks that admission fills in, and
 that the webhook did not (it keeps out of kube-system), are written on the object.
 
 What is there at the start was admitted before. What became of others since, such as the nodes that a tree has, does not
@@ -14,8 +15,10 @@ once, and on the node as soon as the node is seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from bursar.control.admission import Admission
 from bursar.control.loop import Controller
@@ -27,6 +30,7 @@ from bursar.objects.kinds import Kind
 from bursar.objects.kindset import TypedObject
 from bursar.policies.settings import Output
 
+Body = Mapping[str, Any]
 Given = tuple[TypedObject, dict[str, Any]]
 
 
@@ -42,10 +46,12 @@ class ObjectIntake:
         condition: Callable[[str, str, str], None],
         write: Callable[[Output], None],
         changed: Callable[[Kind, str, bool], None],
+        unknown: Callable[[str, str, Body | None, str], None],
     ) -> None:
         """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again.
 
         ``changed``: is told (kind, key, whether it is new) of objects that came into force, or went out of it.
+        ``unknown``: is told (kind, key, manifest, problem) of those that never were in force; None: such a one is gone.
         """
         self._controller = controller
         self._world = world
@@ -54,6 +60,7 @@ class ObjectIntake:
         self._condition = condition
         self._write = write
         self._changed = changed
+        self._unknown = unknown
         self._deleted: dict[tuple[str, str], Kind] = {}  # by kind and key: still in force, because others need it
         self.invalid: dict[tuple[str, str], tuple[Given | None, str]] = {}  # as given, if readable; what is wrong
 
@@ -92,8 +99,7 @@ class ObjectIntake:
         """An object is gone."""
         key = self._world.key_at(kind.name, namespace, name)
         if key is None:
-            self._forget_refused(kind, namespace, name)
-            return False
+            return self._forget_refused(kind, namespace, name)
         self.invalid.pop((kind.name, key), None)
         problem = self._drop(kind, key)
         if problem:  # others still need it: people are told, and it stays in force until they do not
@@ -103,11 +109,14 @@ class ObjectIntake:
         self._retry()
         return True
 
-    def _forget_refused(self, kind: Kind, namespace: str, name: str) -> None:
+    def _forget_refused(self, kind: Kind, namespace: str, name: str) -> bool:
         """An object that was never in force is gone: it must not come into force later."""
         key = f"{namespace}/{name}" if namespace else name
-        if self.invalid.pop((kind.name, key), None) is not None:
-            self._condition(kind.name, key, "")
+        if self.invalid.pop((kind.name, key), None) is None:
+            return False
+        self._condition(kind.name, key, "")
+        self._unknown(kind.name, key, None, "")
+        return True
 
     def _drop(self, kind: Kind, key: str) -> str:
         """Take an object out of force; what stands in the way."""
@@ -123,7 +132,8 @@ class ObjectIntake:
         try:
             return self._world.read(kind, raw)
         except ManifestError as error:
-            self._refused((kind.name, error.subject.partition(" ")[2]), None, str(error))
+            body = msgspec.json.decode(raw)
+            self._refused((kind.name, error.subject.partition(" ")[2]), None, body, str(error))
             return None
 
     def _is_new(self, given: TypedObject) -> bool:
@@ -143,7 +153,7 @@ class ObjectIntake:
             self._controller.apply([ObjectChange(one.kind, one.key, admitted)])
         except ManifestError as error:
             if not quiet:
-                self._refused((one.kind.name, one.key), given, str(error))
+                self._refused((one.kind.name, one.key), given, one.body, str(error))
             return False
         if self.invalid.pop((one.kind.name, one.key), None) is not None:
             self._condition(one.kind.name, one.key, "")
@@ -160,12 +170,14 @@ class ObjectIntake:
             if filled:
                 self._write(Output(given.kind.name, given.key, part, filled))
 
-    def _refused(self, name: tuple[str, str], given: Given | None, problem: str) -> None:
+    def _refused(self, name: tuple[str, str], given: Given | None, body: Body, problem: str) -> None:
         last = self.invalid.get(name)
         self.invalid[name] = (given, problem)
         if last is None or last[1] != problem:
             self._report(*name, INVALID, problem)
             self._condition(*name, problem)
+        if self._world.find(*name) is None:
+            self._unknown(*name, body, problem)
 
     def _retry(self) -> None:
         """Something changed: what was not acceptable may be now, and with it what waited for that in turn."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from bursar.control.admission import Admission
 from bursar.control.kinds import known_kinds
@@ -22,7 +23,7 @@ from bursar.kube.client.models import Meta
 from bursar.kube.controller.devices import Published
 from bursar.kube.controller.intake import ObjectIntake
 from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL
-from bursar.kube.controller.namespaces import Naming
+from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
@@ -67,6 +68,7 @@ class Mirror:
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.world.unmarked = self.placement.unmarked
+        self.naming = Naming(registry)
         self.news: Callable[[], None] | None = None  # there is something to tell people
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
@@ -77,13 +79,20 @@ class Mirror:
             self.placement,
             lambda pod: self._governs(governed, pod),
             self.report,
+            self._obstacle,
             self.shadow,
         )
-        self.naming = Naming(registry)
         self.named: Callable[[Iterable[str]], None] | None = None  # quotas name these now, or do so no longer
         self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
         self.objects = ObjectIntake(
-            self.controller, self.world, admission, self.report, self._tell_condition, self.notes.write, self._in_force
+            self.controller,
+            self.world,
+            admission,
+            self.report,
+            self._tell_condition,
+            self.notes.write,
+            self._in_force,
+            self._never_in_force,
         )
 
     # At the start
@@ -146,12 +155,23 @@ class Mirror:
         elif kind.name == NAMESPACE.name:
             self.pods.govern((key,))
         else:
-            known = self.world.find(kind.name, key)
-            named = self.naming.take(kind.name, key, None if known is None else known.given)
-            if named and self.shadow is not None:
-                self.pods.govern(named)
-            if named and self.named is not None:
-                self.named(named)
+            self._name(self.naming.take(kind.name, key, self.world.get(kind.name, key)))
+
+    def _never_in_force(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str) -> None:
+        """An object is not acceptable and never was (None: and is gone): whom it is for waits."""
+        self._name(self.naming.take(kind, key, body, problem))
+        if problem:
+            self.pods.hold_back()
+
+    def _name(self, touched: Iterable[str]) -> None:
+        """Quotas name these namespaces now, or do so no longer."""
+        if touched and self.shadow is not None:
+            self.pods.govern(frozenset(touched))
+        if touched and self.named is not None:
+            self.named(touched)
+
+    def _obstacle(self, pod: SeenPod) -> str:
+        return self.naming.problem(pod.metadata.namespace, pod.metadata.labels)
 
     def _configured(self) -> None:
         """What makes a GPU node may have changed."""

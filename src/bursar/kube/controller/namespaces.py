@@ -7,62 +7,19 @@ administrator set stays his.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from bursar.kube.client.api import Api, Writing
 from bursar.kube.client.models import Body
 from bursar.kube.client.resources import NAMESPACES
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL, INVALID
+from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.outcomes import Refused, sent
-from bursar.kube.controller.ports import ObjectKey
 from bursar.kube.controller.world import Report
-from bursar.objects.errors import ManifestError
-from bursar.objects.kindset import TypedObject
-from bursar.policies.plugin import Registry
 
 MANAGER = "bursar-namespaces"
 LINGER = 5.0  # seconds for which a label stays after the last quota
-
-
-class Naming:
-    """Which namespaces the quotas name, as they are in force."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._names = {kind: names for plugin in registry for kind, names in plugin.namespaces.items()}
-        self._by_quota: dict[ObjectKey, frozenset[str]] = {}
-        self._count: dict[str, int] = {}  # how many quotas name a namespace
-
-    def __contains__(self, namespace: str) -> bool:
-        return namespace in self._count
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._count)
-
-    def take(self, kind: str, key: str, given: TypedObject | None) -> frozenset[str]:
-        """An object came, changed or (None) is gone; the namespaces that are named, or not named, since then."""
-        quota = (kind, key)
-        before, names = self._by_quota.pop(quota, frozenset()), self._read(given)
-        if names:
-            self._by_quota[quota] = names
-        touched = names ^ before
-        known = {name for name in touched if name in self._count}
-        for name in names - before:
-            self._count[name] = self._count.get(name, 0) + 1
-        for name in before - names:
-            self._count[name] -= 1
-            if not self._count[name]:
-                del self._count[name]
-        return frozenset(name for name in touched if (name in known) != (name in self._count))
-
-    def _read(self, given: TypedObject | None) -> frozenset[str]:
-        names = None if given is None else self._names.get(given.kind.name)
-        if given is None or names is None:
-            return frozenset()
-        try:
-            return frozenset(names(given.key, given.typed))
-        except ManifestError:
-            return frozenset()  # whoever takes the object in reports it
 
 
 class NamespaceKeeper:

@@ -66,12 +66,15 @@ class PodIntake:
         placement: Placement,
         governs: Callable[[SeenPod], bool],
         report: Report,
+        obstacle: Callable[[SeenPod], str],
         shadow: Shadow | None = None,
     ) -> None:
+        """``obstacle``: why a wish has to wait before anybody may decide over it; "": it has not."""
         self._controller = controller
         self.wishes = Wishes(controller, world, admission, placement)
         self._governs = governs
         self._report = report
+        self._obstacle = obstacle
         self._shadow = shadow
         self.by_key: dict[str, Sight] = {}
         self.by_uid: dict[str, Sight] = {}
@@ -161,6 +164,8 @@ class PodIntake:
 
     def _wish(self, sight: Sight) -> None:
         """Read what a gated pod wants, as the embedded cluster would have admitted it."""
+        if self._hinders(sight):
+            return
         try:
             sight.reading = reading = self.wishes.read(sight.seen)
         except ManifestError as error:
@@ -170,6 +175,19 @@ class PodIntake:
         if self._tell(sight, Pod(metadata=meta, spec=reading.spec)):
             sight.problem = ""
             self._troubled.pop(sight.uid, None)
+
+    def _hinders(self, sight: Sight) -> bool:
+        problem = self._obstacle(sight.seen)
+        if problem:
+            self.set_aside(sight)
+            self._refuse(sight, INVALID, problem)
+        return bool(problem)
+
+    def hold_back(self) -> None:
+        """A quota turned out not to be known: whom it is for is not decided over until it is."""
+        for sight in list(self.by_key.values()):
+            if sight.wish:
+                self._hinders(sight)
 
     def set_aside(self, sight: Sight) -> None:
         """The ledger forgets it until it is told again: a wish is not to be granted, or a fact cannot be counted."""

@@ -102,6 +102,13 @@ def _conflict(namespace: str, kind: str, other: Body) -> str:
     return f"namespace {namespace} is governed by {kind} {_key(other)} already"
 
 
+def _listed(composite: Mapping[str, Any]) -> list[str]:
+    """The namespaces that it names, also if the rest of it is wrong."""
+    spec = composite.get("spec")
+    given = spec.get("namespaces") if isinstance(spec, dict) else None
+    return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+
+
 PLUGIN = Plugin(
     NAME,
     30,
@@ -116,6 +123,6 @@ PLUGIN = Plugin(
     {ELASTIC_QUOTA_KIND.name: admit_elastic_quota, COMPOSITE_KIND.name: admit_composite},
     namespaces={
         ELASTIC_QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],),
-        COMPOSITE_KIND.name: lambda _, composite: composite.spec.namespaces,
+        COMPOSITE_KIND.name: lambda _, composite: _listed(composite),
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from bursar.policies.pools.kinds import (
     profile_of_object,
     quota_of_object,
 )
-from bursar.policies.pools.names import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, TREE
+from bursar.policies.pools.names import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, QUOTA_OF_POD, TREE
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.profiles import PoolNode, Profile
 from bursar.policies.pools.reading import text_list
@@ -150,11 +151,13 @@ def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) ->
     return labels.get(PREEMPTIBLE) == "false"
 
 
-def namespaces_of(key: str, quota: ElasticQuota) -> list[str]:
-    """Those that its annotation lists, and its own if it is called like it."""
+def namespaces_of(key: str, quota: Mapping[str, Any]) -> list[str]:
+    """Those that its annotation lists, if it can be read, and its own if it is called like it."""
     namespace, _, name = key.partition("/")
-    listed = text_list(quota.metadata.annotations, NAMESPACES)
-    return [*listed, namespace] if name == namespace else list(listed)
+    listed: list[str] = []
+    with suppress(ManifestError):  # whoever takes the quota in says so
+        listed = text_list(quota["metadata"].get("annotations") or {}, NAMESPACES)
+    return [*listed, namespace] if name == namespace else listed
 
 
 PLUGIN = Plugin(
@@ -173,4 +176,5 @@ PLUGIN = Plugin(
     check_removal={QUOTA.name: quota_removal, PROFILE.name: profile_removal},
     unpreemptible=unpreemptible,
     namespaces={QUOTA.name: namespaces_of},
+    chosen={QUOTA.name: QUOTA_OF_POD},
 )
