@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -54,6 +54,14 @@ def text(*manifests: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
 
 
+def wait_for(what: str, seen: Callable[[], object], limit: float = 60) -> None:
+    """Return as soon as it is seen; a busy machine may take its time."""
+    end = time.monotonic() + limit
+    while not seen():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
 class ManualClock:
     """Time that passes when the test says so."""
 
@@ -83,7 +91,7 @@ class Live:
     def raw(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
@@ -115,7 +123,7 @@ def live(
                 yield Live(service, listener.getsockname()[1], token)
             finally:
                 built.should_exit = True
-                thread.join(timeout=10)
+                thread.join(timeout=60)
                 assert not thread.is_alive()
     finally:
         listener.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from bursar.server.background import AuditWatch, SnapshotKeeper
 from bursar.server.service import Service
 from bursar.store.processes import ApartError
 from bursar.store.snapshots import newest, summed
-from tests.server.live import node, pod
+from tests.server.live import node, pod, wait_for
 from tests.store.world import filled, lines_of
 
 
@@ -98,13 +96,6 @@ def test_what_cannot_be_summed_up_is_an_error(path: Path, capfd: pytest.CaptureF
     with store, pytest.raises(ApartError, match="ended with code 1"):
         SumProcess(path).keep(store)
     assert "journal line 4" in capfd.readouterr().err
-
-
-def wait_for(what: str, seen: Callable[[], bool], limit: float = 20) -> None:
-    end = time.monotonic() + limit
-    while not seen():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def test_a_service_has_itself_audited_and_summed_up(path: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bursar.objects.manifests import Document
 from bursar.server.answers import Problem
+from bursar.server.background import Ticker
 from bursar.server.client import ApiError, Client
-from tests.server.live import Live, ManualClock, live, node, pod, quota, text
+from bursar.server.service import Service
+from tests.server.live import Live, ManualClock, node, pod, quota, text, wait_for
 
 
 def refused(call: Callable[..., object], *args: object, **kwargs: object) -> Problem:
@@ -177,11 +179,13 @@ def test_pods_end_in_real_time(bed: Live, clock: ManualClock) -> None:
 
 
 def test_a_pod_that_ends_soon_wakes_who_sleeps(tmp_path: Path) -> None:
-    with live(tmp_path / "b.db") as bed:
-        bed.give(node("n1"))
-        time.sleep(0.1)
-        bed.give(pod("a", "short", runs_for="50ms"))
-        end = time.monotonic() + 0.8
-        while bed.service.cluster.doing("a/short").phase != "Succeeded" and time.monotonic() < end:  # type: ignore[union-attr]
-            time.sleep(0.01)
-        assert phases(bed.client) == {"a/short": "Succeeded"}
+    service = Service.open(tmp_path / "b.db")
+    ticker = Ticker(service, poll_ms=3_600_000)
+    try:
+        service.apply([Document("", 1, node("n1"))])
+        wait_for("sleep", lambda: service.alarm.at > service.now())
+        service.apply([Document("", 2, pod("a", "short", runs_for="50ms"))])
+        wait_for("end", lambda: (short := service.cluster.doing("a/short")) is not None and short.phase == "Succeeded")
+    finally:
+        ticker.stop()
+        service.close()

@@ -34,14 +34,15 @@ class Ticker:
         alarm = self._service.alarm
         while not self._stopping:
             alarm.ring.clear()
-            try:
-                due = self._service.tick()
-            except Exception:  # the service has noted it, and takes no changes any more
-                LOG.exception("time does not pass any more")
-                return
-            now = self._service.now()
-            wait = self._poll if due is None else min(self._poll, max(1, due - now))
-            alarm.at = now + wait
+            with self._service.lock:  # no change comes between looking at what is due and setting the alarm
+                try:
+                    due = self._service.tick()
+                except Exception:  # the service has noted it, and takes no changes any more
+                    LOG.exception("time does not pass any more")
+                    return
+                now = self._service.now()
+                wait = self._poll if due is None else min(self._poll, max(1, due - now))
+                alarm.at = now + wait
             alarm.ring.wait(wait / 1000)
 
     def stop(self) -> None:
