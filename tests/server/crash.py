@@ -30,7 +30,7 @@ from bursar.store.store import Store
 from tests.server.live import node, pod, quota, text
 
 CALLERS = 4
-START_SECONDS = 30
+START_SECONDS = 120
 
 
 @dataclass
@@ -83,7 +83,7 @@ def pair(number: int) -> list[str]:
 
 def call(address: str, numbers: list[int], promises: Promises) -> None:
     """Apply pairs, and delete some of them again, until the server is gone."""
-    client = Client(address, timeout=10)
+    client = Client(address, timeout=START_SECONDS)
     number = -1
     try:
         for number in numbers:

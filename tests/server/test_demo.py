@@ -81,7 +81,7 @@ def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
     assert client.quotas(policy="elastic").items
     follow_the_fix(client)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -94,7 +94,7 @@ def test_a_signal_for_all_its_processes_ends_it_quietly(tmp_path: Path, number: 
     process.stdout.readline()
     for _ in range(signals):
         os.killpg(process.pid, number)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -130,7 +130,7 @@ def follow_the_fix(client: Client) -> None:
 )
 def test_serve_refuses_what_cannot_be(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
     process = start("--data", str(tmp_path / "b.db"), "--port", "0", *arguments)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == code
     assert message in errors
 
@@ -139,7 +139,7 @@ def test_serve_leaves_a_foreign_file_alone(tmp_path: Path) -> None:
     data = tmp_path / "b.db"
     data.write_bytes(b"something else" * 100)
     process = start("--data", str(data), "--port", "0")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert errors.startswith("error: ")
     assert "no store of Bursar's" in errors

@@ -178,7 +178,7 @@ class Listening:
 
     def __init__(self, client: Client, last: str = "") -> None:
         self.events: list[ServerEvent] = []
-        self._stream = client.events(last, timeout=10)
+        self._stream = client.events(last, timeout=60)
         Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -189,7 +189,7 @@ class Listening:
             return
 
     def until(self, count: int, kind: str = "record") -> list[ServerEvent]:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             found = [event for event in self.events if event.type == kind]
             if len(found) >= count:

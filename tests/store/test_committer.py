@@ -58,7 +58,7 @@ def test_what_comes_in_meanwhile_is_written_together(store: Store, monkeypatch: 
     others = [committer.submit(Batch([line])) for line in lines[1:8]]
     assert not first.done()
     gate.open.release(2)
-    assert [future.result(10) for future in others] == [8] * 7
+    assert [future.result(60) for future in others] == [8] * 7
     assert first.result(0) == 1
     assert gate.sizes == [1, 7]
     committer.close()
@@ -91,8 +91,8 @@ def test_who_comes_when_too_many_wait_has_to_wait(store: Store, monkeypatch: pyt
     thread.join(0.05)
     assert thread.is_alive()
     gate.open.release(9)
-    thread.join(10)
-    assert late[0].result(10) == 4
+    thread.join(60)
+    assert late[0].result(60) == 4
     committer.close()
 
 
@@ -115,8 +115,8 @@ def test_a_failure_reaches_everybody_and_closes_the_store(store: Store, monkeypa
     gate.open.release(9)
     for future in futures:
         with pytest.raises(StoreError, match="record 4 does not follow record 0"):
-            future.result(10)
-    thread.join(10)
+            future.result(60)
+    thread.join(60)
     assert len(blocked) == 1
     with pytest.raises(StoreError, match=r"was closed after a failure: .*does not follow"):
         committer.submit(Batch(lines[:1]))
@@ -163,7 +163,7 @@ def test_many_callers_decide_and_everything_acknowledged_is_replayed(store: Stor
             with engine.lock:
                 engine.decide(Claim(f"c{number}-{turn}", spec({"cpu": 1}, {"teams": "a"})), 1)
                 future = committer.submit(Batch(engine.journal.take()))
-            acknowledged.append(future.result(30))
+            acknowledged.append(future.result(60))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -152,7 +152,7 @@ def test_the_lock_is_free_while_a_list_is_rendered() -> None:
     done: list[bool] = []
     writer = Thread(target=lambda: done.append(found.alloc((20, "2Gi"), namespace=TEAMS[2]).admitted))
     writer.start()
-    writer.join(30)
+    writer.join(60)
     assert done == [True]
     assert [*shown, *listing] == expected
     assert list(view(found).quota_rows()) != expected
