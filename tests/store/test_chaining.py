@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,10 @@ def test_another_end_than_the_one_that_was_read_is_refused(path: Path) -> None:
         proof.check("1" * 32)
 
 
-def test_a_proof_that_does_not_end_is_no_proof(path: Path) -> None:
+def test_a_proof_that_does_not_end_is_no_proof(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = subprocess.PIPE
+    for_ever = [sys.executable, "-c", "input()"]
+    monkeypatch.setattr(chaining, "start", lambda *_: subprocess.Popen(for_ever, stdin=pipe, stdout=pipe))
     store = filled(path, lived(3, 20).engine.journal.take())
     proof = chaining.ChainProof(store, 1, 5, "0" * 32)
     proof._process.kill()
