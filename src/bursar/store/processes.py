@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 _NOT_FOR_THEM = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 5.0  # seconds until a process that was told to end is ended
+_PATIENCE = 30.0  # seconds until a process that was told to end is ended; a busy machine needs some to end one
 
 
 class ApartError(RuntimeError):
