@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], within: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], within: float = 60.0) -> None:
     """Return as soon as the condition holds; fail when it does not in time."""
     async with asyncio.timeout(within):
         while not condition():  # noqa: ASYNC110 what is waited for sets no event

@@ -83,7 +83,7 @@ class Diary:
             self.last[line[1:]] = item
         self._news.set()
 
-    async def until(self, *lines: str, within: float = 5.0) -> None:
+    async def until(self, *lines: str, within: float = 60.0) -> None:
         """Wait until the lines have been written, in this order, with anything in between."""
         async with asyncio.timeout(within):
             while not _contains(self.lines, lines):
@@ -105,7 +105,7 @@ class Followed:
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.reflector.run())
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(60.0):
             await self.reflector.wait_synced()
         return self
 
@@ -375,7 +375,7 @@ async def what_leaves_a_selection_is_deleted(api: Api, namespace: str) -> None:
 async def refreshes_on_demand(api: Api, namespace: str) -> None:
     async with Followed(api, CONFIG_MAPS, Following(namespace=namespace)) as followed:
         await api.create(CONFIG_MAPS, config_map("a"), namespace)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(60.0):
             await followed.reflector.refresh()
         assert followed.reflector.store.get(f"{namespace}/a") is not None
         assert followed.diary.syncs == 2

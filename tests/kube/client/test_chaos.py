@@ -104,7 +104,7 @@ async def test_the_mirror_is_true_in_the_end(fake: FakeApi, api: Api, seed: int,
         if dice.random() < 0.5:
             await asyncio.sleep(dice.random() * 0.005)
     fake.faults.clear()
-    await eventually(lambda: task.done() or mirror.known == truth(fake), within=20.0)
+    await eventually(lambda: task.done() or mirror.known == truth(fake))
     assert not task.done(), task.exception()
     assert {item.key for item in reflector.store.items()} == truth(fake).keys()
     assert reflector.progress.counts["lists"] > 1

@@ -57,10 +57,10 @@ class Candidate:
         with contextlib.suppress(asyncio.CancelledError):
             await self.task
 
-    async def leads(self, within: float = 5.0) -> None:
+    async def leads(self, within: float = 60.0) -> None:
         await eventually(lambda: self.elector.leading, within)
 
-    async def stopped(self, within: float = 5.0) -> None:
+    async def stopped(self, within: float = 60.0) -> None:
         await eventually(lambda: "stopped" in self.story, within)
 
 

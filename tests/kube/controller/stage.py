@@ -63,7 +63,7 @@ class Stage:
         self.term = term
         self._note_leavers(term.reclaimer)
         self._running = asyncio.create_task(term.run())
-        await eventually(lambda: term.ready or self._ended(), within=20)
+        await eventually(lambda: term.ready or self._ended())
         self.check_running()
         return term
 
@@ -102,7 +102,7 @@ class Stage:
                 await self._running
         self._running = self.term = None
 
-    async def until(self, true: Callable[[], object], within: float = 10.0) -> None:
+    async def until(self, true: Callable[[], object], within: float = 60.0) -> None:
         def held() -> object:
             self.check_running()
             return true()

@@ -32,7 +32,7 @@ async def replica(cluster: Stage, options: TermOptions) -> AsyncIterator[Replica
     made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=0.0))
     running = asyncio.create_task(made.run())
     try:
-        await eventually(lambda: made.term is not None and made.term.ready, within=20)
+        await eventually(lambda: made.term is not None and made.term.ready)
         yield made
     finally:
         running.cancel()
@@ -86,7 +86,7 @@ async def test_who_only_looks_on_is_ready_when_it_sees_the_cluster(mode: TermOpt
         running = asyncio.create_task(process.run(lambda _: None))
         try:
             assert process.unready() == ["the cluster is not listed yet"]
-            await eventually(lambda: not process.unready(), within=20)
+            await eventually(lambda: not process.unready())
             term = process.replica.term
             assert term is not None
             assert term.ready

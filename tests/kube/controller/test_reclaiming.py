@@ -46,7 +46,7 @@ async def test_a_pod_without_a_place_is_taken_back_and_that_is_said_once() -> No
         await asyncio.sleep(3.5)
         told = [told for told in cluster.told if told.reason == "control.place-lost"]
         assert len(told) == 1
-        await cluster.until(lambda: cluster.find("a", pod["metadata"]["name"]) is None, within=20)
+        await cluster.until(lambda: cluster.find("a", pod["metadata"]["name"]) is None)
 
 
 @pytest.mark.parametrize(

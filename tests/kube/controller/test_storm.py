@@ -186,7 +186,7 @@ class Storm:
 
     async def rest(self) -> None:
         """Faults are over, and finalizers too: whoever fits is admitted, and nothing else is left to do."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 self.finalize()
                 self.cluster.schedule()

@@ -32,7 +32,7 @@ async def leading(cluster: Stage, options: TermOptions = OPTIONS) -> AsyncIterat
     made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=0.0))
     running = asyncio.create_task(made.run())
     try:
-        await eventually(lambda: rested(made), within=20)
+        await eventually(lambda: rested(made))
         cluster.present = made.elector.term or 0
         yield made
     finally:
@@ -213,7 +213,7 @@ async def test_who_tells_nothing_asks_for_nothing(options: TermOptions) -> None:
         waiting(cluster)
         made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=0.0))
         running = asyncio.create_task(made.run())
-        await eventually(lambda: made.term is not None and made.term.ready, within=20)
+        await eventually(lambda: made.term is not None and made.term.ready)
         await asyncio.sleep(0.3)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
