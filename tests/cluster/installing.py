@@ -60,7 +60,7 @@ def install_original(plane: ControlPlane, name: str) -> None:
 
 def await_definitions(plane: ControlPlane) -> None:
     """Until the server serves every kind that is defined."""
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
 
 
 def govern(plane: ControlPlane, *, everywhere: bool = False) -> None:
@@ -148,14 +148,14 @@ class Replicas:
             raise
         return spec.get("holderIdentity") or "", spec.get("leaseTransitions") or 0
 
-    def leader(self, after: int = -1, seconds: float = 30.0) -> Replica:
+    def leader(self, after: int = -1) -> Replica:
         """The replica that leads, in a term after that one."""
 
         def found() -> Replica | None:
             holder, term = self.lease()
             return self.running.get(holder) if term > after else None
 
-        replica = eventually(found, f"a leader of a term after {after}", seconds)
+        replica = eventually(found, f"a leader of a term after {after}")
         assert replica is not None
         return replica
 

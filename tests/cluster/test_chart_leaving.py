@@ -74,7 +74,7 @@ class Shell:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
         return done.stdout + done.stderr
 

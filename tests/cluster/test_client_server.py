@@ -53,8 +53,8 @@ async def test_a_restart_of_the_server_loses_nothing(plane: ControlPlane, api: A
         await api.delete(CONFIG_MAPS, "again", namespace)
         await api.create(CONFIG_MAPS, config_map("again", x="2"), namespace)
         await api.patch(CONFIG_MAPS, "stays", namespace, PatchKind.MERGE, {"data": {"x": "2"}})
-        await followed.diary.until("-again", "+again", within=30.0)
-        await followed.diary.until("~stays", within=30.0)
+        await followed.diary.until("-again", "+again")
+        await followed.diary.until("~stays")
         told = [line for line in followed.diary.lines if "kube-root" not in line]
         assert sorted(told) == ["+again", "+again", "+goes", "+stays", "-again", "-goes", "~stays"]
 
@@ -71,7 +71,7 @@ async def test_a_version_that_the_server_has_forgotten_is_no_obstacle(
     async with followed:
         assert Gone in failures
         await api.create(CONFIG_MAPS, config_map("comes"), namespace)
-        await followed.diary.until("+comes", within=20.0)
+        await followed.diary.until("+comes")
         assert [line for line in followed.diary.lines if "kube-root" not in line] == ["+stays", "+comes"]
         assert followed.reflector.progress.counts["lists"] == 1
 
@@ -143,7 +143,7 @@ async def test_a_leader_whose_clock_is_years_off_is_followed_by_the_next(api: Ap
         await api.patch(LEASES, "lock", namespace, PatchKind.MERGE, patch)
     assert not next_one.leading
     began = time.monotonic()
-    await eventually(lambda: next_one.leading, within=20.0)
+    await eventually(lambda: next_one.leading)
     assert time.monotonic() - began > 2.5
     assert terms == [5]
     running.cancel()
@@ -158,11 +158,11 @@ async def test_a_frozen_server_is_noticed(plane: ControlPlane, api: Api, namespa
         counts = followed.reflector.progress.counts
         server.freeze()
         try:
-            await eventually(lambda: counts["silences"] and counts["failures"], within=20.0)
+            await eventually(lambda: counts["silences"] and counts["failures"])
         finally:
             server.thaw()
         await api.create(CONFIG_MAPS, config_map("a"), namespace)
-        await followed.diary.until("+a", within=20.0)
+        await followed.diary.until("+a")
 
 
 def budget(name: str) -> dict[str, object]:
@@ -173,7 +173,7 @@ def budget(name: str) -> dict[str, object]:
 
 async def observed(api: Api, name: str, namespace: str) -> None:
     """Wait until the disruption controller has counted the pod."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = (await api.get(DISRUPTION_BUDGETS, name, namespace)).plain().get("status", {})
             if status.get("currentHealthy") == 1 and status.get("observedGeneration"):

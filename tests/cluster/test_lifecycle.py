@@ -76,8 +76,8 @@ def test_nothing_outlives_a_killed_parent(repository: Path) -> None:
         folder, *pids = parent.stdout.readline().split()
         assert all(is_alive(int(pid)) for pid in pids)
         os.kill(parent.pid, signal.SIGKILL)
-    eventually(lambda: not any(is_alive(int(pid)) for pid in pids), "etcd and the API server are gone", seconds=10)
-    eventually(lambda: not Path(folder).exists(), "the folder is gone", seconds=10)
+    eventually(lambda: not any(is_alive(int(pid)) for pid in pids), "etcd and the API server are gone")
+    eventually(lambda: not Path(folder).exists(), "the folder is gone")
 
 
 def test_ports_are_not_handed_out_twice() -> None:

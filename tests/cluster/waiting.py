@@ -6,7 +6,7 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
-SECONDS = 30.0
+SECONDS = 60.0  # only a failure waits that long
 
 
 def eventually(look: Callable[[], Found], what: str, seconds: float = SECONDS) -> Found:

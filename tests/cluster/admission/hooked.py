@@ -78,7 +78,7 @@ class Replica:
 
     def call(self, work: Any) -> Any:  # noqa: ANN401 a coroutine of anything
         future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result(30)
+        return future.result(60)
 
     def stop(self) -> None:
         with suppress(RuntimeError):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.cluster.controlplane.guard import Guard
 
-STOP_SECONDS = 20.0
-START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import SECONDS, eventually
 
 GPU = "nvidia.com/gpu"
 GATE = "bursar.dev/quota"
@@ -95,11 +95,11 @@ class Scene:
         pod = self.get(name)
         return pod is not None and pod["status"].get("phase") == "Running"
 
-    def wait_running(self, *names: str, seconds: float = 40.0) -> None:
+    def wait_running(self, *names: str, seconds: float = SECONDS) -> None:
         for name in names:
             eventually(partial(self.runs, name), f"{name} runs", seconds)
 
-    def wait_told(self, name: str, reason: str, seconds: float = 40.0) -> str:
+    def wait_told(self, name: str, reason: str, seconds: float = SECONDS) -> str:
         """Until people are told that about the pod; what is said."""
         return eventually(lambda: self._told(name, reason), f"{name} is told {reason}", seconds)
 

@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.controlplane import ApiError, ComponentError, ControlPlane
 from tests.cluster.controlplane.identities import ADMIN, ALICE
 from tests.cluster.controlplane.objects import unique
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import SECONDS, eventually
 
 Manifest = dict[str, Any]
 Found = TypeVar("Found")
@@ -277,7 +277,7 @@ class Story:
 
         self.wait(right, f"{kind} {name} has {expected}")
 
-    def wait(self, look: Callable[[], Found], what: str, seconds: float = 20.0) -> Found:
+    def wait(self, look: Callable[[], Found], what: str, seconds: float = SECONDS) -> Found:
         return eventually(look, what, seconds)
 
 

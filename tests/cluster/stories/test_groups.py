@@ -89,7 +89,7 @@ def test_the_last_pod_of_a_job_is_let_go_again_when_all_others_have_succeeded(st
     first, last = story.wait(lambda: workers(story, team, 2), "both of them run")
     ends(story, first, "Succeeded")
     ends(story, last, "Failed")
-    (again,) = story.wait(lambda: workers(story, team, 1), "the last one runs again", seconds=40)
+    (again,) = story.wait(lambda: workers(story, team, 1), "the last one runs again", seconds=90)
     assert again["metadata"]["name"] not in {first["metadata"]["name"], last["metadata"]["name"]}
 
 
