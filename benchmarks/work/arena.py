@@ -22,6 +22,7 @@ from tests.cluster import scraping
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.auditing import WRITES, calls, flags
+from tests.cluster.controlplane.commands import AS_SHIPPED, FAST
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
@@ -37,15 +38,18 @@ Starter = Callable[[ControlPlane, str], Component]
 
 
 class Size(NamedTuple):
-    """One setting: nodes there are, pods to be scheduled, governed pods that wait meanwhile and stay."""
+    """One setting: nodes there are, pods to be scheduled, governed pods that wait meanwhile and stay; and whether the
+    scheduler is as it is shipped, or without its limit of 50 requests a second.
+    """
 
     nodes: int
     pods: int
     waiting: int
+    shipped: bool = False
 
     def __str__(self) -> str:
         waiting = f", {self.waiting:,} waiting" if self.waiting else ""
-        return f"{self.pods:,} pods, {self.nodes:,} nodes{waiting}"
+        return f"{self.pods:,} pods, {self.nodes:,} nodes{waiting}{', as shipped' if self.shipped else ''}"
 
 
 class Figures(NamedTuple):
@@ -144,11 +148,14 @@ class Arena:
 
 @contextmanager
 def arena(size: Size, governed: bool) -> Iterator[Arena]:
-    """A fresh control plane of that size: etcd, API server, scheduler as they come, nobody else."""
+    """A fresh control plane of that size: etcd, API server, scheduler, nobody else."""
+    limits = AS_SHIPPED if size.shipped else FAST
     with TemporaryDirectory(prefix="bursar-bench-") as folder:
         log = Path(folder) / "writes.log"
         audit = flags(Path(folder) / "audit.json", log, BURSAR, WRITES)
-        with ControlPlane.start(controller_manager=False, kwok=False, apiserver_flags=audit) as plane:
+        with ControlPlane.start(
+            controller_manager=False, kwok=False, apiserver_flags=audit, scheduler_limits=limits
+        ) as plane:
             if governed:
                 install(plane)
             else:

@@ -2,16 +2,18 @@
 
 Everything listens on loopback only. etcd does not wait for the disk. Client-side rate limits of scheduler and
 controller manager are raised: by default the scheduler binds 50 pods a second, and everyone would wait for that alone.
-Else the scheduler's configuration is the default one. Nodes send no heartbeats, and the controller manager is told not
-to miss them: a node is ready until something says otherwise.
+Who asks for it gets the scheduler as it is shipped. Else its configuration is the default one. Nodes send no
+heartbeats, and the controller manager is told not to miss them: a node is ready until something says otherwise.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.controlplane.identities import CONTROLLER_MANAGER, KWOK, SCHEDULER, Identities
 
 FAST = ("--kube-api-qps=5000", "--kube-api-burst=10000")
+AS_SHIPPED = ()  # 50 requests a second, and 100 at once
 STAGES = Path(__file__).resolve().parent / "stages.yaml"
 
 
@@ -61,7 +63,7 @@ def apiserver(binary: Path, etcd: Etcd, port: int, certificates: Path, who: Iden
     ]
 
 
-def scheduler(binary: Path, who: Identities) -> list[str]:
+def scheduler(binary: Path, who: Identities, limits: Sequence[str] = FAST) -> list[str]:
     file = who.kubeconfig(SCHEDULER)
     return [
         str(binary),
@@ -70,7 +72,7 @@ def scheduler(binary: Path, who: Identities) -> list[str]:
         f"--authorization-kubeconfig={file}",
         "--leader-elect=false",
         "--secure-port=0",
-        *FAST,
+        *limits,
     ]
 
 

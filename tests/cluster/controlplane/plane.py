@@ -8,7 +8,8 @@ clean stop and kept, with the logs, when the block that used the plane failed.
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +59,7 @@ class ControlPlane:
         users: Iterable[User] = (),
         folder: Path | None = None,
         apiserver_flags: Sequence[str] = (),
+        scheduler_limits: Sequence[str] = commands.FAST,
     ) -> Self:
         """A plane that takes pods when this returns. ``users`` get tokens beside the usual ones."""
         wanted = {SCHEDULER: scheduler, CONTROLLER_MANAGER: controller_manager, KWOK: kwok}
@@ -65,7 +67,7 @@ class ControlPlane:
         found = binaries.find((ETCD, APISERVER, "kubectl", *parts))
         plane = cls(folder or Path(tempfile.mkdtemp(prefix="bursar-cluster-")), users, found)
         try:
-            plane._start(parts, list(apiserver_flags))
+            plane._start(parts, list(apiserver_flags), scheduler_limits)
         except BaseException as error:
             plane.stop(keep=isinstance(error, Exception))  # the logs of a failure stay, not those of a Ctrl-C
             raise
@@ -187,14 +189,14 @@ class ControlPlane:
         if taken:
             raise ComponentError(f"ports still taken after the stop: {taken}")
 
-    def _start(self, parts: list[str], apiserver_flags: list[str]) -> None:
+    def _start(self, parts: list[str], apiserver_flags: list[str], scheduler_limits: Sequence[str]) -> None:
         self._add(ETCD, self._etcd.command(self._path(ETCD)))
         self.start_component(ETCD)
         command = commands.apiserver(self._path(APISERVER), self._etcd, self._port, self.ca_path.parent, self._who)
         self._add(APISERVER, [*command, *apiserver_flags])
         self.start_component(APISERVER)
-        makers = {
-            SCHEDULER: commands.scheduler,
+        makers: dict[str, Callable[[Path, Identities], list[str]]] = {
+            SCHEDULER: partial(commands.scheduler, limits=scheduler_limits),
             CONTROLLER_MANAGER: commands.controller_manager,
             KWOK: commands.kwok,
         }
