@@ -45,6 +45,15 @@ def test_a_whole_gpu_object() -> None:
     assert body.gpu.cell() == expected
 
 
+@pytest.mark.parametrize("text", ["no JSON", "[]", "[" * 5000])
+def test_capabilities_that_cannot_be_read_are_none_that_are_told(text: str) -> None:
+    manifest = gpu("g1", "n1")
+    manifest["metadata"]["annotations"] = {"tensor-fusion.ai/virtualization-capabilities": text}
+    body = translated(manifest)
+    assert isinstance(body, GpuBody)
+    assert body.gpu.cell()[-1] is None
+
+
 @pytest.mark.parametrize(
     ("status", "usable", "plugin"),
     [

@@ -66,5 +66,5 @@ def _read(decoder: msgspec.json.Decoder[T], text: str | None) -> T | None:
         return None
     try:
         return decoder.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

@@ -98,7 +98,7 @@ def _supports(text: str | None) -> tuple[str, ...] | None:
     """The isolation modes that a GPU says it is capable of; None when it does not say, or not readably."""
     try:
         flags = None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(flags, dict):
         return None
