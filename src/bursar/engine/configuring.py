@@ -16,7 +16,18 @@ from bursar.policies.settings import Setting, SettingError
 
 
 def apply_settings(core: Core, settings: list[Setting]) -> None:
-    """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts."""
+    """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts.
+
+    Also when claims that are there could not be counted with them: their sum may leave the exact range.
+    """
+    try:
+        _apply(core, settings)
+    except OverflowError as error:
+        names = ", ".join([f"{setting.kind} {setting.key}" for setting in settings])
+        raise SettingError(names, "", f"what is there already cannot be counted by it: {error}") from None
+
+
+def _apply(core: Core, settings: list[Setting]) -> None:
     stale: dict[str, None] = {}
     places: set[str] = set()
     for setting in settings:

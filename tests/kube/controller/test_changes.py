@@ -134,6 +134,29 @@ def test_pods_that_ask_for_more_than_can_be_counted_stop_nobody() -> None:
     assert told["free/p1"] == "it cannot be counted: the sum of memory leaves the exact range"
 
 
+def test_a_node_that_comes_after_pods_that_cannot_be_counted_on_it_stops_nobody() -> None:
+    cluster = cluster_with(namespace("free"), *(huge("free", name, nodeName="n") for name in ("p0", "p1", "p2")))
+    apply(cluster, node("n", 8))
+    for mirror in (cluster.mirror, _rebuilt(cluster)):
+        assert mirror.engine.state.account("nodes/n").used.amount("memory") == 3 * 2**60
+        assert differences(mirror.controller, mirror.pods) == []
+
+
+def test_a_quota_that_could_not_count_what_is_there_is_refused_and_lets_nobody_pass() -> None:
+    running = [huge("a", name, nodeName=name) for name in ("n0", "n1", "n2")]
+    cluster = cluster_with(*(node(f"n{number}", 8) for number in range(3)), namespace("a"), *running)
+    memory = {**quota("a", 0, 0), "spec": {"min": {"memory": "1Gi"}, "max": {"memory": "2Gi"}}}
+    apply(cluster, memory, pod("a", "late"))
+    ((_, problem),) = cluster.mirror.objects.invalid.values()
+    assert "what is there already cannot be counted by it: the sum of memory leaves the exact range" in problem
+    assert cluster.phases["a/late"] == "Pending"
+    delete(cluster, running[0])
+    delete(cluster, running[1])
+    apply(cluster, namespace("b"))  # whatever changes, it is tried again
+    assert not cluster.mirror.objects.invalid
+    assert cluster.mirror.engine.state.account("elastic/ElasticQuota/a/quota").used.amount("memory") == 3 * 2**60
+
+
 def test_a_wish_that_is_more_than_can_be_counted_waits_and_stops_nobody() -> None:
     cluster = cluster_with(node("n", 8), namespace("a"), huge("a", "early", nodeName="n"))
     apply(cluster, namespace("a", **{"bursar.dev/quota": "enforced"}), quota("a", 2, 2))

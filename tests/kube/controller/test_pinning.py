@@ -8,9 +8,10 @@ from typing import cast
 import msgspec
 
 from bursar.kube.controller.pinning import PinWatch
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.records import AdmissionRecord
 from bursar.kube.controller.sight import SeenPod, read_pod
+from bursar.kube.controller.sights import Sight
 
 PATIENCE = 60_000
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bursar.control.loop import Controller
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
+from bursar.kube.controller.sights import Sight
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import BOUND, GONE, HELD, PENDING, Claim
 from bursar.ledger.state import State

@@ -29,6 +29,7 @@ from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod
+from bursar.kube.controller.sights import entering
 from bursar.kube.controller.world import World
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.kinds import Kind
@@ -122,7 +123,7 @@ class Mirror:
                 yield
                 self._reread(node.key)
         now = self.notes.now()
-        for number, pod in enumerate(sorted(pods, key=self.pods.order)):
+        for number, pod in enumerate(sorted(pods, key=entering)):
             if number % SLICE == 0:
                 yield
             self.pods.seen(pod, now)

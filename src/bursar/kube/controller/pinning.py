@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
+from bursar.kube.controller.sights import Sight
 
 PATIENCE = 60_000  # milliseconds
 UNPLACED = "control.place-lost"

@@ -11,7 +11,6 @@ What a wish asks for is read as long as it is gated; after that only what can st
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,38 +20,17 @@ from bursar.control.translation import ObjectChange
 from bursar.kube.controller.counting import adjusted, bare, fact
 from bursar.kube.controller.names import INVALID, PREEMPTED, UNJUDGED
 from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of
+from bursar.kube.controller.records import admission_of, hold_of
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.sight import SeenPod, asks, grew, milliseconds, unjudged
-from bursar.kube.controller.wishes import Reading, UnjudgedError, Wishes
+from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.wishes import UnjudgedError, Wishes
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import Pod
 from bursar.objects.corekinds import POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kindset import TypedObject
 from bursar.objects.pods import GROUP_LABEL, owner_of
-
-
-@dataclass(slots=True)
-class Sight:
-    """A pod that counts or wants to, as it was last seen."""
-
-    seen: SeenPod
-    counted: Pod | None  # as the ledger knows it; None: it cannot be read, or waits for somebody to change it
-    governed: bool
-    record: AdmissionRecord | None = None
-    hold: HoldRecord | None = None
-    wish: bool = False  # it is gated
-    reading: Reading | None = None  # of a wish: what it wants; None: it cannot be read as things are
-    problem: str = ""
-
-    @property
-    def uid(self) -> str:
-        return self.seen.metadata.uid
-
-    @property
-    def key(self) -> str:
-        return self.seen.key
 
 
 class PodIntake:
@@ -115,15 +93,6 @@ class PodIntake:
             self.unbound.pop(known.uid, None)
             self._troubled.pop(known.uid, None)
             self._controller.gone(known.uid)
-
-    @staticmethod
-    def order(pod: SeenPod) -> tuple[int, int, int, int, str]:
-        """The order of entering a new ledger: pods that nobody admitted, then by their admission, then wishes."""
-        record = admission_of(pod.metadata.annotations)
-        created = milliseconds(pod.metadata.creation_timestamp)
-        if record is not None:
-            return 1, record.term, record.seq, created, pod.key
-        return (0 if pod.spec.node_name else 2), 0, 0, created, pod.key
 
     # The first time
 
@@ -267,8 +236,11 @@ class PodIntake:
 
     def node_came(self, node: str) -> None:
         """A node is known now: pods that were seen on it before, or are being let go to it, count on it."""
-        for uid in list(self.by_uid):
-            self._controller.counts_on(uid, node)
+        for sight in list(self.by_uid.values()):
+            try:
+                self._controller.counts_on(sight.uid, node)
+            except OverflowError as error:
+                self._uncountable(sight, error)
 
     def govern(self, namespaces: Container[str]) -> None:
         """Who governs these namespaces changed: pods that were there before, and not admitted, are theirs or not."""
@@ -289,12 +261,16 @@ class PodIntake:
         except ManifestError as error:
             self._refuse(sight, INVALID, str(error))
             return False
-        except OverflowError as error:  # a pod that chose its node itself may ask for anything
-            self.set_aside(sight)
-            self._refuse(sight, INVALID, f"it cannot be counted: {error}")
+        except OverflowError as error:
+            self._uncountable(sight, error)
             return False
         sight.counted = counted
         return True
+
+    def _uncountable(self, sight: Sight, error: OverflowError) -> None:
+        """A pod that chose its node itself may ask for anything: it stops nobody else."""
+        self.set_aside(sight)
+        self._refuse(sight, INVALID, f"it cannot be counted: {error}")
 
     def _refuse(self, sight: Sight, reason: str, problem: str) -> None:
         if sight.problem != problem:

@@ -26,8 +26,9 @@ from bursar.kube.controller.names import ADMISSION, HOLD, INVALID, TERM
 from bursar.kube.controller.outcomes import Declined, sent
 from bursar.kube.controller.patches import Body, metadata_patch, start_patch
 from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.records import HoldRecord, admission_record, written
+from bursar.kube.controller.sights import Sight
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 

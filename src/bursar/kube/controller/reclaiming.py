@@ -15,8 +15,9 @@ from bursar.engine.leaving import holders_of
 from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
-from bursar.kube.controller.pods import PodIntake, Sight
+from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.podwriter import PodWriter
+from bursar.kube.controller.sights import Sight
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, Claim
 
