@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -91,7 +93,8 @@ class Watching:
         self.cluster = cluster
         self.config = kubeconfig(folder, cluster.fake.url)
         self.pauses: list[float] = []
-        monkeypatch.setattr("bursar.cli.output.time.sleep", self._sleep)
+        watched = SimpleNamespace(sleep=self._sleep, monotonic=time.monotonic)
+        monkeypatch.setattr("bursar.cli.output.time", watched)  # of no other thread
         monkeypatch.setattr("bursar.cli.listings.age", lambda *_: "1s")  # nothing grows older
 
     def _sleep(self, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -228,7 +229,7 @@ def test_watch_prints_what_changed_until_interrupted(shell: Shell, monkeypatch: 
         if looks[0] == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bursar.cli.output.time.sleep", sleep)
+    monkeypatch.setattr("bursar.cli.output.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     result = shell("get", "pods", "--watch")
     assert result.exit_code == exit_codes.OK
     assert result.output.count("NAMESPACE") == 2
@@ -245,7 +246,7 @@ def test_who_watches_a_store_file_sees_what_comes_into_it(shell: Shell, monkeypa
         if looks[0] == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bursar.cli.output.time.sleep", sleep)
+    monkeypatch.setattr("bursar.cli.output.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     result = shell.file("get", "pods", "--watch")
     assert result.exit_code == exit_codes.OK
     assert result.output.count("new") == 1
