@@ -10,9 +10,12 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+# How long it takes to make an example up is a matter of the machine, and no failure.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 MODES = ("interpreted", "compiled")

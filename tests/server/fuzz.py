@@ -67,7 +67,7 @@ def _fuzz_operation(bed: Live, operation: Any, examples: int, seed: int, found: 
 def _send(bed: Live, case: Any, found: Found) -> None:  # noqa: ANN401 theirs
     engine = bed.service.cluster.engine
     before = engine.version, engine.digest
-    response = case.call(base_url=bed.address)
+    response = case.call(base_url=bed.address, timeout=60)
     found.requests += 1
     found.statuses[response.status_code] = found.statuses.get(response.status_code, 0) + 1
     where = f"{case.method} {case.formatted_path} {case.query} {case.body!r:.300}: {response.status_code}"
