@@ -127,7 +127,7 @@ async def test_after_its_first_rest_everything_is_news() -> None:
 
 
 async def test_a_ledger_built_anew_in_the_same_process_says_nothing_that_was_said() -> None:
-    async with stage() as cluster:
+    async with stage(patience=60.0) as cluster:
         waiting(cluster)
         cluster.fake.fail("POST .*/events", hang=2.5, times=1)  # it is not written yet when the next ledger asks
         async with leading(cluster) as made:
