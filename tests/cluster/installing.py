@@ -21,7 +21,7 @@ from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -32,7 +32,11 @@ POLICIES = ("gate.yaml", "guards.yaml")
 NAMESPACE = "bursar-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/bursar-controller"
 SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed.py"
-TIMES = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+# A leader that nobody disturbs keeps its lease, however slow the machine, and gives it back at its end. Where leaders
+# are killed the next one has to wait for the end of it: there it is as brief as the test can bear.
+STEADY = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-period", "1")
+BRIEF = ("--lease-duration", "8", "--renew-deadline", "7", "--retry-period", "0.5")
+BRIEFEST = ("--lease-duration", "5", "--renew-deadline", "4", "--retry-period", "0.5")
 
 Manifest = dict[str, Any]
 
@@ -71,9 +75,11 @@ def govern(plane: ControlPlane, *, everywhere: bool = False) -> None:
     gone = [one for name in POLICIES for one in documents(others / name)]
     gone = [one for one in gone if (one["kind"], one["metadata"]["name"]) not in stay]
     plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=yaml.safe_dump_all(gone))
-    namespace = plane.create_namespace(labels={} if everywhere else {"bursar.dev/quota": "enforced"})
-    eventually(lambda: _gates(plane, namespace), "the gate is in force")
-    plane.delete_namespace(namespace)
+    enforced, ordinary = plane.create_namespace(labels={"bursar.dev/quota": "enforced"}), plane.create_namespace()
+    eventually(lambda: _gates(plane, enforced), "the gate is in force")
+    eventually(lambda: _gates(plane, ordinary) is everywhere, "it is in force everywhere, or not any more")
+    for namespace in (enforced, ordinary):
+        plane.delete_namespace(namespace)
 
 
 def documents(file: Path) -> list[Manifest]:
@@ -85,13 +91,14 @@ def _apply(plane: ControlPlane, *files: Path) -> None:
     plane.kubectl("apply", "--server-side", "--force-conflicts", *arguments)
 
 
-def _gates(plane: ControlPlane, namespace: str) -> bool:
+def _gates(plane: ControlPlane, namespace: str) -> bool | None:
+    """Whether pods there get the gate; None when they are refused, because guards and gate do not agree yet."""
     try:
         made = plane.api().create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod("probe"))
     except ApiError as error:
-        if error.status != 403:  # the guards are quicker than the gate
+        if error.status != 403:
             raise
-        return False
+        return None
     return any(gate["name"] == GATE for gate in made["spec"].get("schedulingGates", ()))
 
 
@@ -125,7 +132,7 @@ class Replica:
 class Replicas:
     """The replicas on one control plane; each process has a name of its own, never used again."""
 
-    def __init__(self, plane: ControlPlane, flags: tuple[str, ...] = ("--no-webhook", *TIMES)) -> None:
+    def __init__(self, plane: ControlPlane, flags: tuple[str, ...]) -> None:
         self._plane = plane
         self._flags = flags
         self._made = 0
@@ -150,14 +157,19 @@ class Replicas:
 
     def leader(self, after: int = -1) -> Replica:
         """The replica that leads, in a term after that one."""
+        return self.leading(after)[0]
 
-        def found() -> Replica | None:
+    def leading(self, after: int = -1) -> tuple[Replica, int]:
+        """The replica that leads, in a term after that one, and the term."""
+
+        def found() -> tuple[Replica, int] | None:
             holder, term = self.lease()
-            return self.running.get(holder) if term > after else None
+            replica = self.running.get(holder) if term > after else None
+            return None if replica is None else (replica, term)
 
-        replica = eventually(found, f"a leader of a term after {after}")
-        assert replica is not None
-        return replica
+        leading = eventually(found, f"a leader of a term after {after}", 2 * SECONDS)
+        assert leading is not None
+        return leading
 
     def remove(self, replica: Replica) -> None:
         self.running.pop(replica.name, None)
@@ -178,8 +190,8 @@ class Replicas:
 
 @contextmanager
 def replicas(plane: ControlPlane, count: int = 1, *flags: str) -> Iterator[Replicas]:
-    """So many replicas of the controller, one of them leading."""
-    found = Replicas(plane, ("--no-webhook", *TIMES, *flags))
+    """So many replicas of the controller, one of them leading. Of flags that are given twice the last one counts."""
+    found = Replicas(plane, ("--no-webhook", *STEADY, *flags))
     try:
         before = found.lease()[1]
         for _ in range(count):

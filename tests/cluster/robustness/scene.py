@@ -45,11 +45,31 @@ class Scene:
         }
         self.plane.kubectl("apply", "-f", "-", input=json.dumps(body))
 
+    def used(self) -> Body:
+        """What counts in the quota, as its status says; empty before it says anything."""
+        path = f"/apis/n8s.nebuly.ai/v1alpha1/namespaces/{self.namespace}/elasticquotas/quota"
+        return dict(self.plane.api().get(path).get("status", {}).get("used", {}))
+
     def delete_quota(self) -> None:
         self.plane.kubectl("delete", "elasticquotas.n8s.nebuly.ai", "quota", "-n", self.namespace)
 
     def pod(self, name: str, gpus: int = 1, *, namespace: str = "", **more: Any) -> str:  # noqa: ANN401 fields of a pod
-        """Create a pod; ``labels``, ``annotations`` and ``priority`` are known, the rest goes into its spec."""
+        """Create a pod; ``labels`` and ``annotations`` are known, the rest goes into its spec."""
+        where = f"/api/v1/namespaces/{namespace}/pods" if namespace else self.pods
+        self.plane.api().create(where, self._body(name, gpus, **more))
+        return name
+
+    def takes(self, **more: Any) -> bool:  # noqa: ANN401 fields of a pod
+        """Whether the server would take such a pod now."""
+        try:
+            self.plane.api().create(f"{self.pods}?dryRun=All", self._body("probe", 1, **more))
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return False
+        return True
+
+    def _body(self, name: str, gpus: int, **more: Any) -> Body:  # noqa: ANN401 fields of a pod
         resources = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
         metadata = {"name": name, "labels": more.pop("labels", {}), "annotations": more.pop("annotations", {})}
         spec = {
@@ -58,9 +78,7 @@ class Scene:
             "nodeSelector": self._pool,
             **more,
         }
-        where = f"/api/v1/namespaces/{namespace}/pods" if namespace else self.pods
-        self.plane.api().create(where, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-        return name
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def get(self, name: str) -> Body | None:
         try:

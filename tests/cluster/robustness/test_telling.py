@@ -4,7 +4,7 @@ import time
 from collections import Counter
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import replicas
+from tests.cluster.installing import BRIEF, replicas
 from tests.cluster.robustness.scene import GPU, Body, Scene
 
 MAX = f"elastic.max.{GPU}"
@@ -16,7 +16,7 @@ WAITING = [f"waits-{number}" for number in range(6)]
 def test_who_takes_over_tells_only_those_whose_reason_changed(plane: ControlPlane, scene: Scene) -> None:
     scene.nodes(1)
     scene.quota(4)
-    with replicas(plane, 2) as running:
+    with replicas(plane, 2, *BRIEF) as running:
         first, term = running.leader(), running.lease()[1]
         scene.wait_running(scene.pod("runs", 3))
         for name in WAITING:

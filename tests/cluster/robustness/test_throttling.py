@@ -8,7 +8,7 @@ from tests.cluster.robustness.throttling import put_leases_first, refusals, thro
 from tests.cluster.waiting import eventually
 
 MAX = f"elastic.max.{GPU}"
-AS_INSTALLED = ("--lease-duration", "15", "--renew-deadline", "10", "--retry-period", "2")
+PATIENT = ("--lease-duration", "60", "--renew-deadline", "50", "--retry-period", "2")
 SOME, ALL = 32, 40
 STARTED = "bursar_pods_started_total"
 PODS_REFUSED = 'bursar_api_failures_total{code="429",resource="pods",verb="patch"}'
@@ -19,7 +19,7 @@ def test_a_server_that_refuses_most_calls_gets_every_pod_started_once(plane: Con
     scene.nodes(ALL // 8)
     scene.quota(0)
     limits = Limits({scene.namespace: ALL}, ALL, by_node={GPU: 8})
-    with observed(plane, limits) as seen, replicas(plane, 2, *AS_INSTALLED) as running:
+    with observed(plane, limits) as seen, replicas(plane, 2, *PATIENT) as running:
         leader, before = running.leader(), running.lease()
         names = [scene.pod(f"p{number}") for number in range(ALL)]
         scene.wait_told(names[-1], MAX)

@@ -12,7 +12,7 @@ from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
 from tests.cluster.controlplane.processes import Component, ComponentError
 
-QUICKLY = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+LEASE = ("--lease-duration", "10", "--renew-deadline", "8", "--retry-period", "1")  # one story kills its holder
 OFTEN = ("--pin-patience", "2", "--compare-every", "2")
 
 
@@ -31,7 +31,7 @@ class Running:
 
     def start(self, *options: str) -> None:
         """Start it and wait until it leads and its webhook answers."""
-        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *QUICKLY, *OFTEN]
+        command = [sys.executable, "-m", "bursar", "controller", "-v", "--host", "127.0.0.1", *LEASE, *OFTEN]
         command += ["--journal", str(self.journals)]
         command += ["--kubeconfig", str(self._plane.kubeconfig_of(BURSAR))]
         command += ["--health-port", str(self.health_port), "--webhook-port", str(self.webhook_port), *options]

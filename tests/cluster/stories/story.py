@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.cluster.controlplane import ApiError, ComponentError, ControlPlane
+from tests.cluster.controlplane.api import STRATEGIC_PATCH
 from tests.cluster.controlplane.identities import ADMIN, ALICE
 from tests.cluster.controlplane.objects import unique
 from tests.cluster.waiting import SECONDS, eventually
@@ -212,6 +213,11 @@ class Story:
 
     def _gone(self, namespace: str, name: str) -> bool:
         return not self.seen(namespace, name)
+
+    def ends(self, namespace: str, name: str, phase: str) -> None:
+        """The pod has done its work, or failed, as its kubelet would say."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+        self.plane.api().patch(path, {"status": {"phase": phase}}, STRATEGIC_PATCH)
 
     def holder(self, namespace: str) -> Manifest:
         """A pod that waits for victims to leave, if there is one."""

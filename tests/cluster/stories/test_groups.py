@@ -87,8 +87,8 @@ def test_the_last_pod_of_a_job_is_let_go_again_when_all_others_have_succeeded(st
     metadata = {"namespace": team, "name": "train"}
     story.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     first, last = story.wait(lambda: workers(story, team, 2), "both of them run")
-    ends(story, first, "Succeeded")
-    ends(story, last, "Failed")
+    story.ends(team, first["metadata"]["name"], "Succeeded")
+    story.ends(team, last["metadata"]["name"], "Failed")
     (again,) = story.wait(lambda: workers(story, team, 1), "the last one runs again", seconds=90)
     assert again["metadata"]["name"] not in {first["metadata"]["name"], last["metadata"]["name"]}
 
@@ -98,9 +98,3 @@ def workers(story: Story, namespace: str, count: int) -> list[Manifest]:
     found = story.plane.api().get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     running = [pod for pod in found if pod["status"]["phase"] == "Running"]
     return running if len(running) == count else []
-
-
-def ends(story: Story, pod: Manifest, phase: str) -> None:
-    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
-    story.plane.api().patch(path, {"status": {"phase": phase}}, STRATEGIC_PATCH)
