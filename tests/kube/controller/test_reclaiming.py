@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bursar.kube.client.resources import DISRUPTION_BUDGETS
-from bursar.kube.controller import outcomes, reclaiming
+from bursar.kube.controller import aside, outcomes, reclaiming
 from bursar.kube.controller.names import ADMISSION
 from bursar.kube.controller.records import AdmissionRecord, written
 from bursar.kube.controller.term import Term, TermOptions
@@ -147,7 +147,7 @@ async def test_who_is_not_let_go_for_long_by_anybody_is_nobodys_victim(
     monkeypatch: pytest.MonkeyPatch, what: str, code: int
 ) -> None:
     """Webhooks of others refuse what they like, and for as long; whoever waits for it must not wait for ever."""
-    monkeypatch.setattr(reclaiming, "PATIENCE", 500)
+    monkeypatch.setattr(aside, "PATIENCE", 500)
     monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.1)
     async with stage() as cluster:
         term = await lending(cluster)

@@ -251,7 +251,6 @@ async def test_whatever_happens_the_cluster_is_right(seed: int, monkeypatch: pyt
     for module, name, milliseconds in (
         (aside, "PATIENCE", 150),
         (aside, "SET_ASIDE_FOR", 600),
-        (reclaiming, "PATIENCE", 150),
         (reclaiming, "AMBIGUOUS_FOR", 600),
     ):
         monkeypatch.setattr(module, name, milliseconds)

@@ -1,7 +1,7 @@
-"""Pods that the server refuses to let go: for how long they are asked for, and how long they are left alone after that.
+"""Pods that the server refuses something of: for how long it is asked, and how long they are left alone after that.
 
-A refusal is the word of an admission plugin of others, or of a rule that Bursar does not know. It may pass, but
-meanwhile the pod keeps a place that others could have.
+A refusal is the word of an admission plugin of others, of a disruption budget, or of a rule that Bursar does not know.
+It may pass, but meanwhile the pod has a place that others could have, or keeps one that others wait for.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ class SetAside:
         return len(self._since) + len(self._until)
 
     def refused(self, uid: str) -> bool:
-        """The server refused; whether the pod is to be left alone from now on."""
+        """The server refused; whether it has done so for too long."""
         now = self._now()
         if now - self._since.setdefault(uid, now) < PATIENCE:
             return False
         del self._since[uid]
-        self._until[uid] = now + SET_ASIDE_FOR
         return True
 
+    def answered(self, uid: str) -> None:
+        """The server did not refuse this time, or there is nothing more to ask."""
+        self._since.pop(uid, None)
+
+    def leave_alone(self, uid: str, pause: int | None = None) -> None:
+        """For so many milliseconds."""
+        self._until[uid] = self._now() + (SET_ASIDE_FOR if pause is None else pause)
+
     def taken_up(self) -> list[str]:
-        """Those that are to be asked for again now; they are left alone no longer."""
+        """Those whose time is up: they are left alone no longer."""
         now = self._now()
         found = [uid for uid, until in self._until.items() if until <= now]
         for uid in found:
@@ -41,6 +48,6 @@ class SetAside:
         return found
 
     def forget(self, uid: str) -> None:
-        """The server let it go, or it is gone."""
+        """The pod is gone, or is what it was asked to be."""
         self._since.pop(uid, None)
         self._until.pop(uid, None)

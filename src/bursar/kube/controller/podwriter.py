@@ -267,6 +267,7 @@ class PodWriter:
         except Declined:
             if not (sight.wish and self._aside.refused(sight.uid)):
                 raise
+            self._aside.leave_alone(sight.uid)
             self._pods.set_aside(sight)
             return
         self._aside.forget(sight.uid)

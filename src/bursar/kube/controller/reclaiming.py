@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bursar.engine.engine import Engine
 from bursar.engine.leaving import holders_of
 from bursar.kube.client.api import Api, Outcome, Writing
+from bursar.kube.controller.aside import SetAside
 from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
 from bursar.kube.controller.pods import PodIntake
@@ -24,7 +25,6 @@ from bursar.ledger.claims import HELD, Claim
 WIDTH = 8
 BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is nobody's victim
 AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
-PATIENCE = 600_000  # milliseconds for which an eviction may fail before others are looked for
 REFUSED = "EvictionRefused"
 _REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
 _UNSEEN_PAUSE = 2.0  # seconds for what the server knows of a pod to be seen here
@@ -52,8 +52,7 @@ class Reclaimer:
         self._now = now
         self._how = Writing(dry_run=dry_run)
         self._lost: set[str] = set()  # pods that found no node, unless they did after all
-        self._shielded: dict[str, int] = {}  # by uid: until when it is nobody's victim
-        self._failing: dict[str, int] = {}  # by uid: since when its eviction fails
+        self._shielded = SetAside(now)  # who is left alone is nobody's victim
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
         self.desk: Desk[str] = Desk(self._perform, WIDTH)
         self.evicted = 0  # as the API server accepted
@@ -74,30 +73,26 @@ class Reclaimer:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._lost.discard(uid)
-        self._shielded.pop(uid, None)
-        self._failing.pop(uid, None)
+        self._shielded.forget(uid)
         self.desk.forget(uid)
 
     def unshield(self) -> None:
         """Let those be victims again whose time is up."""
-        now = self._now()
-        for uid in [uid for uid, until in self._shielded.items() if until <= now]:
-            del self._shielded[uid]
+        for uid in self._shielded.taken_up():
             self._spare(uid, spared=False)
 
     async def _perform(self, uid: str) -> None:
         claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
         if claim is None or sight is None or not self._must_leave(claim) or sight.seen.leaving:
-            self._failing.pop(uid, None)
+            self._shielded.answered(uid)
             return
         try:
             pause = await self._evict(claim, sight)
         except Again:
-            now = self._now()
-            if now - self._failing.setdefault(uid, now) < PATIENCE:
+            if not self._shielded.refused(uid):
                 raise
             pause = AMBIGUOUS_FOR
-        self._failing.pop(uid, None)
+        self._shielded.answered(uid)
         if pause:
             self._plan_anew(claim, pause)
 
@@ -132,7 +127,7 @@ class Reclaimer:
         for claimant in claimants:
             if claimant is not None and claimant.state == HELD:
                 self._engine.give_up(claimant.uid, now)
-        self._shielded[claim.uid] = now + pause
+        self._shielded.leave_alone(claim.uid, pause)
         self._spare(claim.uid, spared=True)
         if self.changed is not None:
             self.changed()
