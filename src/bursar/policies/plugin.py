@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from bursar.objects.configuration import Section
 from bursar.objects.kinds import Kind
@@ -36,17 +36,23 @@ class Derived(Protocol):
         """An object came (was not known), changed or went (None); whether this is right, be it by being put right."""
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A view that keeps what was made of it, by type, for as long as that is right."""
+
+    derived: dict[type, Derived]
+
+
 D = TypeVar("D", bound=Derived)
 
 
 def derived(view: ObjectView, made: type[D], make: Callable[[], D]) -> D:
-    """Such a thing, made once for as long as it is right if the view keeps any (``derived``: by type)."""
-    kept: dict[type, Derived] | None = getattr(view, "derived", None)
-    if kept is None:
+    """Such a thing, made once for as long as it is right if the view keeps any."""
+    if not isinstance(view, Keeping):
         return make()
-    found = kept.get(made)
+    found = view.derived.get(made)
     if not isinstance(found, made):
-        found = kept[made] = make()
+        found = view.derived[made] = make()
     return found
 
 
