@@ -19,6 +19,7 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.retries import NO_RETRY
 from tests.kube.client.certificates import authority, issued_by
 from tests.kube.fakeapi import FakeApi
+from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -125,7 +126,7 @@ async def test_others_are_not_used_again(answer: bytes) -> None:
         with suppress(OSError):
             await first.whole()
         found.give_back(first)
-        await asyncio.sleep(0.01)
+        await eventually(lambda: not first.reusable)
         assert await found.take(None) is not first
 
 
@@ -185,7 +186,7 @@ async def test_one_that_the_server_closed_is_not_used_again() -> None:
         first = await found.take(None)
         await asked(first)
         found.give_back(first)
-        await asyncio.sleep(0.02)
+        await eventually(lambda: not first.reusable)
         assert await found.take(None) is not first
 
 
@@ -247,11 +248,11 @@ async def test_a_connection_whose_answer_nobody_read_to_its_end_is_used_again(mo
         connection = await found.take(None)
         connection.send(REQUEST, streaming=True)
         await connection.head()
-        await asyncio.sleep(0.1)
+        await eventually(lambda: connection.reusable)
         found.give_back(connection)
         again = await found.take(None)
         assert again is connection
-        assert await asyncio.wait_for(asked(again), 3) == (200, b"a")
+        assert await asyncio.wait_for(asked(again), 60) == (200, b"a")
 
 
 # Through a proxy
@@ -336,7 +337,7 @@ async def test_a_proxy_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPa
         async with Http(config, retry=NO_RETRY) as http:
             with pytest.raises(Unanswered, match="no connection"):
                 await Api(http).server_version()
-            await asyncio.wait_for(left.wait(), 3)
+            await asyncio.wait_for(left.wait(), 60)
 
 
 async def test_headers_that_would_be_more_than_one_are_refused() -> None:

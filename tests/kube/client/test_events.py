@@ -202,7 +202,7 @@ async def test_what_is_left_to_say_can_be_said_beside_what_is_being_said(fake: F
         await events._queue.join()
         fake.fail("PATCH", hang=0.2)
         repeating = asyncio.create_task(events._write_series())
-        await asyncio.sleep(0.05)
+        await eventually(lambda: any(seen.method == "PATCH" for seen in fake.seen))
         await events.flush()
         await repeating
     assert [event["series"]["count"] for event in written(fake)] == [2] * 5

@@ -27,6 +27,7 @@ from bursar.kube.client.http import Call, Http
 from bursar.kube.client.resources import CONFIG_MAPS, PODS
 from tests.kube.client.conformance import config_map, pod
 from tests.kube.fakeapi import FakeApi
+from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -301,7 +302,7 @@ async def test_drain_waits_for_writes_under_way(fake: FakeApi, api: Api) -> None
     assert await api.http.drain(0.0)
     fake.fail(WRITE, hang=1.0)
     write = asyncio.create_task(make(api))
-    await asyncio.sleep(0.05)
+    await eventually(lambda: fake.seen)
     assert not await api.http.drain(0.05)
     assert await api.http.drain(3.0)
     await write

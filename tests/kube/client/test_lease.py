@@ -250,7 +250,7 @@ async def test_the_lease_is_not_given_back_while_a_write_is_under_way(fake: Fake
         api.http.gate = first.elector.remaining
         fake.fail("POST .*configmaps", hang=1.0)
         write = asyncio.create_task(api.create(CONFIG_MAPS, config_map("slow"), "ns"))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: any("configmaps" in seen.path for seen in fake.seen))
     assert (await lease(api)).spec.holder_identity == "a"
     with contextlib.suppress(Unanswered):
         await write
@@ -261,7 +261,7 @@ async def test_the_lease_is_given_back_after_the_last_write(fake: FakeApi, api: 
         api.http.gate = first.elector.remaining
         fake.fail("POST .*configmaps", hang=0.2)
         write = asyncio.create_task(api.create(CONFIG_MAPS, config_map("slow"), "ns"))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: any("configmaps" in seen.path for seen in fake.seen))
     assert (await lease(api)).spec.holder_identity == ""
     assert write.done()
     await write
