@@ -32,8 +32,10 @@ class Ticker:
 
     def _run(self) -> None:
         alarm = self._service.alarm
-        while not self._stopping:
+        while True:
             alarm.ring.clear()
+            if self._stopping:  # not looked at before: that it is to stop would be cleared away
+                return
             with self._service.lock:  # no change comes between looking at what is due and setting the alarm
                 try:
                     due = self._service.tick()
