@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +121,26 @@ async def test_who_is_told_to_come_back_later_does(plane: ControlPlane, namespac
         assert found - {"kube-root-ca.crt"} == set(names)
 
 
+class Clock:
+    """Seconds that pass when the test says so, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def _calls(api: Api, verb: str, count: int) -> None:
+    """Until so many more calls about leases have begun: all but the last of them are over, and began after this."""
+
+    def made() -> int:
+        return sum(times for call, times in api.http.calls.items() if (call.verb, call.resource) == (verb, "leases"))
+
+    before = made()
+    await eventually(lambda: made() >= before + count)
+
+
 @pytest.mark.parametrize("year", [1999, 2099])
 async def test_a_leader_whose_clock_is_years_off_is_followed_by_the_next(api: Api, namespace: str, year: int) -> None:
     """What the lease says of the time is not read: it is free when it has not changed for as long as it lasts."""
@@ -134,17 +153,23 @@ async def test_a_leader_whose_clock_is_years_off_is_followed_by_the_next(api: Ap
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock"}, "spec": spec}
     await api.create(LEASES, body, namespace)
     terms: list[int] = []
+    clock = Clock()
     timing = Timing(3.0, 2.0, 0.2)
-    next_one = Elector(api, "lock", namespace, "here", timing=timing, started=terms.append, stopped=terms.clear)
+    next_one = Elector(
+        api, "lock", namespace, "here", timing=timing, started=terms.append, stopped=terms.clear, clock=clock
+    )
     running = asyncio.create_task(next_one.run())
+    await _calls(api, "get", 2)
     for second in range(10):  # he is alive, and his clock stands at the wrong year
-        await asyncio.sleep(0.4)
+        clock.now += 2.9
         patch = {"spec": {"renewTime": f"{year}-01-01T00:00:{second + 1:02}.000000Z"}}
         await api.patch(LEASES, "lock", namespace, PatchKind.MERGE, patch)
+        await _calls(api, "get", 2)
+    clock.now += 2.9
+    await _calls(api, "get", 2)
     assert not next_one.leading
-    began = time.monotonic()
+    clock.now += 0.2
     await eventually(lambda: next_one.leading)
-    assert time.monotonic() - began > 2.5
     assert terms == [5]
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -213,30 +238,36 @@ async def test_events_are_accepted_and_described(plane: ControlPlane, api: Api, 
     assert "bursar.dev/controller" in described
 
 
-async def test_the_lease_passes_from_one_to_the_next(api: Api, namespace: str) -> None:
-    timing = Timing(3.0, 2.0, 0.2)
+async def test_the_lease_passes_from_one_to_the_next(plane: ControlPlane, namespace: str) -> None:
+    clock = Clock()
     story: list[str] = []
 
-    def candidate(name: str) -> Elector:
+    def candidate(api: Api, name: str) -> Elector:
         return Elector(
             api,
             "lock",
             namespace,
             name,
-            timing=timing,
+            timing=Timing(30.0, 20.0, 0.2),
             started=lambda term: story.append(f"{name} started {term}"),
             stopped=lambda: story.append(f"{name} stopped"),
+            clock=clock,
         )
 
-    first, second = candidate("a"), candidate("b")
-    leading = asyncio.create_task(first.run())
-    await eventually(lambda: first.leading)
-    waiting = asyncio.create_task(second.run())
-    await asyncio.sleep(3.5)  # longer than the lease: it is renewed
-    leading.cancel()
-    await eventually(lambda: second.leading)
-    waiting.cancel()
-    for task in (leading, waiting):
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    config = load(str(plane.kubeconfig))
+    async with Http(config) as http, Http(config) as other:
+        first, second = candidate(Api(http), "a"), candidate(Api(other), "b")
+        leading = asyncio.create_task(first.run())
+        await eventually(lambda: first.leading)
+        waiting = asyncio.create_task(second.run())
+        for _ in range(3):  # together longer than the lease: it is renewed
+            await _calls(Api(http), "patch", 2)
+            await _calls(Api(other), "get", 2)
+            clock.now += 15.0
+        leading.cancel()
+        await eventually(lambda: second.leading)
+        waiting.cancel()
+        for task in (leading, waiting):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
     assert story == ["a started 0", "a stopped", "b started 1", "b stopped"]
