@@ -18,6 +18,7 @@ from tests.cluster.controlplane.objects import pod
 from tests.cluster.waiting import eventually
 
 MANY = 10_000
+TRIES = 8
 TIMES = 5  # they take about twice as much; with loops that take the square it is more than ten times
 
 LABELS = {f"example.com/{number}": "x" for number in range(MANY)}
@@ -37,20 +38,33 @@ PODS: dict[str, Object] = {
 
 
 def processor_seconds(plane: ControlPlane, call: Callable[[], object]) -> float:
-    """What the API server needs for a call, refused or not: the least of three, because it has other things to do."""
+    """What the API server needs for a call, refused or not."""
     stat = Path(f"/proc/{plane.component('kube-apiserver').pid}/stat")
 
     def used() -> int:
         fields = stat.read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    found: list[int] = []
-    for _ in range(3):
-        before = used()
-        with suppress(ApiError):
-            call()
-        found.append(used() - before)
-    return min(found) / os.sysconf("SC_CLK_TCK")
+    before = used()
+    with suppress(ApiError):
+        call()
+    return (used() - before) / os.sysconf("SC_CLK_TCK")
+
+
+def assert_within(times: int, unjudged: Acting, judged: list[Acting], call: Callable[[Acting], object]) -> None:
+    """It costs at most so many times what it costs unjudged. The least of several counts: the server also collects
+    garbage and has other things to do, so that one that seems to cost too much is measured again.
+    """
+
+    def cost(acting: Acting) -> float:
+        return processor_seconds(acting.plane, lambda: call(acting))
+
+    alone = min(cost(unjudged) for _ in range(3))
+    for acting in judged:
+        found = [cost(acting)]
+        while min(found) >= times * alone:
+            assert len(found) < TRIES, f"not within {times} times {alone} s: {found}"
+            found.append(cost(acting))
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +81,7 @@ def test_a_creation_costs_little_however_much_it_brings(
     def create(acting: Acting) -> object:
         return acting.plane.api().create(f"{acting.pods}?dryRun=All", PODS[brings])
 
-    alone = processor_seconds(unjudged.plane, lambda: create(unjudged))
-    for acting in (enforced, ordinary):
-        assert processor_seconds(acting.plane, lambda acting=acting: create(acting)) < TIMES * alone  # type: ignore[misc]
+    assert_within(TIMES, unjudged, [enforced, ordinary], create)
 
 
 @pytest.mark.parametrize("brings", ["annotations", "labels"])
@@ -79,9 +91,8 @@ def test_so_does_an_update(ordinary: Acting, unjudged: Acting, brings: str) -> N
 
     ordinary.plane.api().create(unjudged.pods, PODS[brings])
     ordinary.plane.api().create(ordinary.pods, PODS[brings])
-    alone = processor_seconds(unjudged.plane, lambda: update(unjudged))
+    assert_within(TIMES, unjudged, [ordinary], update)
     unjudged.plane.api().delete(f"{unjudged.pods}/one?gracePeriodSeconds=0")
-    assert processor_seconds(ordinary.plane, lambda: update(ordinary)) < TIMES * alone
 
 
 def sized(containers: int, requests: int) -> Object:
@@ -98,12 +109,9 @@ def test_so_does_a_resize(enforced: Acting, ordinary: Acting, unjudged: Acting, 
         patch = [{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "1m"}]
         return acting.plane.api().patch(f"{acting.pods}/one/resize?dryRun=All", patch, JSON_PATCH)
 
-    def seconds(acting: Acting) -> float:
+    for acting in (unjudged, enforced, ordinary):
         acting.plane.api().create(acting.pods, sized(containers, requests))
-        found = processor_seconds(acting.plane, lambda: resize(acting))
-        acting.plane.api().delete(f"{acting.pods}/one?gracePeriodSeconds=0")
-        return found
-
-    alone = seconds(unjudged)
-    for acting in (enforced, ordinary):
-        assert seconds(acting) < 3 * alone  # the loops without their bounds: four times and more
+    try:
+        assert_within(3, unjudged, [enforced, ordinary], resize)  # the loops without their bounds: four times and more
+    finally:
+        unjudged.plane.api().delete(f"{unjudged.pods}/one?gracePeriodSeconds=0")
