@@ -16,10 +16,10 @@ import yaml
 
 from bursar.kube.admission.options import GATE, SERVICE
 from tests.cluster import scraping
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import ComponentError, ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR
-from tests.cluster.controlplane.objects import pod
+from tests.cluster.controlplane.objects import may, pod
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.waiting import SECONDS, eventually
 
@@ -47,6 +47,7 @@ def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
         plane.create_namespace(NAMESPACE)
     _apply(plane, CRDS, DEPLOY / "rbac.yaml", ADMISSION / "fence.yaml")
     await_definitions(plane)
+    await_roles(plane)
     if webhook_port is not None:
         _install_webhook(plane, webhook_port)
     govern(plane)
@@ -63,8 +64,25 @@ def install_original(plane: ControlPlane, name: str) -> None:
 
 
 def await_definitions(plane: ControlPlane) -> None:
-    """Until the server serves every kind that is defined."""
+    """Until the server serves every kind that is defined, and kubectl finds it."""
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
+    names = [name.partition("/")[2] for name in plane.kubectl("get", "crd", "-o", "name").split()]
+    eventually(lambda: _found(plane, ",".join(names)), "all kinds are found")
+
+
+def _found(plane: ControlPlane, kinds: str) -> bool:
+    try:
+        plane.kubectl("get", kinds, "-A", "-o", "name")
+    except ComponentError:
+        return False
+    return True
+
+
+def await_roles(plane: ControlPlane) -> None:
+    """Until the server knows what Bursar may do, in all namespaces and in its own."""
+    eventually(lambda: may(plane.api(), BURSAR, "watch", "pods"), "the roles are known")
+    lease = "leases.coordination.k8s.io=bursar-controller"
+    eventually(lambda: may(plane.api(), BURSAR, "get", lease, NAMESPACE), "the role of its own namespace is known")
 
 
 def govern(plane: ControlPlane, *, everywhere: bool = False) -> None:

@@ -337,7 +337,11 @@ class Release:
 
 @pytest.fixture(scope="module")
 def release(server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Release:
-    return Release(Helm(tmp_path_factory.mktemp("helm"), server.kubeconfig))
+    made = Release(Helm(tmp_path_factory.mktemp("helm"), server.kubeconfig))
+    eventually(lambda: may(server.api(), ACCOUNT, "patch", "pods"), "the roles are known")
+    lease = "leases.coordination.k8s.io=bursar-controller"
+    eventually(lambda: may(server.api(), ACCOUNT, "patch", lease, NAMESPACE), "the role of its namespace is known")
+    return made
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.installing import CRDS, ROOT, await_definitions
+from tests.cluster.waiting import eventually
 from tests.objects.crd_cases import GOOD, PYTHON_ONLY, RULES, SCHEMA, SECTIONS, SERVER_ONLY, Case, Manifest
 
 NAMES = sorted(path.stem for path in CRDS.glob("*.yaml"))
@@ -262,5 +263,9 @@ def test_what_is_written_to_the_status_by_others_is_dropped(server: ControlPlane
 
 
 def test_explain_tells_what_a_field_means(server: ControlPlane) -> None:
-    told = server.kubectl("explain", "compositeelasticquotas.spec.takeover")
-    assert "Replace the ElasticQuotas of these namespaces." in told
+    def told() -> bool:
+        """The server publishes its schemas some time after it serves the kinds."""
+        text = server.kubectl("explain", "compositeelasticquotas.spec.takeover", check=False)
+        return "Replace the ElasticQuotas of these namespaces." in text
+
+    eventually(told, "the field is explained")

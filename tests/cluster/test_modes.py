@@ -18,7 +18,7 @@ from tests.cluster import scraping
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import WRITES, events, flags
 from tests.cluster.controlplane.identities import BURSAR
-from tests.cluster.controlplane.objects import unique
+from tests.cluster.controlplane.objects import may, unique
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.installing import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
 from tests.cluster.waiting import eventually
@@ -41,6 +41,7 @@ def plane(log: Path) -> Iterator[ControlPlane]:
         roles = yaml.safe_dump_all(controller_roles(default_registry(), NAMESPACE, shadow=True))
         plane.kubectl("apply", "--server-side", "-f", "-", input=roles)
         await_definitions(plane)
+        eventually(lambda: may(plane.api(), BURSAR, "watch", "pods"), "the roles are known")
         yield plane
 
 
@@ -172,7 +173,8 @@ def test_a_dry_run_tries_everything_and_changes_nothing(plane: ControlPlane, log
     plane.kubectl("label", "namespace", small, "bursar.dev/quota=enforced")
     pod(plane, owner, "owner", 2)
     pod(plane, small, "starts")
-    before, asked = _everything(plane), len(writes(log))
+    before = eventually(lambda: _at_rest(plane), "nothing changes any more")
+    asked = len(writes(log))
     with controller(plane, "--dry-run"):
         eventually(lambda: _tried(log, asked, f"/{small}/pods/starts?"), "the start is tried")
         eventually(lambda: _tried(log, asked, f"/{lender}/pods/p\\d/eviction"), "an eviction is tried")
@@ -197,6 +199,13 @@ def _tried(log: Path, after: int, pattern: str) -> bool:
     return any(
         re.search(pattern, one["requestURI"]) and one["responseStatus"]["code"] < 300 for one in writes(log)[after:]
     )
+
+
+def _at_rest(plane: ControlPlane) -> dict[str, Any]:
+    """Everything, when it is the same a second later; else nothing."""
+    found = _everything(plane)
+    sleep(1)
+    return found if _everything(plane) == found else {}
 
 
 def _everything(plane: ControlPlane) -> dict[str, Any]:

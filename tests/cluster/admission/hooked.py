@@ -97,7 +97,7 @@ class Replica:
             self.tls,
             lambda: self._leading,
             now=lambda: now_utc() + self.ahead,
-            settle=3.0,
+            settle=10.0,  # only a renewal waits for it,
         )
         app = Webhook(Options(), default_registry(), PlaneView(self._plane), fetch_from(Api(self._http)))
         self._server = WebhookServer(app, self.tls, "127.0.0.1", port)

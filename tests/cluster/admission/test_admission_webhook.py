@@ -232,11 +232,18 @@ def test_what_is_stored_may_be_lost_or_damaged(guarded: ControlPlane, replica: R
 
 @contextmanager
 def _gated_by_webhook(plane: ControlPlane, replica: Replica) -> Iterator[None]:
-    """The webhook instead of the policies, which are put back in the end."""
+    """The webhook instead of the policies, which are put back in the end. Between the two governed pods are refused."""
+    enforced = Acting(plane, plane.create_namespace(labels={"bursar.dev/quota": "enforced"}))
+    ordinary = Acting(plane, plane.create_namespace())
+
+    def ungated() -> bool:
+        return all("needs the scheduling gate" in _refusal(*one) for one in ((enforced, {}), (ordinary, BY_LABEL)))
+
     policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/bursar-gate-"
     kept = [plane.api().get(policies + name) for name in ("enforced", "marked")]
     for name in ("enforced", "marked"):
         plane.api().delete(policies + name)
+    eventually(ungated, "the policies are gone")
     port = int(plane.api().get(HOOKS)["webhooks"][0]["clientConfig"]["url"].split(":")[2].split("/")[0])
     for configuration in gate_hooks(Options()):
         apply(plane, at_port(configuration, port))
@@ -245,10 +252,9 @@ def _gated_by_webhook(plane: ControlPlane, replica: Replica) -> Iterator[None]:
         yield
     finally:
         plane.api().delete(GATE_HOOKS)
+        eventually(ungated, "the webhook is gone")
         for binding in kept:
             apply(plane, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
-        enforced = Acting(plane, plane.create_namespace(labels={"bursar.dev/quota": "enforced"}))
-        ordinary = Acting(plane, plane.create_namespace())
         eventually(lambda: _quietly(lambda: enforced.gates(enforced.create_pod("x", dry_run=True))), "the gate")
         eventually(
             lambda: _quietly(lambda: ordinary.gates(ordinary.create_pod("x", labels=BY_LABEL, dry_run=True))),
