@@ -26,13 +26,14 @@ from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS
 from bursar.store.store import Store
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import BRIEFEST, Replica, Replicas, install
+from tests.cluster.installing import Replica, Replicas, install
 from tests.cluster.robustness.observing import GPU, Limits, Observer
 
 NODES, GPUS, CPUS = 3, 8, 6  # processors run out before GPUs where small pods meet
 TREE = "quota.bursar.dev/departments"
 WAITING = 60  # pods, at most: all of them get their turn at the end
-FROZEN = 6.5  # seconds: longer than the lease
+TIMES = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+FROZEN = 4.5  # seconds: longer than the lease
 
 
 class Storm:
@@ -48,7 +49,7 @@ class Storm:
         )
         self.observer = Observer(limits)
         self.journals = plane.folder / f"journals-{seed}"
-        flags = ("--no-webhook", *BRIEFEST, "--compare-every", "2", "--journal", str(self.journals))
+        flags = ("--no-webhook", *TIMES, "--compare-every", "2", "--journal", str(self.journals))
         self.replicas = Replicas(plane, flags)
         self.refused = 0  # creations that the API server refused
         self._nodes: list[str] = []
