@@ -229,3 +229,25 @@ async def test_pods_on_a_node_that_is_gone_count_in_their_quotas_as_for_the_cont
         rows = [line.split() for line in result.output.splitlines()]
         assert [row[1:3] for row in rows[1:]] == [["lost", "Running"], ["waits", "Pending"]]
         assert rows[2][-1] == "elastic.max.nvidia.com/gpu"
+
+
+@pytest.mark.anyio
+async def test_pods_whose_quota_is_wrong_wait_for_it_as_they_do_for_the_controller(tmp_path: Path) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        for name in ("a", "b"):
+            cluster.namespace(name)
+        cluster.quota("a", most=1, least=2)
+        for name in ("p0", "p1", "p2", "p3", "p4"):
+            cluster.pod("a", name)
+        cluster.pod("b", "free")
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        result = await asyncio.to_thread(run, "explain", "a/p4", "--kubeconfig", config)
+        assert result.exit_code == exit_codes.FAILED
+        wrong, left_out, said = result.stderr.splitlines()[:3]
+        assert wrong.startswith("warning: ElasticQuota a/quota: ")
+        assert left_out == "warning: left out until their quota is put right: a/p0, a/p1, a/p2 and 2 more"
+        assert said.startswith("error: a/p4 waits: its quota ElasticQuota.n8s.nebuly.ai a/quota is not in force")
+        listing = await asyncio.to_thread(run, "get", "pods", "--kubeconfig", config)
+        assert "free" in listing.stdout
+        assert "p0" not in listing.stdout

@@ -1,13 +1,14 @@
 """A live Kubernetes cluster, asked like a server: its objects are listed and put into an embedded cluster to look at.
 
 Pods on nodes are facts there, on nodes that are gone too, and pods that wait are decided as the controller would decide
-them now. Everything is as old as it says. Nothing is ever written to the live cluster.
+them now. Those whose quota is wrong are left out, as the controller leaves them. Everything is as old as it says.
+Nothing is ever written to the live cluster.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -24,6 +25,7 @@ from bursar.kube.client.errors import ConfigError, KubeError, Unanswered
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.resources import PODS
+from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.sight import ENDED
 from bursar.kube.listing import Body, Listed, list_cluster
 from bursar.objects.corekinds import NODE
@@ -33,6 +35,8 @@ from bursar.policies.plugin import default_registry
 from bursar.server.client import ApiError, Client
 from bursar.server.service import Service
 from bursar.server.verdicts import Explanation
+
+_NAMED = 3  # pods that a warning names
 
 
 @contextmanager
@@ -59,9 +63,9 @@ class LiveCluster:
         """Somebody who answers for the cluster as it is now."""
         listed = self._listed()
         with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
-            service = self._copy(listed, Path(folder) / "cluster.db")
+            service, hindered = self._copy(listed, Path(folder) / "cluster.db")
             try:
-                yield LiveClient(service, self._find)
+                yield LiveClient(service, self._find, hindered)
             finally:
                 service.close()
                 service.store.close()
@@ -83,16 +87,21 @@ class LiveCluster:
             self._warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
         return listed
 
-    def _copy(self, listed: Listed, path: Path) -> Service:
+    def _copy(self, listed: Listed, path: Path) -> tuple[Service, dict[str, str]]:
+        """The copy, and the pods that are left out because a quota is wrong, with the reason."""
         service = Service.open(path)
         service.cluster.staging.keeps_ages = True
-        self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
+        wrong = self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
         self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
-        self._apply(service, [pod for pod in listed.pods if not pod["spec"].get("nodeName")])
+        hindered = _hindered(listed, wrong)
+        if hindered:
+            self._warn(f"left out until their quota is put right: {_some(sorted(hindered))}")
+        waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
+        self._apply(service, [pod for pod in waiting if _key(pod) not in hindered])
         service.position()  # waits until everything is on the disk
-        return service
+        return service, hindered
 
-    def _apply(self, service: Service, waiting: list[Body]) -> None:
+    def _apply(self, service: Service, waiting: list[Body]) -> list[tuple[Body, str]]:
         """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
         while waiting:
             try:
@@ -102,10 +111,11 @@ class LiveCluster:
                 if len(failed) == len(waiting):
                     for _, problem in failed:
                         self._warn(problem)
-                    return
+                    return failed
                 waiting = [body for body, _ in failed]
             else:
-                return
+                return []
+        return []
 
     def _find(self, namespace: str, name: str) -> Body | None:
         """A pod of the cluster, be it in the copy or not."""
@@ -129,6 +139,26 @@ def _try(service: Service, body: Body) -> tuple[Body, str] | None:
     return None
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _key(body: Body) -> str:
+    namespace = body["metadata"].get("namespace", "")
+    return f"{namespace}/{body['metadata']['name']}" if namespace else str(body["metadata"]["name"])
+
+
+def _hindered(listed: Listed, wrong: list[tuple[Body, str]]) -> dict[str, str]:
+    """The pods that wait for a quota to be put right, and what is wrong with it."""
+    problems = {id(body): problem for body, problem in wrong}
+    naming = Naming(default_registry())
+    for kind, body in listed.objects:
+        naming.take(kind.name, _key(body), body, problems.get(id(body), ""))
+    waiting = (pod for pod in listed.pods if not pod["spec"].get("nodeName"))
+    marked = {_key(pod): (pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in waiting}
+    return {key: problem for key, marks in marked.items() if (problem := naming.problem(*marks))}
+
+
 async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | None:
     async with Http(config) as http:
         found = await Api(http).find(PODS, name, namespace)
@@ -146,9 +176,10 @@ def _gone_nodes(listed: Listed) -> list[Body]:
 class LiveClient(FileClient):
     """Asks a copy, and says of pods that are not in it why that is so."""
 
-    def __init__(self, service: Service, find: Callable[[str, str], Body | None]) -> None:
+    def __init__(self, service: Service, find: Callable[[str, str], Body | None], hindered: Mapping[str, str]) -> None:
         super().__init__(service)
         self._find = find
+        self._hindered = hindered
 
     def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> Explanation:
         try:
@@ -157,8 +188,9 @@ class LiveClient(FileClient):
             pod = self._find(namespace, name) if error.status == HTTPStatus.NOT_FOUND else None
             if pod is None:
                 raise
-            problem = structs.replace(error.problem, detail=f"{namespace}/{name} {_why_not_there(pod)}")
-            raise ApiError(problem) from None
+            hindrance = self._hindered.get(f"{namespace}/{name}")
+            why = f"waits: {hindrance}" if hindrance else _why_not_there(pod)
+            raise ApiError(structs.replace(error.problem, detail=f"{namespace}/{name} {why}")) from None
 
 
 def _why_not_there(pod: Body) -> str:

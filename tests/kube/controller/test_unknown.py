@@ -135,3 +135,23 @@ def test_a_pod_that_names_a_good_quota_does_not_wait_for_that_of_its_namespace()
     apply(cluster, labelled("a", "one", "good"), pod("a", "two"))
     assert problem(cluster.mirror, "a/one") == ""
     assert "a/a is not in force" in problem(cluster.mirror, "a/two")
+
+
+def test_whom_a_quota_named_before_is_decided_over_although_it_is_wrong_still() -> None:
+    cluster = cluster_with(node("n", 8), namespace("a"), namespace("b"))
+    show(cluster, composite("a", "b", most=2))
+    apply(cluster, pod("a", "one"), pod("b", "two"))
+    show(cluster, composite("b", most=2))
+    assert cluster.phases == {"a/one": "Running", "b/two": "Pending"}
+
+
+def test_what_is_only_tried_again_is_no_reason_to_look_at_all_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_with(node("n", 8), namespace("a"))
+    lonely = branch("leaf", "top", leaf=True)
+    show(cluster, lonely)
+    looks: list[None] = []
+    monkeypatch.setattr(cluster.mirror.pods, "hold_back", lambda: looks.append(None))
+    apply(cluster, node("m", 8), namespace("b"))
+    assert not looks
+    show(cluster, branch("leaf", "another", leaf=True))
+    assert looks

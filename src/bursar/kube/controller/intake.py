@@ -176,7 +176,8 @@ class ObjectIntake:
         if last is None or last[1] != problem:
             self._report(*name, INVALID, problem)
             self._condition(*name, problem)
-        if self._world.find(*name) is None:
+        tried_again = last is not None and given is not None and last[0] is given and last[1] == problem
+        if self._world.find(*name) is None and not tried_again:
             self._unknown(*name, body, problem)
 
     def _retry(self) -> None:

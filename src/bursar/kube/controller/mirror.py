@@ -163,6 +163,7 @@ class Mirror:
         self._name(self.naming.take(kind, key, body, problem))
         if problem:
             self.pods.hold_back()
+            self.pods.retry()  # it may have named others before
 
     def _name(self, touched: Iterable[str]) -> None:
         """Quotas name these namespaces now, or do so no longer."""
