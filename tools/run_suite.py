@@ -1,7 +1,7 @@
 """Run the test suite against the sources and against build/compiled, and count the tests of each run.
 
-The tests on a real control plane (tests/cluster) are a run of their own, compiled, in one process: they share one
-control plane, and two cores have enough to do with it. All runs happen even if one fails. It fails when a test failed,
+The tests on a real control plane (tests/cluster) are a run of their own, compiled. Each of its processes has a control
+plane for itself, and tests of one file stay together. All runs happen even if one fails. It fails when a test failed,
 was skipped, or when no test ran at all; the counts come from pytest's own JUnit report, and a run without a report is a
 failure. Arguments go to pytest.
 """
@@ -30,7 +30,7 @@ class Run(NamedTuple):
 RUNS = (
     Run("interpreted", "interpreted", ("-n", "2", f"--ignore={CLUSTER}")),
     Run("compiled", "compiled", ("-n", "2", f"--ignore={CLUSTER}")),
-    Run("cluster", "compiled", ("-n", "0", CLUSTER)),
+    Run("cluster", "compiled", ("-n", "2", "--dist", "loadfile", CLUSTER)),
 )
 
 

@@ -1,6 +1,7 @@
 """One control plane for all tests of this folder, a namespace of its own for each test that asks for one.
 
-Tests that disturb the shared plane leave it as they found it; they run one after the other (tools/run_suite.py).
+Tests that disturb the shared plane leave it as they found it: in one process they run one after the other, and each
+process has a plane of its own (tools/run_suite.py).
 """
 
 import os
