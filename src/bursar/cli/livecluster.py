@@ -30,6 +30,7 @@ from bursar.kube.controller.sight import ENDED
 from bursar.kube.listing import Body, Listed, list_cluster
 from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError
+from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
 from bursar.server.client import ApiError, Client
@@ -93,10 +94,10 @@ class LiveCluster:
         service.cluster.staging.keeps_ages = True
         wrong = self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
         self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
-        hindered = _hindered(listed, wrong)
+        waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
+        hindered = _hindered(listed.objects, wrong, waiting) if wrong else {}
         if hindered:
             self._warn(f"left out until their quota is put right: {_some(sorted(hindered))}")
-        waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
         self._apply(service, [pod for pod in waiting if _key(pod) not in hindered])
         service.position()  # waits until everything is on the disk
         return service, hindered
@@ -148,13 +149,12 @@ def _key(body: Body) -> str:
     return f"{namespace}/{body['metadata']['name']}" if namespace else str(body["metadata"]["name"])
 
 
-def _hindered(listed: Listed, wrong: list[tuple[Body, str]]) -> dict[str, str]:
+def _hindered(objects: list[tuple[Kind, Body]], wrong: list[tuple[Body, str]], waiting: list[Body]) -> dict[str, str]:
     """The pods that wait for a quota to be put right, and what is wrong with it."""
     problems = {id(body): problem for body, problem in wrong}
     naming = Naming(default_registry())
-    for kind, body in listed.objects:
+    for kind, body in objects:
         naming.take(kind.name, _key(body), body, problems.get(id(body), ""))
-    waiting = (pod for pod in listed.pods if not pod["spec"].get("nodeName"))
     marked = {_key(pod): (pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in waiting}
     return {key: problem for key, marks in marked.items() if (problem := naming.problem(*marks))}
 

@@ -155,3 +155,12 @@ def test_what_is_only_tried_again_is_no_reason_to_look_at_all_pods(monkeypatch: 
     assert not looks
     show(cluster, branch("leaf", "another", leaf=True))
     assert looks
+
+
+def test_a_second_quota_of_a_name_does_not_put_the_first_out_of_force() -> None:
+    cluster = cluster_with(node("n", 8), namespace("b"), branch("good", leaf=True))
+    again = branch("good", leaf=True)
+    show(cluster, {**again, "metadata": {**again["metadata"], "namespace": "b"}})
+    assert [key for _, key in cluster.mirror.objects.invalid] == ["b/good"]
+    apply(cluster, labelled("b", "one", "good"))
+    assert problem(cluster.mirror, "b/one") == ""
