@@ -4,6 +4,9 @@ The tests on a real control plane (tests/cluster) are a run of their own, compil
 plane for itself, and tests of one file stay together. All runs happen even if one fails. It fails when a test failed,
 was skipped, or when no test ran at all; the counts come from pytest's own JUnit report, and a run without a report is a
 failure. Arguments go to pytest.
+
+Tests wait for servers, clocks and each other more than they compute, so there are more processes than the two cores
+that this is made for.
 """
 
 import os
@@ -27,10 +30,11 @@ class Run(NamedTuple):
     arguments: tuple[str, ...]
 
 
+_PROCESSES = ("-n", "3")
 RUNS = (
-    Run("interpreted", "interpreted", ("-n", "2", f"--ignore={CLUSTER}")),
-    Run("compiled", "compiled", ("-n", "2", f"--ignore={CLUSTER}")),
-    Run("cluster", "compiled", ("-n", "2", "--dist", "loadfile", CLUSTER)),
+    Run("interpreted", "interpreted", (*_PROCESSES, f"--ignore={CLUSTER}")),
+    Run("compiled", "compiled", (*_PROCESSES, f"--ignore={CLUSTER}")),
+    Run("cluster", "compiled", (*_PROCESSES, "--dist", "loadfile", CLUSTER)),
 )
 
 
