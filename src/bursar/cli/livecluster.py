@@ -26,7 +26,7 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.resources import PODS
 from bursar.kube.controller.naming import Naming
-from bursar.kube.controller.sight import ENDED
+from bursar.kube.controller.seenpod import ENDED
 from bursar.kube.listing import Body, Listed, list_cluster
 from bursar.objects.corekinds import NODE
 from bursar.objects.errors import ManifestError

@@ -33,7 +33,7 @@ from bursar.kube.controller.names import GATE, is_own_annotation
 from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.records import AdmissionRecord, admission_of
-from bursar.kube.controller.sight import ENDED, wished_labels
+from bursar.kube.controller.seenpod import ENDED, wished_labels
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.errors import ManifestError
 from bursar.objects.kinds import Kind

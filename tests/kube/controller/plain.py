@@ -20,7 +20,7 @@ from bursar.kube.controller.names import HOLD
 from bursar.kube.controller.narrowing import narrowed
 from bursar.kube.controller.patches import node_terms, start_patch, with_node_terms
 from bursar.kube.controller.records import HoldRecord, admission_record, written
-from bursar.kube.controller.sight import read_pod, unjudged
+from bursar.kube.controller.seenpod import read_pod, unjudged
 from bursar.ledger.claims import RESERVED, Claim
 from bursar.objects.durations import duration_ms
 from bursar.objects.kinds import Kind

@@ -24,7 +24,7 @@ from bursar.kube.controller.names import TERM
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.records import admission_of
-from bursar.kube.controller.sight import read_pod
+from bursar.kube.controller.seenpod import read_pod
 from bursar.kube.controller.term import Term, TermOptions
 from bursar.ledger.claims import Claim
 from bursar.policies.plugin import default_registry

@@ -11,7 +11,7 @@ import pytest
 
 from bursar.kube.controller.comparing import differences
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.sight import read_pod
+from bursar.kube.controller.seenpod import read_pod
 from bursar.objects.errors import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry

@@ -10,8 +10,8 @@ import msgspec
 from bursar.kube.controller.pinning import PinWatch
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.records import AdmissionRecord
-from bursar.kube.controller.sight import SeenPod, read_pod
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.seenpod import SeenPod, read_pod
+from bursar.kube.controller.sight import Sight
 
 PATIENCE = 60_000
 

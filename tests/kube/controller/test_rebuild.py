@@ -10,7 +10,7 @@ import pytest
 from bursar.control.loop import LEAVING
 from bursar.kube.controller.comparing import wrong_sums
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.sight import read_pod
+from bursar.kube.controller.seenpod import read_pod
 from bursar.objects.errors import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster

@@ -9,7 +9,7 @@ import pytest
 
 from bursar.kube.admission.options import GATE
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.sight import SeenPod, read_pod
+from bursar.kube.controller.seenpod import SeenPod, read_pod
 from bursar.kube.controller.wishes import likeness, manifest_of
 from bursar.objects.corekinds import PRIORITY_CLASS
 from bursar.objects.errors import ManifestError

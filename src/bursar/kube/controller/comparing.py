@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bursar.control.loop import Controller
 from bursar.kube.controller.pods import PodIntake
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.sight import Sight
 from bursar.ledger.accounts import Account
 from bursar.ledger.claims import BOUND, GONE, HELD, PENDING, Claim
 from bursar.ledger.state import State

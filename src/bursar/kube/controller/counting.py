@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bursar.kube.controller.sight import SeenPod, anywhere, wished_annotations, wished_labels
+from bursar.kube.controller.seenpod import SeenPod, anywhere, wished_annotations, wished_labels
 from bursar.kube.controller.wishes import claimed_devices
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL

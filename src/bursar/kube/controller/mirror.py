@@ -27,9 +27,9 @@ from bursar.kube.controller.naming import Naming
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.ports import Notes
+from bursar.kube.controller.seenpod import SeenPod
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import SeenPod
-from bursar.kube.controller.sights import entering
+from bursar.kube.controller.sight import entering
 from bursar.kube.controller.world import World
 from bursar.objects.corekinds import NAMESPACE, NODE, POD
 from bursar.objects.kinds import Kind

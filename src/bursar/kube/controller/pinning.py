@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bursar.kube.controller.pods import PodIntake
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.sight import Sight
 
 PATIENCE = 60_000  # milliseconds
 UNPLACED = "control.place-lost"

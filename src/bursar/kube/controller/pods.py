@@ -21,9 +21,9 @@ from bursar.kube.controller.counting import adjusted, bare, fact
 from bursar.kube.controller.names import INVALID, PREEMPTED, UNJUDGED
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.records import admission_of, hold_of
+from bursar.kube.controller.seenpod import SeenPod, asks, grew, milliseconds, unjudged
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import SeenPod, asks, grew, milliseconds, unjudged
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.sight import Sight
 from bursar.kube.controller.wishes import UnjudgedError, Wishes
 from bursar.kube.controller.world import Report, World
 from bursar.objects.core import Pod

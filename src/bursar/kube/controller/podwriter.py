@@ -28,7 +28,7 @@ from bursar.kube.controller.patches import Body, metadata_patch, start_patch
 from bursar.kube.controller.placement import Placement
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.records import HoldRecord, admission_record, written
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.sight import Sight
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 

@@ -18,7 +18,7 @@ from bursar.kube.controller.desk import Again, Desk
 from bursar.kube.controller.outcomes import sent
 from bursar.kube.controller.pods import PodIntake
 from bursar.kube.controller.podwriter import PodWriter
-from bursar.kube.controller.sights import Sight
+from bursar.kube.controller.sight import Sight
 from bursar.kube.controller.world import Report
 from bursar.ledger.claims import HELD, Claim
 

@@ -25,7 +25,7 @@ from bursar.kube.controller.namespaces import NamespaceKeeper
 from bursar.kube.controller.objectwriter import ObjectWriter
 from bursar.kube.controller.podwriter import PodWriter
 from bursar.kube.controller.reclaiming import Reclaimer
-from bursar.kube.controller.sight import SeenPod
+from bursar.kube.controller.seenpod import SeenPod
 from bursar.kube.controller.telling import Recall, Tell, Teller
 from bursar.kube.controller.watches import Watches
 from bursar.objects.corekinds import NAMESPACE, POD

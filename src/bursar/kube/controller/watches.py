@@ -18,7 +18,7 @@ from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS, RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Published, read_slice
 from bursar.kube.controller.narrowing import narrowed
-from bursar.kube.controller.sight import SeenPod, identity
+from bursar.kube.controller.seenpod import SeenPod, identity
 from bursar.objects.kinds import Kind
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from bursar.control.loop import Controller
 from bursar.control.translation import ObjectChange
 from bursar.kube.controller.patches import Filled, filled_in, narrowed, node_terms, with_node_terms
 from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.sight import SeenPod, SeenSpec, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.seenpod import SeenPod, SeenSpec, unjudged, wished_annotations, wished_labels
 from bursar.kube.controller.world import World
 from bursar.objects.core import Affinity, Pod, PodSpec
 from bursar.objects.corekinds import POD
