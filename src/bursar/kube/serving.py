@@ -1,4 +1,7 @@
-"""An HTTP server inside a running event loop: the webhook's and the one for health and metrics are such servers."""
+"""An HTTP server inside a running event loop: the webhook's and the one for health and metrics are such servers.
+
+A connection on which no request arrives is closed, so that idle ones do not take the place of those that ask.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,48 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _TICK = 1.0  # seconds
 
 
 class ListenError(OSError):
     """An address cannot be had."""
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection. As long as no request is under way the next one is due, however much of it trickles in.
+
+    uvicorn by itself waits for ever for the first request, and for one that has begun to arrive.
+    """
+
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as it is there
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cease()
+        super().connection_lost(exc)
+
+    def on_headers_complete(self) -> None:
+        self._cease()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        sent_ahead = bool(self.pipeline)
+        super().on_response_complete()
+        if not sent_ahead:
+            self._await_request()
+
+    def _await_request(self) -> None:
+        self._cease()
+        self._due = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _cease(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
 
 
 class _Server(uvicorn.Server):

@@ -11,7 +11,7 @@ from bursar.kube.admission.hooks import MUTATE_QUOTAS, VALIDATE_QUOTAS
 from bursar.kube.admission.judging import QuotaJudge
 from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.patching import patch_between
-from bursar.kube.admission.webhook import MOST_BYTES
+from bursar.kube.admission.webhook import MOST_BYTES, Message
 from tests.kube.admission.reviewing import Objects, ask, post, review, webhook
 
 Body = dict[str, Any]
@@ -310,6 +310,23 @@ def test_nobody_waits_longer_than_the_api_server_does(monkeypatch: pytest.Monkey
     status, answer = post(webhook(Deaf()), VALIDATE_QUOTAS, review(CHILD))
     assert (status, answer) == (503, b"Bursar cannot learn in time what there is: try again")
     assert time.monotonic() - began < 5
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.1)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.sleep(3600)
+        raise AssertionError("it was waited for")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope: Message = {"type": "http", "path": VALIDATE_QUOTAS, "method": "POST", "headers": headers}
+    asyncio.run(webhook()(scope, receive, send))
+    assert (sent[0]["status"], sent[1]["body"]) == (408, b"the body did not arrive in time")
 
 
 def test_a_defect_is_an_answer_and_no_approval(monkeypatch: pytest.MonkeyPatch) -> None:

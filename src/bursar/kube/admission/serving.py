@@ -15,9 +15,10 @@ import uvicorn
 
 from bursar.kube.admission.certs import Certificates
 from bursar.kube.admission.webhook import Webhook
-from bursar.kube.serving import BackgroundServer
+from bursar.kube.serving import BackgroundServer, HttpProtocol
 
 STOP_SECONDS = 5
+MOST_CONNECTIONS = 256
 
 
 class TlsContext:
@@ -53,19 +54,27 @@ def _memory_file(content: bytes) -> Iterator[str]:
 class WebhookServer(BackgroundServer):
     """Serves the webhook."""
 
-    def __init__(self, app: Webhook, tls: TlsContext, host: str = "0.0.0.0", port: int = 9443) -> None:  # noqa: S104 all addresses of the pod
+    def __init__(
+        self,
+        app: Webhook,
+        tls: TlsContext,
+        host: str = "0.0.0.0",  # noqa: S104 all addresses of the pod
+        port: int = 9443,
+        patience: int = 30,
+    ) -> None:
+        """``patience``: seconds that a connection may stay open without a request."""
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=HttpProtocol,
             loop="asyncio",
             ws="none",
             lifespan="off",
             access_log=False,
             log_config=None,
             server_header=False,
-            timeout_keep_alive=30,
+            timeout_keep_alive=patience,
             timeout_graceful_shutdown=STOP_SECONDS,
-            limit_concurrency=256,
+            limit_concurrency=MOST_CONNECTIONS,
             ssl_context_factory=lambda _config, _default: tls.context,
         )
         super().__init__(config, host, port)

@@ -2,7 +2,8 @@
 
 ``/mutate-quotas`` and ``/validate-quotas`` judge quota kinds; ``/gate-pods/<arm>`` is the gate for servers without
 MutatingAdmissionPolicy. Bodies are limited, answers are short, and as long as the objects of the cluster are not all
-known the answer is 503, which the API server takes for a refusal. Nothing is judged for longer than it waits.
+known the answer is 503, which the API server takes for a refusal. Nothing is judged for longer than it waits, and no
+body is waited for longer.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class Webhook:
         if scope["method"] != "POST":
             raise RequestError(405, "only POST is served here")
         try:
-            request = read_review(await _body(scope, receive))
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                body = await _body(scope, receive)
+            request = read_review(body)
+        except TimeoutError:
+            raise RequestError(408, "the body did not arrive in time") from None
         except ReviewError as error:
             raise RequestError(400, f"the body {error}") from None
         try:

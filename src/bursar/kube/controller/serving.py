@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from bursar.kube.serving import BackgroundServer
+from bursar.kube.serving import BackgroundServer, HttpProtocol
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -48,6 +48,6 @@ class HealthServer(BackgroundServer):
 
     def __init__(self, app: HealthApp, host: str, port: int) -> None:
         config = uvicorn.Config(
-            app, http="httptools", loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
+            app, http=HttpProtocol, loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
         )
         super().__init__(config, host, port)
