@@ -26,7 +26,7 @@ from tests.cluster.controlplane.commands import AS_SHIPPED, FAST
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import LEASE, NAMESPACE, install
+from tests.cluster.installing import LEASE, NAMESPACE, announce, announced, install
 
 _GOVERNED = {"bursar.dev/quota": "enforced"}
 _QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
@@ -247,9 +247,8 @@ def _lease(plane: ControlPlane) -> dict[str, object]:
 
 
 def _term(plane: ControlPlane) -> str:
-    """The term that the fence asks for; the first one who needs it makes the lease, held by nobody."""
-    if not _lease(plane):
-        body = {"metadata": {"name": LEASE.rpartition("/")[2]}, "spec": {"leaseTransitions": 0}}
-        plane.api().create(LEASE.rpartition("/")[0], body)
+    """The term that the fence asks for; the first one who needs it begins one."""
+    if not announced(plane):
+        announce(plane, "0")
         time.sleep(1)  # until the fence has seen it
-    return str(_lease(plane).get("leaseTransitions", 0))
+    return announced(plane)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from bursar.kube.admission.options import GATE, SERVICE
+from bursar.kube.admission.options import GATE, SERVICE, TERM_ANNOTATION
 from tests.cluster import scraping
 from tests.cluster.controlplane import ComponentError, ControlPlane
 from tests.cluster.controlplane.api import ApiError
@@ -30,6 +30,7 @@ ADMISSION = DEPLOY / "admission"
 EVERYWHERE = ADMISSION / "crossquota"  # the policies that govern all namespaces
 POLICIES = ("gate.yaml", "guards.yaml")
 NAMESPACE = "bursar-system"
+OWN = f"/api/v1/namespaces/{NAMESPACE}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/bursar-controller"
 SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed.py"
 # A leader that nobody disturbs keeps its lease, however slow the machine, and gives it back at its end. Where leaders
@@ -51,6 +52,26 @@ def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
     if webhook_port is not None:
         _install_webhook(plane, webhook_port)
     govern(plane)
+
+
+def take_away(plane: ControlPlane) -> None:
+    """All admission policies, as an uninstallation does. No gate and no guard is in force then."""
+    files = [argument for name in (*POLICIES, "fence.yaml") for argument in ("-f", str(ADMISSION / name))]
+    plane.kubectl("delete", *files)
+    namespace = plane.create_namespace(labels={"bursar.dev/quota": "enforced"})
+    eventually(lambda: _gates(plane, namespace) is False, "no gate is in force")
+    plane.delete_namespace(namespace)
+
+
+def announce(plane: ControlPlane, term: str | None) -> None:
+    """Let through the patches of this term, as its leader would; None: nobody's."""
+    plane.api().patch(OWN, {"metadata": {"annotations": {TERM_ANNOTATION: term}}})
+
+
+def announced(plane: ControlPlane) -> str:
+    """The term whose patches get through; "": nobody's."""
+    found: str = plane.api().get(OWN)["metadata"].get("annotations", {}).get(TERM_ANNOTATION, "")
+    return found
 
 
 def install_original(plane: ControlPlane, name: str) -> None:

@@ -261,7 +261,7 @@ def test_shadow_mode_may_only_look_on(helm: Helm) -> None:
         if given["kind"] in {"Role", "ClusterRole"} and given["metadata"]["name"] == "bursar-controller"
     ]
     verbs = {given["kind"]: {verb for rule in given["rules"] for verb in rule["verbs"]} for given in roles}
-    assert verbs == {"ClusterRole": {"list", "watch"}, "Role": {"get"}}
+    assert verbs == {"ClusterRole": {"list", "watch"}}
 
 
 @pytest.mark.parametrize(("mode", "flag"), [("shadow", "shadow"), ("dryRun", "dry_run")])

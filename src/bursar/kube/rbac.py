@@ -48,7 +48,7 @@ IN_CLUSTER = (
     Access("", ("pods/status",), ("patch",), "nominate a node for a pod whose victims leave"),
     Access("", ("pods/eviction",), ("create",), "evict victims"),
     Access("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
-    Access("", ("namespaces",), (*READ, "patch"), "label namespaces that a quota names, if nobody else did"),
+    Access("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
     Access("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
     Access("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
     Access("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
@@ -67,8 +67,6 @@ IN_OWN_NAMESPACE = (
     Access("", ("secrets",), ("create",), "keep the webhook's certificate"),
     Access("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
 )
-LOOKING_ON = (Access("coordination.k8s.io", ("leases",), ("get",), "whose term it is", (LEASE,)),)
-"""In its own namespace, of one that changes nothing."""
 # Objects that policies make, label or delete, by kind.
 OBJECT_WRITES = {
     "ElasticQuota.scheduling.sigs.k8s.io": ("create", "delete", "patch"),  # root quotas of profiles
@@ -136,16 +134,18 @@ def manifests(registry: Registry, namespace: str) -> list[Manifest]:
 
 
 def controller_roles(registry: Registry, namespace: str, *, shadow: bool = False) -> list[Manifest]:
-    """The roles of the controller, bound to its service account."""
+    """The roles of the controller, bound to its service account; in its own namespace none where it looks on."""
     controller = f"{NAME}-controller"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
     everywhere = followed(registry) if shadow else cluster_access(registry)
-    return [
+    found = [
         _role("ClusterRole", controller, "", rules(everywhere)),
         _binding("ClusterRoleBinding", controller, "", "ClusterRole", subjects),
-        _role("Role", controller, namespace, rules(LOOKING_ON if shadow else IN_OWN_NAMESPACE)),
-        _binding("RoleBinding", controller, namespace, "Role", subjects),
     ]
+    if not shadow:
+        found.append(_role("Role", controller, namespace, rules(IN_OWN_NAMESPACE)))
+        found.append(_binding("RoleBinding", controller, namespace, "Role", subjects))
+    return found
 
 
 def _role(

@@ -11,12 +11,6 @@ from tests.cluster.controlplane.identities import ADMIN, ALICE
 from tests.cluster.controlplane.objects import pod
 
 NODE = "system:node:one"
-LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/bursar-system/leases/bursar-controller"
-
-
-def lease(term: int) -> Object:
-    metadata = {"name": "bursar-controller", "namespace": "bursar-system"}
-    return {"metadata": metadata, "spec": {"holderIdentity": "somebody", "leaseTransitions": term}}
 
 
 def apply(plane: ControlPlane, body: Object) -> None:
@@ -110,4 +104,4 @@ class Acting:
         return True
 
 
-__all__ = ["ADMIN", "LEASE_PATH", "NODE", "Acting", "apply", "lease"]
+__all__ = ["ADMIN", "NODE", "Acting", "apply"]

@@ -9,10 +9,11 @@ import pytest
 
 from bursar.kube.admission.options import ENFORCED, NAMESPACE_LABEL, Options
 from bursar.kube.admission.policies import policies
-from tests.cluster.admission.acting import LEASE_PATH, NODE, Acting, apply, lease
+from tests.cluster.admission.acting import NODE, Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.identities import ALICE, BURSAR, User
 from tests.cluster.controlplane.objects import may
+from tests.cluster.installing import announce
 from tests.cluster.waiting import eventually
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -28,7 +29,7 @@ def plane() -> Iterator[ControlPlane]:
 def guarded(plane: ControlPlane) -> ControlPlane:
     """The plane once the policies are in force. Alice may also do what ``edit`` alone does not allow."""
     plane.create_namespace("bursar-system")
-    plane.api().create(LEASE_PATH.rpartition("/")[0], lease(1))
+    announce(plane, "1")
     _grant(plane, "bursar-test", BURSAR, [("", ["pods", "pods/status"], ["*"])])
     _grant(plane, "alice-more", ALICE, [("", ["pods/resize", "pods/status", "pods/binding", "bindings"], ["*"])])
     _grant(plane, "node-test", NODE, [("", ["pods"], ["*"])])
@@ -55,7 +56,7 @@ def _wait(plane: ControlPlane) -> None:
     acting = Acting(plane, namespace)
     eventually(lambda: _gated(acting), "the gate is added")
     acting.create_pod("probe")
-    eventually(lambda: acting.allowed(BURSAR, acting.open_gate, "probe", term="1"), "the lease is known")
+    eventually(lambda: acting.allowed(BURSAR, acting.open_gate, "probe", term="1"), "the term is known")
     eventually(lambda: not acting.allowed(BURSAR, acting.open_gate, "probe", term="0"), "the fence stands")
     eventually(lambda: not acting.allowed(ALICE, acting.open_gate, "probe", term=""), "the guards stand")
     plane.delete_namespace(namespace)

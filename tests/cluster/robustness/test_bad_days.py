@@ -12,7 +12,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod
-from tests.cluster.installing import BRIEF, BRIEFEST, LEASE, Replica, Replicas, replicas
+from tests.cluster.installing import BRIEF, BRIEFEST, LEASE, Replica, Replicas, install, replicas, take_away
 from tests.cluster.robustness.observing import Limits, observed
 from tests.cluster.robustness.scene import GPU, Body, Scene
 from tests.cluster.waiting import eventually
@@ -49,6 +49,23 @@ def test_running_pods_go_on_when_bursar_stops_and_count_when_it_is_back(plane: C
         assert "3 of 4" in scene.wait_told("second", MAX)
         scene.delete("first")
         scene.wait_running("second")
+
+
+def test_bursar_is_uninstalled_and_installed_again(plane: ControlPlane, scene: Scene) -> None:
+    """On the same server, which remembers of the first time whatever it likes."""
+    scene.nodes(1)
+    scene.quota(4)
+    with replicas(plane):
+        scene.wait_running(scene.pod("first"))
+    take_away(plane)
+    scene.wait_running(scene.pod("ungoverned"))
+    install(plane)
+    with replicas(plane):
+        scene.wait_running(scene.pod("second"))
+        assert scene.annotation("second", ADMISSION)
+    ungoverned = scene.get("ungoverned")
+    assert ungoverned is not None
+    assert ADMISSION not in ungoverned["metadata"].get("annotations", {})
 
 
 def test_the_api_server_is_restarted(plane: ControlPlane, scene: Scene) -> None:

@@ -4,7 +4,7 @@ from bursar.kube.controller.names import ADMISSION, GATE, TERM
 from bursar.kube.controller.records import AdmissionRecord, written
 from tests.cluster.controlplane.api import STRATEGIC_PATCH
 from tests.cluster.controlplane.identities import BURSAR
-from tests.cluster.installing import LEASE
+from tests.cluster.installing import announced
 from tests.cluster.stories.running import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import quota
@@ -64,7 +64,7 @@ def test_who_comes_first_takes_no_place_of_a_group_that_is_half_way_in(story: St
 def let_go(story: Story, namespace: str, name: str, node: str) -> None:
     """As the leader did that ended right after."""
     pod = story.seen(namespace, name)
-    term = story.plane.api().get(LEASE)["spec"].get("leaseTransitions", 0)
+    term = int(announced(story.plane))
     marks = {ADMISSION: written(AdmissionRecord(1, term, node)), TERM: str(term)}
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     spec = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}

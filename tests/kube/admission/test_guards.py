@@ -34,7 +34,7 @@ JUDGED = sorted(name for name in POLICIES if not name.startswith("bursar-guard-r
 
 _users = st.sampled_from([*OPTIONS.accounts, *OPTIONS.schedulers, *OPTIONS.daemon_set_accounts, "alice", "node"])
 _groups = st.sampled_from([None, [], [NODES_GROUP], ["system:masters"]])
-_terms = st.sampled_from([{}, {"spec": {}}, {"spec": {"leaseTransitions": 1}}, {"spec": {"leaseTransitions": 2}}])
+_terms = st.sampled_from([{}, {"annotations": {}}, *({"annotations": {TERM_ANNOTATION: term}} for term in "12")])
 
 
 @st.composite
@@ -55,7 +55,7 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
     groups = draw(_groups)
     if groups is not None:
         user["groups"] = groups
-    return {"object": after, "oldObject": before, "request": {"userInfo": user}, "params": draw(_terms)}
+    return {"object": after, "oldObject": before, "request": {"userInfo": user}, "params": {"metadata": draw(_terms)}}
 
 
 def _crowd(pod: dict[str, Any], count: int) -> None:

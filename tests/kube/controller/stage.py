@@ -33,6 +33,7 @@ from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.waiting import eventually
 
 GPU = "nvidia.com/gpu"
+OWN = "bursar-system"
 ELASTIC = Resource("n8s.nebuly.ai", "v1alpha1", "elasticquotas", "ElasticQuota", namespaced=True)
 QUICK = Retry(attempts=3, base=0.01, cap=0.05)
 Body = dict[str, Any]
@@ -45,20 +46,32 @@ class Stage:
         self.fake = fake
         self.api = Api(http)
         self.terms = 0
-        self.present = 0  # the term that the fence knows
         self.told: list[Told] = []
         self.leavers: set[str] = set()  # uids of pods that were told to leave for others
         self.term: Term | None = None
         self.options = TermOptions(compared_every=0.5)
         self._running: asyncio.Task[None] | None = None
+        fake.state.create(NAMESPACES, "", {"metadata": {"name": OWN, "annotations": {TERM: "0"}}})
         fake.state.judge = self._fence
 
     # The controller
 
+    @property
+    def present(self) -> str:
+        """The term whose patches get through."""
+        found: str = self.fake.state.get(NAMESPACES, "", OWN)["metadata"]["annotations"][TERM]
+        return found
+
+    def announce(self, term: int) -> None:
+        """As a leader does before its term."""
+        own = copy.deepcopy(self.fake.state.get(NAMESPACES, "", OWN))
+        own["metadata"]["annotations"][TERM] = str(term)
+        self.fake.state.replace(NAMESPACES, "", OWN, own, status=False)
+
     async def lead(self, options: TermOptions | None = None) -> Term:
         """A term begins; returns when it is ready."""
         term = Term(self.api, default_registry(), self.terms, self._tell, options or self.options)
-        self.present = term.number
+        self.announce(term.number)
         self.terms += 1
         self.term = term
         self._note_leavers(term.reclaimer)
@@ -68,11 +81,11 @@ class Stage:
         return term
 
     def _fence(self, resource: Resource, before: Body, after: Body) -> None:
-        """As the policy that knows the Lease: only who leads lets pods go."""
+        """As the policy that knows the namespace: only who leads lets pods go."""
         if resource != PODS or not is_gated(before) or is_gated(after):
             return
-        if after["metadata"]["annotations"].get(TERM) != str(self.present):
-            raise Refusal(403, f"the annotation {TERM} must be {self.present}, the term of the Lease")
+        if after["metadata"]["annotations"].get(TERM) != self.present:
+            raise Refusal(403, f"the annotation {TERM} is not that of the namespace {OWN}, {self.present}")
 
     def _note_leavers(self, reclaimer: Reclaimer) -> None:
         evict = reclaimer.evict

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from bursar.kube.client.resources import LEASES, NODES
+from bursar.kube.client.resources import NODES
 from bursar.kube.controller.measuring import Metrics
 from bursar.kube.controller.mirror import MirrorOptions
 from bursar.kube.controller.names import HOLD
@@ -157,9 +157,7 @@ def _verdicts(watching: Replica) -> Callable[[], dict[str, int]]:
 async def test_a_dry_run_changes_nothing_and_takes_nobodys_lease() -> None:
     async with stage() as cluster:
         prepare(cluster)
-        lease = {"metadata": {"name": "bursar-controller"}, "spec": {"holderIdentity": "who", "leaseTransitions": 7}}
-        cluster.fake.state.create(LEASES, "bursar-system", lease)
-        cluster.present = 7
+        cluster.announce(7)
         before = cluster.fake.state.version
         async with replica(cluster, DRY) as trying:
             term = trying.term
@@ -206,6 +204,7 @@ async def test_who_leads_again_waits_for_the_end_of_the_term_before() -> None:
         made._leading = asyncio.create_task(ending())
         await asyncio.sleep(0)
         made._deposed()
+        cluster.announce(3)  # by nobody who holds the lease, else it could not be written
         made._elected(3)
         await asyncio.sleep(0.2)
         assert made.term is None

@@ -33,7 +33,6 @@ async def leading(cluster: Stage, options: TermOptions = OPTIONS) -> AsyncIterat
     running = asyncio.create_task(made.run())
     try:
         await eventually(lambda: rested(made))
-        cluster.present = made.elector.term or 0
         yield made
     finally:
         running.cancel()

@@ -5,16 +5,16 @@ judged by the pod as it was (``oldObject``), so that dropping a label together w
 protects speaks for itself, so it asks for no namespace. Whoever may write ``pods/status`` (nodes and controllers, no
 role for people) is trusted.
 
-The fence compares the term of a patch that opens the gate with the Lease: a leader that lost it, frozen and woken
-again, is refused by the API server. It does not apply while there is no Lease, because otherwise the API server would
-refuse every update of every pod; and without a Lease nobody else can have become the leader.
+The fence compares the term of a patch that opens the gate with that of whoever leads, which stands on Bursar's own
+namespace: a leader that lost its lease, frozen and woken again, is refused by the API server. Why the parameter is a
+namespace, and not the Lease itself: docs/decisions/0010-the-fence-reads-a-namespace.md.
 """
 
 from __future__ import annotations
 
 from bursar.kube.admission.governed import HAS_GATE, IS_MIRROR, OF_DAEMON_SET, Arm, Namespaces, arms
 from bursar.kube.admission.marks import OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels
-from bursar.kube.admission.options import GATE, LEASE, TERM_ANNOTATION, Options
+from bursar.kube.admission.options import GATE, TERM_ANNOTATION, Options
 from bursar.kube.admission.shapes import Check, Guard, Object, rule
 from bursar.kube.admission.terms import MOST, Marked, listed, quoted
 
@@ -36,12 +36,16 @@ def guards(options: Options) -> list[Object]:
 
 
 def fence(options: Options) -> list[Object]:
-    """The policy that takes the Lease as its parameter. Anybody but Bursar is refused by the guard of updates."""
-    transitions = "params.spec.leaseTransitions"
-    wanted = f"string(has(params.spec) && has({transitions}) ? {transitions} : 0)"
-    annotations = "object.metadata.annotations"
+    """The policy that takes Bursar's namespace as its parameter. Everybody else is refused by the guard of updates.
+
+    Without such a namespace Bursar is gone, and so is everybody who could open a gate. Without the annotation nobody
+    leads.
+    """
+    given, known = "object.metadata.annotations", "params.metadata.annotations"
     term = quoted(TERM_ANNOTATION)
-    right = f"(has({annotations}) && {term} in {annotations} && {annotations}[{term}] == {wanted})"
+    leads = f"has({known}) && {term} in {known}"
+    right = f"({leads} && has({given}) && {term} in {given} && {given}[{term}] == {known}[{term}])"
+    other = f"the annotation {TERM_ANNOTATION} is not that of the namespace {options.namespace}"
     guard = Guard(
         "bursar-fence",
         Namespaces(options.never),
@@ -49,12 +53,12 @@ def fence(options: Options) -> list[Object]:
         (
             Check(
                 f"!({_is(options.accounts)}) || !{_OPENS} || {right}",
-                f"the annotation {TERM_ANNOTATION} is not the term of the Lease {LEASE}: another leader decides now",
-                f"'the annotation {TERM_ANNOTATION} must be ' + {wanted} + ', the term of the Lease {LEASE}'",
+                f"{other}: another leader decides now",
+                f"'{other}, ' + ({leads} ? {known}[{term}] : 'which has none') + ': another leader decides now'",
             ),
         ),
-        param_kind={"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"},
-        param_ref={"name": LEASE, "namespace": options.namespace, "parameterNotFoundAction": "Allow"},
+        param_kind={"apiVersion": "v1", "kind": "Namespace"},
+        param_ref={"name": options.namespace, "parameterNotFoundAction": "Allow"},
     )
     return guard.objects()
 

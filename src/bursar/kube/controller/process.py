@@ -26,9 +26,9 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.errors import KubeError
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.models import Lease
-from bursar.kube.client.resources import LEASES, Resource
+from bursar.kube.client.resources import Resource
 from bursar.kube.client.retries import Backoff
+from bursar.kube.controller.fencing import announce, announced
 from bursar.kube.controller.outcomes import Dethroned
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.term import RebuildNeeded, Term, TermOptions
@@ -37,7 +37,7 @@ from bursar.policies.plugin import Registry
 log = logging.getLogger(__name__)
 CONTROLLER = "bursar.dev/controller"
 SHADOW = -1  # the number of a term that is none
-_SETTLE = 1.0  # seconds a new leader waits: what its predecessor had sent has arrived, and the fence knows the new term
+_SETTLE = 1.0  # seconds before a term: what a predecessor had sent has arrived, and the fence knows the new term
 _PAUSE = 2.0  # seconds at most between two terms of one leader; twice as long after each that fails at once
 _LONGEST_PAUSE = 60.0
 _AT_ONCE = 20.0  # seconds, with the lists that each term begins with
@@ -132,7 +132,6 @@ class Replica:
         """Terms of that number, or (None) of whoever leads; once the task before is over."""
         if after is not None:
             await asyncio.gather(after, return_exceptions=True)
-        await asyncio.sleep(self.options.settle)
         pauses = Backoff(_PAUSE, _LONGEST_PAUSE)
         try:
             while True:
@@ -157,8 +156,9 @@ class Replica:
 
     async def _one_term(self, number: int | None) -> str:
         try:
-            term = await self._present_term() if number is None else number
             options = self.options.term
+            term = await self._announced(number)
+            await asyncio.sleep(self.options.settle)
             recall = None if options.shadow or options.dry_run else self.recorder.last_said
             self.term = Term(self.api, self._registry, term, self._tell, options, recall)
             await self.term.run()
@@ -176,10 +176,13 @@ class Replica:
             return "failed"
         return "ended"
 
-    async def _present_term(self) -> int:
-        """The one that the fence knows, so that it lets through what whoever leads might write."""
-        found = await self.api.find(LEASES, self.options.lease, self.options.namespace)
-        return 0 if found is None else found.into(Lease).spec.lease_transitions
+    async def _announced(self, number: int | None) -> int:
+        """The number of the term, which the fence knows; where nothing is kept, that of whoever leads."""
+        if number is None:
+            return await announced(self.api, self.options.namespace)
+        if not self.options.term.shadow:
+            await announce(self.api, self.options.namespace, number)
+        return number
 
     def _tell(self, told: Told, uid: str) -> None:
         term = self.term
