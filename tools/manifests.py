@@ -19,7 +19,7 @@ import yaml
 
 from bursar.control.kinds import known_kinds
 from bursar.kube import rbac
-from bursar.kube.admission.guards import fence, guards
+from bursar.kube.admission.guards import guards
 from bursar.kube.admission.hooks import gate_hooks, quota_hooks
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.policies import FORGET_MANAGERS, gate
@@ -111,7 +111,6 @@ def admission_templates() -> dict[str, str]:
         "gate": _admission(by_reach(gate), BY_POLICY),
         "gate-webhook": _admission(by_reach(gate_hooks), f"not ({BY_POLICY})"),
         "guards": _admission(by_reach(guards)),
-        "fence": _admission(filled_in(fence(CHOSEN))),
         "quota-webhooks": _admission(filled_in(quota_hooks(CHOSEN, registry))),
     }
 

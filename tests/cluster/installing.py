@@ -46,7 +46,7 @@ def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
     """Everything but the controller itself; without a port also without the webhook. The gate is then in force."""
     if f"namespace/{NAMESPACE}" not in plane.kubectl("get", "namespaces", "-o", "name"):
         plane.create_namespace(NAMESPACE)
-    _apply(plane, CRDS, DEPLOY / "rbac.yaml", ADMISSION / "fence.yaml")
+    _apply(plane, CRDS, DEPLOY / "rbac.yaml")
     await_definitions(plane)
     await_roles(plane)
     if webhook_port is not None:
@@ -56,7 +56,7 @@ def install(plane: ControlPlane, webhook_port: int | None = None) -> None:
 
 def take_away(plane: ControlPlane) -> None:
     """All admission policies, as an uninstallation does. No gate and no guard is in force then."""
-    files = [argument for name in (*POLICIES, "fence.yaml") for argument in ("-f", str(ADMISSION / name))]
+    files = [argument for name in POLICIES for argument in ("-f", str(ADMISSION / name))]
     plane.kubectl("delete", *files)
     namespace = plane.create_namespace(labels={"bursar.dev/quota": "enforced"})
     eventually(lambda: _gates(plane, namespace) is False, "no gate is in force")

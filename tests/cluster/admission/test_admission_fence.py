@@ -58,7 +58,7 @@ def test_before_anybody_leads_no_gate_is_opened_and_pods_can_be_changed(gated: A
 
 def test_the_fence_knows_the_term_also_after_it_was_taken_away_and_put_back(gated: Acting) -> None:
     """A server stops following a kind that no policy asks for any more, and most kinds for good (decision 10)."""
-    fence = [one for one in policies(Options()) if one["metadata"]["name"] == "bursar-fence"]
+    fence = [one for one in policies(Options()) if one["metadata"]["name"] == "bursar-guard-update"]
     gated.plane.kubectl("delete", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": fence}))
     try:
         eventually(lambda: gated.allowed(BURSAR, gated.open_gate, "one", term="7"), "the fence is away")

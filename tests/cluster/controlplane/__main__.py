@@ -22,7 +22,7 @@ Things to try:
 Bursar on it:
   kubectl create namespace bursar-system
   kubectl apply --server-side -f deploy/crds -f deploy/rbac.yaml \\
-    -f deploy/admission/gate.yaml -f deploy/admission/guards.yaml -f deploy/admission/fence.yaml
+    -f deploy/admission/gate.yaml -f deploy/admission/guards.yaml
   .venv/bin/bursar controller --kubeconfig {bursar} --no-webhook
 Ctrl-C stops everything and removes {folder}
 """

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.kube.admission.governed import Namespaces
-from bursar.kube.admission.guards import NODES_GROUP, fence, guards
+from bursar.kube.admission.guards import NODES_GROUP, guards
 from bursar.kube.admission.options import TERM_ANNOTATION, Options
-from bursar.kube.admission.policies import gate
+from bursar.kube.admission.policies import policies
 from bursar.kube.admission.shapes import Check, Guard, rule
 from bursar.kube.admission.terms import MOST
 from tests.kube.admission.pods import pods
@@ -26,7 +26,7 @@ OPTIONS = Options()
 POLICIES = {
     one["metadata"]["name"]: one["spec"]
     for options in (EVERYWHERE, OPTIONS)
-    for one in [*guards(options), *fence(options)]
+    for one in guards(options)
     if one["kind"] == "ValidatingAdmissionPolicy"
 }
 # Growth is compared by a library of Kubernetes that Python's CEL does not have.
@@ -110,7 +110,7 @@ _LOOP = re.compile(r"(\S+)\.(exists|exists_one|all|map|filter)\((\w), (\S+ \S+)"
 def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) -> None:
     found = [
         one["expression"]
-        for policy in [*gate(options), *guards(options), *fence(options)]
+        for policy in policies(options)
         for part in ("matchConditions", "variables", "validations")
         for one in policy["spec"].get(part, ())
     ]
@@ -126,7 +126,7 @@ def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) 
 @pytest.mark.parametrize("part", ["spec.schedulingGates", "metadata.ownerReferences"])
 @pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
 def test_lists_are_looked_through_when_they_are_short(options: Options, part: str) -> None:
-    text = repr([*gate(options), *guards(options), *fence(options)])
+    text = repr(policies(options))
     loops = re.findall(rf"(.{{60}})bject\.{part}\.exists", text)
     assert loops
     for before in loops:

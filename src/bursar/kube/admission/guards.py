@@ -5,9 +5,9 @@ judged by the pod as it was (``oldObject``), so that dropping a label together w
 protects speaks for itself, so it asks for no namespace. Whoever may write ``pods/status`` (nodes and controllers, no
 role for people) is trusted.
 
-The fence compares the term of a patch that opens the gate with that of whoever leads, which stands on Bursar's own
-namespace: a leader that lost its lease, frozen and woken again, is refused by the API server. Why the parameter is a
-namespace, and not the Lease itself: docs/decisions/0010-the-fence-reads-a-namespace.md.
+The guard of updates is the *fence*, too: it compares the term of a patch that opens the gate with that of whoever
+leads, which stands on Bursar's own namespace. A leader that lost its lease, frozen and woken again, is refused by the
+API server. Why it reads a namespace, and not the Lease: docs/decisions/0010-the-fence-reads-a-namespace.md.
 """
 
 from __future__ import annotations
@@ -33,34 +33,6 @@ def guards(options: Options) -> list[Object]:
     for arm in arms(options):
         found += [_creation(arm, options), _binding(arm, options), _resizing(arm)]
     return [one for guard in found for one in guard.objects()]
-
-
-def fence(options: Options) -> list[Object]:
-    """The policy that takes Bursar's namespace as its parameter. Everybody else is refused by the guard of updates.
-
-    Without such a namespace Bursar is gone, and so is everybody who could open a gate. Without the annotation nobody
-    leads.
-    """
-    given, known = "object.metadata.annotations", "params.metadata.annotations"
-    term = quoted(TERM_ANNOTATION)
-    leads = f"has({known}) && {term} in {known}"
-    right = f"({leads} && has({given}) && {term} in {given} && {given}[{term}] == {known}[{term}])"
-    other = f"the annotation {TERM_ANNOTATION} is not that of the namespace {options.namespace}"
-    guard = Guard(
-        "bursar-fence",
-        Namespaces(options.never),
-        (rule(["UPDATE"], "pods"),),
-        (
-            Check(
-                f"!({_is(options.accounts)}) || !{_OPENS} || {right}",
-                f"{other}: another leader decides now",
-                f"'{other}, ' + ({leads} ? {known}[{term}] : 'which has none') + ': another leader decides now'",
-            ),
-        ),
-        param_kind={"apiVersion": "v1", "kind": "Namespace"},
-        param_ref={"name": options.namespace, "parameterNotFoundAction": "Allow"},
-    )
-    return guard.objects()
 
 
 def _is(users: tuple[str, ...]) -> str:
@@ -114,6 +86,7 @@ def _creation(arm: Arm, options: Options) -> Guard:
 
 
 def _updates(options: Options) -> Guard:
+    """Without its parameter, Bursar's own namespace, it does not apply: then there is no Bursar that could decide."""
     labels = quota_labels(options)
     stays = "quota depends on it, so it stays as it was when the pod was created: create another pod"
     was = OF_DAEMON_SET.cel("oldObject")
@@ -127,6 +100,7 @@ def _updates(options: Options) -> Guard:
                 f"!{_OPENS} || variables.isBursar",
                 f"only Bursar removes the scheduling gate {GATE}: wait until quota admits the pod, or delete it",
             ),
+            _fence(options),
             _unchanged("ownAnnotations", "annotation", _NOT_THEIRS),
             _unchanged("quotaLabels", "label", stays),
             _unchanged("quotaAnnotations", "annotation", stays),
@@ -141,6 +115,22 @@ def _updates(options: Options) -> Guard:
             "quotaLabels": _changed(labels),
             "quotaAnnotations": _changed(QUOTA_ANNOTATIONS),
         },
+        param_kind={"apiVersion": "v1", "kind": "Namespace"},
+        param_ref={"name": options.namespace, "parameterNotFoundAction": "Allow"},
+    )
+
+
+def _fence(options: Options) -> Check:
+    """Who opens a gate names the term of whoever leads. Where none is written, nobody leads."""
+    given, known = "object.metadata.annotations", "params.metadata.annotations"
+    term = quoted(TERM_ANNOTATION)
+    leads = f"has({known}) && {term} in {known}"
+    right = f"({leads} && has({given}) && {term} in {given} && {given}[{term}] == {known}[{term}])"
+    other = f"the annotation {TERM_ANNOTATION} is not that of the namespace {options.namespace}"
+    return Check(
+        f"!variables.isBursar || !{_OPENS} || {right}",
+        f"{other}: another leader decides now",
+        f"'{other}, ' + ({leads} ? {known}[{term}] : 'which has none') + ': another leader decides now'",
     )
 
 

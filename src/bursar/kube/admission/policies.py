@@ -12,7 +12,7 @@ does without them; whoever applies such a pod later begins a new account.
 from __future__ import annotations
 
 from bursar.kube.admission.governed import HAS_GATE, Arm, arms
-from bursar.kube.admission.guards import fence, guards
+from bursar.kube.admission.guards import guards
 from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.shapes import Object, mutating, rule
 from bursar.kube.admission.terms import listed, quoted
@@ -66,5 +66,5 @@ def _patch(operation: str, path: str, value: str) -> str:
 
 
 def policies(options: Options) -> list[Object]:
-    """All admission policies: gate, guards and fence."""
-    return [*gate(options), *guards(options), *fence(options)]
+    """All admission policies: gate and guards."""
+    return [*gate(options), *guards(options)]

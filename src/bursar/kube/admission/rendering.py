@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from bursar.kube.admission.guards import fence, guards
+from bursar.kube.admission.guards import guards
 from bursar.kube.admission.hooks import gate_hooks, quota_hooks
 from bursar.kube.admission.options import Options
 from bursar.kube.admission.policies import gate
@@ -48,7 +48,6 @@ def files(options: Options) -> dict[str, str]:
     return {
         "gate.yaml": render(gate(options)),
         "guards.yaml": render(guards(options)),
-        "fence.yaml": render(fence(options)),
         "quota-webhooks.yaml": render(quota_hooks(options, default_registry())),
         "gate-webhook.yaml": render(gate_hooks(options)),
         "crossquota/gate.yaml": render(gate(everywhere)),
