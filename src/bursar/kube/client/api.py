@@ -83,12 +83,19 @@ class Writing:
     field_manager: str = FIELD_MANAGER
     dry_run: bool = False
     gated: bool = True
-    brief: bool = False  # only metadata comes back, which is less work for the server
+    brief: bool = (
+        False  # only metadata comes back, and no warning of fields that nobody knows: less work for the server
+    )
     within: float | None = None  # seconds, all tries together
     retry: Retry | None = None
 
     def query(self) -> Query:
-        return (("fieldManager", self.field_manager), *((("dryRun", "All"),) if self.dry_run else ()))
+        found: Query = (("fieldManager", self.field_manager),)
+        if self.dry_run:
+            found += (("dryRun", "All"),)
+        if self.brief:
+            found += (("fieldValidation", "Ignore"),)
+        return found
 
 
 PLAIN = Writing()
