@@ -60,6 +60,7 @@ class Figures(NamedTuple):
     apiserver_cpu: float
     scheduler_cpu: float
     load_cpu: float
+    allocated: float  # kilobytes per pod, by the API server
     controller_cpu: float = 0.0
     memory: float = 0.0  # megabytes
     pod_writes: float = 0.0  # per pod
@@ -99,10 +100,18 @@ class Arena:
         pids = [self._plane.component(name).pid for name in ("etcd", "kube-apiserver", "kube-scheduler")]
         pids.append(os.getpid())
         bodies = (_small_pod(f"pod-{number}", gated) for number in range(self._size.pods))
+        allocated = self._allocated()
         before = [processor_seconds(pid) for pid in pids]
         rate = asyncio.run(time_pods(self._plane, namespace, bodies, self._size.pods))
         spent = [processor_seconds(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
-        return Figures(rate, *(seconds * 1000 / self._size.pods for seconds in spent))
+        allocated = self._allocated() - allocated
+        etcd, apiserver, scheduler, load = (seconds * 1000 / self._size.pods for seconds in spent)
+        return Figures(rate, etcd, apiserver, scheduler, load, allocated / 1000 / self._size.pods)
+
+    def _allocated(self) -> float:
+        """Bytes, by the API server since it runs."""
+        lines = self._plane.api().get("/metrics")["text"].splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("go_memstats_alloc_bytes_total "))
 
     def _with_controller(self, namespace: str, controller: Component) -> Figures:
         before = processor_seconds(controller.pid)

@@ -34,14 +34,14 @@ def gate(options: Options) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
     found: list[Object] = []
     for arm in arms(options):
-        wanted = {"governed": to_be_gated(arm), "lacks": _lacks(options)}
+        wanted = {"governed": f"({_lacks(options)}) && {to_be_gated(arm)}"}
         rules = [rule(["CREATE"], "pods")]
         found += mutating(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
     return found
 
 
 def _lacks(options: Options) -> str:
-    """Whether anything is left to do."""
+    """Whether anything is left to do. Asked first, in the same condition: of several the server evaluates all."""
     return f"!{HAS_GATE.cel('object')} || {_theirs(options)}"
 
 
