@@ -131,7 +131,8 @@ async def test_nodes_have_the_devices_that_drivers_publish() -> None:
         publish(cluster, "n", 8)
         publish(cluster, "n", 4, generation=2)
         found = await list_cluster(cluster.fake.config(), default_registry())
-        marks = {body["metadata"]["name"]: body["metadata"].get("annotations") for _, body in found.objects}
+        nodes = [body["metadata"] for _, body in found.objects if body["kind"] == "Node"]
+        marks = {metadata["name"]: metadata.get("annotations") for metadata in nodes}
         assert marks == {"n": {DEVICES: "gpu.example.com=4"}, "plain": {}}
 
 

@@ -63,7 +63,7 @@ def test_what_the_controller_may_do_everywhere(group: str, resource: str, verbs:
 
 
 def test_who_only_looks_on_reads_no_events_and_writes_nothing() -> None:
-    everywhere, *_ = rbac.controller_roles(REGISTRY, "bursar-system", shadow=True)
+    everywhere, _binding = rbac.controller_roles(REGISTRY, "bursar-system", shadow=True)
     assert {verb for rule in everywhere["rules"] for verb in rule["verbs"]} == {"list", "watch"}
     assert allowed(everywhere, "events.k8s.io", "events") == set()
 

@@ -57,9 +57,11 @@ def test_bursar_is_uninstalled_and_installed_again(plane: ControlPlane, scene: S
     scene.quota(4)
     with replicas(plane):
         scene.wait_running(scene.pod("first"))
-    take_away(plane)
-    scene.wait_running(scene.pod("ungoverned"))
-    install(plane)
+    try:
+        take_away(plane)
+        scene.wait_running(scene.pod("ungoverned"))
+    finally:
+        install(plane)
     with replicas(plane):
         scene.wait_running(scene.pod("second"))
         assert scene.annotation("second", ADMISSION)

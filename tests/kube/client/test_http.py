@@ -306,3 +306,20 @@ async def test_drain_waits_for_writes_under_way(fake: FakeApi, api: Api) -> None
     assert not await api.http.drain(0.05)
     assert await api.http.drain(3.0)
     await write
+
+
+@pytest.mark.parametrize(
+    ("how", "asked"),
+    [
+        (Writing(), {"fieldManager": "bursar"}),
+        (Writing(dry_run=True), {"fieldManager": "bursar", "dryRun": "All"}),
+        (Writing(brief=True), {"fieldManager": "bursar", "fieldValidation": "Ignore"}),
+    ],
+    ids=["plain", "dry run", "brief"],
+)
+async def test_how_a_write_is_to_be_made_is_part_of_what_is_asked(
+    fake: FakeApi, api: Api, how: Writing, asked: dict[str, str]
+) -> None:
+    fake.state.create(CONFIG_MAPS, "a", {"metadata": {"name": "x"}})
+    await api.patch(CONFIG_MAPS, "x", "a", PatchKind.MERGE, {"data": {}}, how=how)
+    assert fake.seen[-1].query == asked

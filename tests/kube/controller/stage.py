@@ -51,21 +51,25 @@ class Stage:
         self.term: Term | None = None
         self.options = TermOptions(compared_every=0.5)
         self._running: asyncio.Task[None] | None = None
-        fake.state.create(NAMESPACES, "", {"metadata": {"name": OWN, "annotations": {TERM: "0"}}})
+        fake.state.create(NAMESPACES, "", {"metadata": {"name": OWN}})
         fake.state.judge = self._fence
 
     # The controller
 
     @property
-    def present(self) -> str:
-        """The term whose patches get through."""
-        found: str = self.fake.state.get(NAMESPACES, "", OWN)["metadata"]["annotations"][TERM]
+    def present(self) -> str | None:
+        """The term whose patches get through; None: nobody's."""
+        found: str | None = self.fake.state.get(NAMESPACES, "", OWN)["metadata"].get("annotations", {}).get(TERM)
         return found
 
     def announce(self, term: int) -> None:
         """As a leader does before its term."""
+        self.write_on_namespace({TERM: str(term)})
+
+    def write_on_namespace(self, annotations: dict[str, str]) -> None:
+        """Bursar's own namespace has these annotations now, and no other."""
         own = copy.deepcopy(self.fake.state.get(NAMESPACES, "", OWN))
-        own["metadata"]["annotations"][TERM] = str(term)
+        own["metadata"]["annotations"] = annotations
         self.fake.state.replace(NAMESPACES, "", OWN, own, status=False)
 
     async def lead(self, options: TermOptions | None = None) -> Term:
@@ -84,7 +88,7 @@ class Stage:
         """As the policy that knows the namespace: only who leads lets pods go."""
         if resource != PODS or not is_gated(before) or is_gated(after):
             return
-        if after["metadata"]["annotations"].get(TERM) != self.present:
+        if self.present is None or after["metadata"]["annotations"].get(TERM) != self.present:
             raise Refusal(403, f"the annotation {TERM} is not that of the namespace {OWN}, {self.present}")
 
     def _note_leavers(self, reclaimer: Reclaimer) -> None:

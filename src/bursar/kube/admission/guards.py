@@ -87,36 +87,39 @@ def _creation(arm: Arm, options: Options) -> Guard:
 
 def _updates(options: Options) -> Guard:
     """Without its parameter, Bursar's own namespace, it does not apply: then there is no Bursar that could decide."""
-    labels = quota_labels(options)
-    stays = "quota depends on it, so it stays as it was when the pod was created: create another pod"
-    was = OF_DAEMON_SET.cel("oldObject")
-    not_more = f"(has({_OWNERS_BEFORE}) && {_OWNERS}.size() <= {_OWNERS_BEFORE}.size())"
     return Guard(
         "bursar-guard-update",
         Namespaces(options.never),
         (rule(["UPDATE"], "pods"),),
-        (
-            Check(
-                f"!{_OPENS} || variables.isBursar",
-                f"only Bursar removes the scheduling gate {GATE}: wait until quota admits the pod, or delete it",
-            ),
-            _fence(options),
-            _unchanged("ownAnnotations", "annotation", _NOT_THEIRS),
-            _unchanged("quotaLabels", "label", stays),
-            _unchanged("quotaAnnotations", "annotation", stays),
-            Check(f"{_few(_OWNERS)} || {not_more}", _TOO_MANY_OWNERS),
-            Check(f"!{OF_DAEMON_SET.cel('object')} || {was} || {_is(options.daemon_set_accounts)}", _ORIGIN),
-        ),
+        _update_checks(options),
         variables={
             "isBursar": _is(options.accounts),
             **_before_and_after("labels"),
             **_before_and_after("annotations"),
             "ownAnnotations": _changed(OWN_ANNOTATIONS),
-            "quotaLabels": _changed(labels),
+            "quotaLabels": _changed(quota_labels(options)),
             "quotaAnnotations": _changed(QUOTA_ANNOTATIONS),
         },
         param_kind={"apiVersion": "v1", "kind": "Namespace"},
         param_ref={"name": options.namespace, "parameterNotFoundAction": "Allow"},
+    )
+
+
+def _update_checks(options: Options) -> tuple[Check, ...]:
+    stays = "quota depends on it, so it stays as it was when the pod was created: create another pod"
+    was = OF_DAEMON_SET.cel("oldObject")
+    not_more = f"(has({_OWNERS_BEFORE}) && {_OWNERS}.size() <= {_OWNERS_BEFORE}.size())"
+    return (
+        Check(
+            f"!{_OPENS} || variables.isBursar",
+            f"only Bursar removes the scheduling gate {GATE}: wait until quota admits the pod, or delete it",
+        ),
+        _fence(options),
+        _unchanged("ownAnnotations", "annotation", _NOT_THEIRS),
+        _unchanged("quotaLabels", "label", stays),
+        _unchanged("quotaAnnotations", "annotation", stays),
+        Check(f"{_few(_OWNERS)} || {not_more}", _TOO_MANY_OWNERS),
+        Check(f"!{OF_DAEMON_SET.cel('object')} || {was} || {_is(options.daemon_set_accounts)}", _ORIGIN),
     )
 
 
@@ -127,10 +130,12 @@ def _fence(options: Options) -> Check:
     leads = f"has({known}) && {term} in {known}"
     right = f"({leads} && has({given}) && {term} in {given} && {given}[{term}] == {known}[{term}])"
     other = f"the annotation {TERM_ANNOTATION} is not that of the namespace {options.namespace}"
+    why = "another leader decides now"
+    nobody = f"the namespace {options.namespace} has no annotation {TERM_ANNOTATION}: nobody leads yet"
     return Check(
         f"!variables.isBursar || !{_OPENS} || {right}",
-        f"{other}: another leader decides now",
-        f"'{other}, ' + ({leads} ? {known}[{term}] : 'which has none') + ': another leader decides now'",
+        f"{other}: {why}",
+        f"{leads} ? '{other}, ' + {known}[{term}] + ': {why}' : '{nobody}'",
     )
 
 

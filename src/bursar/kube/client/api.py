@@ -83,19 +83,14 @@ class Writing:
     field_manager: str = FIELD_MANAGER
     dry_run: bool = False
     gated: bool = True
-    brief: bool = (
-        False  # only metadata comes back, and no warning of fields that nobody knows: less work for the server
-    )
+    brief: bool = False  # only metadata comes back, and no warnings about fields: less work for the server
     within: float | None = None  # seconds, all tries together
     retry: Retry | None = None
 
     def query(self) -> Query:
-        found: Query = (("fieldManager", self.field_manager),)
-        if self.dry_run:
-            found += (("dryRun", "All"),)
-        if self.brief:
-            found += (("fieldValidation", "Ignore"),)
-        return found
+        dry, unchecked = "All" if self.dry_run else "", "Ignore" if self.brief else ""
+        asked = (("fieldManager", self.field_manager), ("dryRun", dry), ("fieldValidation", unchecked))
+        return tuple(pair for pair in asked if pair[1])
 
 
 PLAIN = Writing()

@@ -18,7 +18,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -72,6 +72,7 @@ class Elector:
         self.identity = identity
         self.leader = ""  # as last seen
         self.term: int | None = None  # while leading
+        self.floor: Callable[[], Awaitable[int]] | None = None  # a term before those of a lease that is made anew
         self._api = api
         self._name = name
         self._namespace = namespace
@@ -232,6 +233,8 @@ class Elector:
         self.leader = lease.spec.holder_identity
 
     async def _create(self) -> Lease:
+        if self.floor is not None:
+            self._highest_term = max(self._highest_term, await self.floor())
         body = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

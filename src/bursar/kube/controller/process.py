@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 
 from bursar.kube.admission.options import LEASE
 from bursar.kube.client.api import Api
-from bursar.kube.client.errors import KubeError
+from bursar.kube.client.errors import Fenced, KubeError
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.client.resources import Resource
 from bursar.kube.client.retries import Backoff
-from bursar.kube.controller.fencing import announce, announced
+from bursar.kube.controller.fencing import Fence
 from bursar.kube.controller.outcomes import Dethroned
 from bursar.kube.controller.ports import Told
 from bursar.kube.controller.term import RebuildNeeded, Term, TermOptions
@@ -71,6 +71,7 @@ class Replica:
         self.ended: Counter[str] = Counter()  # terms, by why they ended
         self._past_differences = 0  # in terms that are over
         self.recorder = Recorder(api, CONTROLLER, options.identity)
+        self._fence = Fence(api, options.namespace, options.lease, options.identity)
         self.elector = Elector(
             api,
             options.lease,
@@ -80,6 +81,7 @@ class Replica:
             started=self._elected,
             stopped=self._deposed,
         )
+        self.elector.floor = self._fence.announced
         self._registry = registry
         self._leading: asyncio.Task[None] | None = None
         if not options.term.dry_run:
@@ -158,11 +160,10 @@ class Replica:
         try:
             options = self.options.term
             term = await self._announced(number)
-            await asyncio.sleep(self.options.settle)
             recall = None if options.shadow or options.dry_run else self.recorder.last_said
             self.term = Term(self.api, self._registry, term, self._tell, options, recall)
             await self.term.run()
-        except Dethroned as error:
+        except (Dethroned, Fenced) as error:
             log.warning("the term ends: %s", error)
             return "fenced"
         except RebuildNeeded as error:
@@ -177,11 +178,12 @@ class Replica:
         return "ended"
 
     async def _announced(self, number: int | None) -> int:
-        """The number of the term, which the fence knows; where nothing is kept, that of whoever leads."""
+        """The number of the term, once the fence knows it; where nothing is kept, that of whoever leads."""
         if number is None:
-            return await announced(self.api, self.options.namespace)
+            return max(0, await self._fence.announced())
         if not self.options.term.shadow:
-            await announce(self.api, self.options.namespace, number)
+            await self._fence.announce(number)
+            await asyncio.sleep(self.options.settle)
         return number
 
     def _tell(self, told: Told, uid: str) -> None:
