@@ -73,6 +73,22 @@ def test_the_fence_knows_the_term_also_after_it_was_taken_away_and_put_back(gate
     assert gated.gates(gated.open_gate(BURSAR, "one", "2")) == []
 
 
+def test_without_bursars_namespace_updates_are_not_guarded(gated: Acting) -> None:
+    """A server that refused them instead would let nobody change any pod of the cluster."""
+    _read(gated, "nowhere")
+    try:
+        eventually(lambda: gated.allowed(ALICE, gated.open_gate, "one", term=""), "a gate can be opened by hand")
+    finally:
+        _read(gated, "bursar-system")
+    eventually(lambda: not gated.allowed(ALICE, gated.open_gate, "one", term=""), "the guard stands again")
+
+
+def _read(acting: Acting, namespace: str) -> None:
+    """Let the guard take this namespace as its parameter."""
+    bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    acting.plane.api().patch(f"{bindings}/bursar-guard-update", {"spec": {"paramRef": {"name": namespace}}})
+
+
 def test_who_edits_what_is_in_a_namespace_does_not_say_whose_term_it_is(gated: Acting) -> None:
     with pytest.raises(ApiError, match="cannot patch resource"):
         gated.plane.api(ALICE).patch(OWN, {"metadata": {"annotations": {TERM_ANNOTATION: "9"}}})
