@@ -115,10 +115,10 @@ def _figures(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
     for name in (name for name in _VARIANTS if name not in _skipped(size)):
         figures = Figures(*map(median, zip(*(turn[name] for turn in turns), strict=True)))
         yield Row(f"{name}: {size}", figures.rate, "pods/s")
+        yield Row("  allocated by the API server", figures.allocated, "KB per pod")
         yield Row("  processor time of all processes", figures.cpu, "ms per pod")
         yield Row("  of these, the API server", figures.apiserver_cpu, "ms per pod")
         yield Row("  of these, the scheduler", figures.scheduler_cpu, "ms per pod")
-        yield Row("  memory that the API server used and gave up", figures.allocated, "KB per pod")
         if name != _STOCK:
             yield Row("  of these, the controller", figures.controller_cpu, "ms per pod")
             yield Row("  memory of the controller", figures.memory, "MB")

@@ -22,6 +22,7 @@ from bursar.kube.client.retries import Retry
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.names import TERM
 from bursar.kube.controller.ports import Told
+from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.reclaiming import Reclaimer
 from bursar.kube.controller.records import admission_of
 from bursar.kube.controller.seenpod import read_pod
@@ -257,3 +258,17 @@ async def stage(patience: float = 2.0) -> AsyncIterator[Stage]:
             yield made
         finally:
             await made.depose()
+
+
+@asynccontextmanager
+async def replica(cluster: Stage, options: TermOptions, settle: float = 0.0) -> AsyncIterator[Replica]:
+    """A process of the controller whose first term is ready; at its end it gives back a lease that it holds."""
+    made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=settle))
+    running = asyncio.create_task(made.run())
+    try:
+        await eventually(lambda: made.term is not None and made.term.ready)
+        yield made
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running

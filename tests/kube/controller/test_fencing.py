@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,10 +11,8 @@ from bursar.kube.client.resources import LEASES, NAMESPACES
 from bursar.kube.controller.fencing import NOBODY, Fence
 from bursar.kube.controller.names import TERM
 from bursar.kube.controller.outcomes import Dethroned
-from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.term import TermOptions
-from bursar.policies.plugin import default_registry
-from tests.kube.controller.stage import OWN, Stage, stage
+from tests.kube.controller.stage import OWN, Stage, replica, stage
 from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -46,18 +42,6 @@ def marks(cluster: Stage) -> dict[str, str]:
 def calls(cluster: Stage, line: str) -> list[int]:
     """When it was called, among all calls."""
     return [at for at, seen in enumerate(cluster.fake.seen) if f"{seen.method} {seen.path}" == line]
-
-
-@asynccontextmanager
-async def leading(cluster: Stage, settle: float = 0.0) -> AsyncIterator[Replica]:
-    made = Replica(cluster.api, default_registry(), ProcessOptions(TermOptions(), settle=settle))
-    running = asyncio.create_task(made.run())
-    try:
-        await eventually(lambda: made.term is not None and made.term.ready)
-        yield made
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_term_is_written_once_and_the_rest_of_the_namespace_stays() -> None:
@@ -157,7 +141,7 @@ async def test_the_lease_gates_the_announcement_too() -> None:
 
 
 async def test_a_leader_says_whose_term_it_is_and_waits_before_it_lists_pods() -> None:
-    async with stage() as cluster, leading(cluster, settle=0.3) as made:
+    async with stage() as cluster, replica(cluster, TermOptions(), settle=0.3) as made:
         assert cluster.present == str(made.elector.term)
         (announced,) = calls(cluster, WRITE)
         assert announced < calls(cluster, "GET /api/v1/pods")[0]
@@ -170,7 +154,7 @@ async def test_a_term_that_somebody_takes_away_is_written_again(left: dict[str, 
         cluster.node("n", 4)
         cluster.namespace("a")
         cluster.quota("a", 4)
-        async with leading(cluster) as made:
+        async with replica(cluster, TermOptions()) as made:
             cluster.write_on_namespace(left)
             pod = cluster.pod("a", "p", 1)
             await eventually(lambda: cluster.started(pod))
@@ -184,7 +168,7 @@ async def test_a_leader_that_does_not_know_that_it_lost_its_lease_does_not_take_
         cluster.node("n", 4)
         cluster.namespace("a")
         cluster.quota("a", 4)
-        async with leading(cluster) as made:
+        async with replica(cluster, TermOptions()) as made:
             cluster.fake.fail(RENEWAL, code=503, times=1000)
             hand_lease(cluster, "another", 8)
             cluster.announce(8)
@@ -198,7 +182,7 @@ async def test_terms_do_not_repeat_when_the_lease_is_deleted() -> None:
     """Not even for a replica that never saw the old one."""
     async with stage() as cluster:
         for term in range(3):
-            async with leading(cluster) as made:
+            async with replica(cluster, TermOptions()) as made:
                 assert made.elector.term == term
                 assert cluster.present == str(term)
             cluster.fake.state.delete(LEASES, OWN, LEASE)

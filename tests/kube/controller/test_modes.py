@@ -1,8 +1,8 @@
 """Shadow mode and dry run on a server in memory: nothing changes, whatever there is to do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +16,7 @@ from bursar.kube.controller.running import Process, RunOptions
 from bursar.kube.controller.term import TermOptions
 from bursar.policies.plugin import default_registry
 from bursar.vectors import from_amounts
-from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, stage
+from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, replica, stage
 from tests.kube.waiting import eventually
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -25,19 +25,6 @@ DRY = TermOptions(dry_run=True, pin_patience=0, compared_every=0.5)
 
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def replica(cluster: Stage, options: TermOptions) -> AsyncIterator[Replica]:
-    made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=0.0))
-    running = asyncio.create_task(made.run())
-    try:
-        await eventually(lambda: made.term is not None and made.term.ready)
-        yield made
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 def prepare(cluster: Stage) -> None:

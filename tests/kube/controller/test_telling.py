@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from bursar.kube.controller.process import ProcessOptions, Replica
 from bursar.kube.controller.term import TermOptions
 from bursar.policies.plugin import default_registry
 from bursar.vectors import from_amounts
-from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, stage
+from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, replica, stage
 from tests.kube.waiting import eventually
 
 MAX = f"elastic.max.{GPU}"
@@ -29,15 +29,9 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def leading(cluster: Stage, options: TermOptions = OPTIONS) -> AsyncIterator[Replica]:
     """A process that leads, and has said all that it found at first; at its end it gives the lease back."""
-    made = Replica(cluster.api, default_registry(), ProcessOptions(options, settle=0.0))
-    running = asyncio.create_task(made.run())
-    try:
+    async with replica(cluster, options) as made:
         await eventually(lambda: rested(made))
         yield made
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 def rested(made: Replica) -> bool:

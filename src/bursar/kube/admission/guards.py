@@ -111,7 +111,7 @@ def _update_checks(options: Options) -> tuple[Check, ...]:
     not_more = f"(has({_OWNERS_BEFORE}) && {_OWNERS}.size() <= {_OWNERS_BEFORE}.size())"
     return (
         Check(
-            f"!{_OPENS} || variables.isBursar",
+            f"variables.isBursar || !{_OPENS}",
             f"only Bursar removes the scheduling gate {GATE}: wait until quota admits the pod, or delete it",
         ),
         _fence(options),
