@@ -108,7 +108,7 @@ def role_template(registry: Registry) -> str:
 def admission_templates() -> dict[str, str]:
     registry = default_registry()
     return {
-        "gate": _admission(by_reach(gate), BY_POLICY),
+        "gate": _admission(by_reinvocation(), BY_POLICY),
         "gate-webhook": _admission(by_reach(gate_hooks), f"not ({BY_POLICY})"),
         "guards": _admission(by_reach(guards)),
         "quota-webhooks": _admission(filled_in(quota_hooks(CHOSEN, registry))),
@@ -118,6 +118,13 @@ def admission_templates() -> dict[str, str]:
 def _admission(text: str, condition: str = "") -> str:
     admits = 'eq (include "bursar.admits" .) "true"'
     return when(f"and ({admits}) ({condition})" if condition else admits, NOTE + text)
+
+
+def by_reinvocation() -> str:
+    """The gate in two forms: put on once, and looking again after webhooks."""
+    again = by_reach(lambda options: gate(replace(options, reinvocation="IfNeeded")))
+    never = '{{- if eq .Values.admission.reinvocationPolicy "Never" }}'
+    return f"{never}\n{by_reach(gate)}{{{{- else }}}}\n{again}{{{{- end }}}}\n"
 
 
 def by_reach(make: Callable[[Options], Sequence[Manifest]]) -> str:

@@ -134,9 +134,17 @@ def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> 
     assert names["values"] == ["kube-system", NAMESPACE, "123", "true"]
 
 
-def test_managed_fields_can_be_kept(helm: Helm) -> None:
-    rendered = identified(helm.template("--set", "admission.keepManagedFields=true"))
-    wanted = identified(gate(Options(keep_managed_fields=True)))
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        ("keepManagedFields=true", Options(keep_managed_fields=True)),
+        ("reinvocationPolicy=IfNeeded", Options(reinvocation="IfNeeded")),
+        ("reinvocationPolicy=IfNeeded,admission.everywhere=true", Options(reinvocation="IfNeeded", everywhere=True)),
+    ],
+)
+def test_the_gate_has_other_forms(helm: Helm, value: str, options: Options) -> None:
+    rendered = identified(helm.template("--set", f"admission.{value}"))
+    wanted = identified(gate(options))
     assert {key: rendered[key] for key in wanted} == wanted
 
 

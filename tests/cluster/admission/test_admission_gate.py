@@ -1,9 +1,16 @@
 """The gate on a real API server: who gets it, and what else becomes of them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from bursar.kube.admission.options import GATE
+from bursar.kube.admission.options import GATE, Options
+from bursar.kube.admission.policies import policies
 from tests.cluster.admission.acting import NODE, Acting, apply
+from tests.cluster.admission.latecomer import LABEL, latecomer
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN
@@ -17,6 +24,7 @@ MARKS = [
     ({}, {"tensor-fusion.ai/tflops-request": "10"}),
     ({}, {"tensor-fusion.ai/gpu-count": "2"}),
 ]
+THEIRS, OURS = "koord-scheduler", "default-scheduler"
 
 
 def test_a_pod_of_an_enforced_namespace_gets_the_gate(enforced: Acting) -> None:
@@ -96,6 +104,62 @@ def test_the_originals_scheduler_becomes_the_clusters(enforced: Acting, name: st
     assert enforced.create_pod("one", schedulerName=name)["spec"]["schedulerName"] == "default-scheduler"
 
 
+@pytest.fixture
+def late(guarded: ControlPlane, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Labels of pods on which a webhook writes the scheduler of an original."""
+    labels = {LABEL: "here"}
+    namespace = guarded.create_namespace()
+    with latecomer(guarded, tmp_path, [{"op": "replace", "path": "/spec/schedulerName", "value": THEIRS}]):
+        eventually(lambda: _scheduler(Acting(guarded, namespace), labels=labels) == THEIRS, "the webhook is called")
+        yield labels
+    eventually(lambda: _scheduler(Acting(guarded, namespace), labels=labels) != THEIRS, "no webhook is called")
+    guarded.delete_namespace(namespace)
+
+
+def test_a_scheduler_that_is_written_after_the_gate_is_refused(enforced: Acting, late: dict[str, str]) -> None:
+    """Where all pods are governed the gate is put on once."""
+    advice = (
+        f"schedulerName {THEIRS} was written after the gate: remove that webhook, or set admission.reinvocationPolicy"
+    )
+    assert advice in _scheduler(enforced, labels=late)
+    assert _scheduler(enforced) == OURS
+
+
+def test_where_pods_are_governed_by_their_marks_the_gate_looks_again(ordinary: Acting, late: dict[str, str]) -> None:
+    made = ordinary.create_pod("one", labels={**late, "quota.bursar.dev/lab": "x"})
+    assert ordinary.gates(made) == [GATE]
+    assert made["spec"]["schedulerName"] == OURS
+    assert _scheduler(ordinary, labels=late) == THEIRS
+
+
+def test_the_gate_can_be_told_to_look_again(enforced: Acting, late: dict[str, str]) -> None:
+    with in_force(enforced.plane, Options(reinvocation="IfNeeded")):
+        eventually(lambda: _scheduler(enforced, labels=late) == OURS, "the gate looks again")
+        made = enforced.create_pod("one", labels=late, gates=("example.com/other",))
+        assert set(enforced.gates(made)) == {"example.com/other", GATE}
+    eventually(lambda: "was written after the gate" in _scheduler(enforced, labels=late), "the gate is put on once")
+
+
+def test_a_scheduler_of_the_clusters_own_may_be_an_originals(enforced: Acting) -> None:
+    """In a cluster whose scheduler is Volcano's, nobody is refused for naming it."""
+    with in_force(enforced.plane, Options(cluster_scheduler="volcano")):
+        eventually(lambda: _scheduler(enforced, schedulerName=THEIRS) == "volcano", "pods get Volcano's scheduler")
+        eventually(lambda: _scheduler(enforced, schedulerName="volcano") == "volcano", "nor are others refused")
+    eventually(lambda: _scheduler(enforced, schedulerName="volcano") == OURS, "pods get the default scheduler")
+
+
+@contextmanager
+def in_force(plane: ControlPlane, options: Options) -> Iterator[None]:
+    """Other policies, until the end."""
+    for one in policies(options):
+        apply(plane, one)
+    try:
+        yield
+    finally:
+        for one in policies(Options()):
+            apply(plane, one)
+
+
 def test_any_other_scheduler_stays(enforced: Acting) -> None:
     assert enforced.create_pod("one", schedulerName="mine")["spec"]["schedulerName"] == "mine"
 
@@ -162,6 +226,14 @@ def test_without_the_gate_policy_governed_pods_are_refused_and_others_are_not(
     finally:
         apply(enforced.plane, {**binding, "metadata": {"name": binding["metadata"]["name"]}})
         eventually(lambda: not _refusal(enforced), "the gate is back")
+
+
+def _scheduler(acting: Acting, **pod: Any) -> str:  # noqa: ANN401 as for create_pod
+    """Whose pod it would be, or why it is refused."""
+    try:
+        return str(acting.create_pod("probe", dry_run=True, **pod)["spec"]["schedulerName"])
+    except ApiError as error:
+        return error.message
 
 
 def _refusal(acting: Acting) -> str:

@@ -49,6 +49,8 @@ def calls(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         after["spec"]["nodeName"] = draw(st.sampled_from(["", "somewhere"]))
     if draw(st.booleans()):
+        after["spec"]["schedulerName"] = draw(st.sampled_from([*OPTIONS.scheduler_names, OPTIONS.cluster_scheduler]))
+    if draw(st.booleans()):
         marks = after["metadata"].get("annotations") or {}
         after["metadata"]["annotations"] = {**marks, TERM_ANNOTATION: draw(st.sampled_from(["0", "1", "2"]))}
     user: dict[str, Any] = {"username": draw(_users)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bursar.kube.admission.options import Options
+from bursar.kube.admission.options import Options, Reinvocation
 from bursar.kube.admission.rendering import write
 
 _DEFAULTS = Options()
@@ -19,6 +19,14 @@ _DEFAULTS = Options()
 @click.option("--scheduler", "schedulers", multiple=True, default=_DEFAULTS.schedulers, help="Users that may bind.")
 @click.option("--exempt", "exempt", multiple=True, help="Namespaces that CrossQuota exempts.")
 @click.option("--label", "labels", multiple=True, help="More pod labels that quotas read.")
+@click.option(
+    "--reinvocation-policy",
+    "reinvocation",
+    type=click.Choice(["Never", "IfNeeded"]),
+    default=_DEFAULTS.reinvocation,
+    show_default=True,
+    help="Whether the gate looks at pods of governed namespaces anew after webhooks changed them.",
+)
 @click.option("--keep-managed-fields", is_flag=True, help="Leave governed pods the list of who wrote which field.")
 def main(
     out: Path,
@@ -27,6 +35,7 @@ def main(
     schedulers: tuple[str, ...],
     exempt: tuple[str, ...],
     labels: tuple[str, ...],
+    reinvocation: Reinvocation,
     keep_managed_fields: bool,
 ) -> None:
     """Write the admission policies and webhook configurations as YAML."""
@@ -36,6 +45,7 @@ def main(
         schedulers=schedulers,
         exempt_namespaces=exempt,
         more_labels=labels,
+        reinvocation=reinvocation,
         keep_managed_fields=keep_managed_fields,
     )
     for path in write(out, options):

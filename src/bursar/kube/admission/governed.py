@@ -18,7 +18,7 @@ from typing import Any
 
 from bursar.kube.admission.marks import ASKS_FOR_A_FRACTION, MIRROR, NAMES_A_QUOTA
 from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL, RECORD_ANNOTATION, Options
-from bursar.kube.admission.terms import AllOf, AnyOf, Controlled, Gated, Marked, Not, PodFacts, Term
+from bursar.kube.admission.terms import AllOf, AnyOf, Controlled, Gated, Marked, Not, PodFacts, Term, listed, quoted
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server keeps this label on every namespace
 
@@ -92,6 +92,15 @@ def _by_mark(without: tuple[str, ...], among: tuple[str, ...]) -> tuple[Arm, Arm
         Arm("enforced", Namespaces(without, among, enforced=True)),
         Arm("marked", Namespaces(without, among, enforced=False), MARKED),
     )
+
+
+def names_an_original(options: Options) -> str:
+    """Whether a pod names the scheduler of an original, and so nobody who would schedule it here, as CEL."""
+    scheduler = "object.spec.schedulerName"
+    of_others = (
+        f"{scheduler} in {listed(options.scheduler_names)} && {scheduler} != {quoted(options.cluster_scheduler)}"
+    )
+    return f"(has({scheduler}) && {of_others})"
 
 
 class Governed:

@@ -12,7 +12,15 @@ API server. Why it reads a namespace, and not the Lease: docs/decisions/0010-the
 
 from __future__ import annotations
 
-from bursar.kube.admission.governed import HAS_GATE, IS_MIRROR, OF_DAEMON_SET, Arm, Namespaces, arms
+from bursar.kube.admission.governed import (
+    HAS_GATE,
+    IS_MIRROR,
+    OF_DAEMON_SET,
+    Arm,
+    Namespaces,
+    arms,
+    names_an_original,
+)
 from bursar.kube.admission.marks import OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels
 from bursar.kube.admission.options import GATE, TERM_ANNOTATION, Options
 from bursar.kube.admission.shapes import Check, Guard, Object, rule
@@ -67,6 +75,7 @@ def _creation(arm: Arm, options: Options) -> Guard:
                 f"{_HAS_NODE} || {HAS_GATE.cel('object')} || !variables.governed",
                 f"a governed pod needs the scheduling gate {GATE}: the policy that adds it is not in force, try again",
             ),
+            _own_scheduler(options),
             Check(
                 f"{_is(options.accounts)} || !{OWN_ANNOTATIONS.cel('object')}",
                 f"one of its annotations: {_NOT_THEIRS}",
@@ -79,6 +88,16 @@ def _creation(arm: Arm, options: Options) -> Guard:
             ),
         ),
         variables={"governed": arm.governs().cel("object"), "spared": arm.spares().cel("object")},
+    )
+
+
+def _own_scheduler(options: Options) -> Check:
+    """The gate gives a governed pod the cluster's scheduler. Who comes after it may write another name."""
+    advice = "was written after the gate: remove that webhook, or set admission.reinvocationPolicy: IfNeeded"
+    return Check(
+        f"!{names_an_original(options)} || !variables.governed",
+        f"its schedulerName {advice}",
+        f"'schedulerName ' + object.spec.schedulerName + ' {advice}'",
     )
 
 

@@ -160,6 +160,7 @@ class PodGate:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._arms: Mapping[str, Arm] = {arm.name: arm for arm in arms(options)}
+        self._originals = {*options.scheduler_names} - {options.cluster_scheduler}
 
     def arm(self, name: str) -> Arm | None:
         return self._arms.get(name)
@@ -175,7 +176,7 @@ class PodGate:
             found.append({"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]})
         elif not HAS_GATE.holds(facts):
             found.append({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}})
-        if spec.get("schedulerName") in self._options.scheduler_names:
+        if spec.get("schedulerName") in self._originals:
             found.append({"op": "replace", "path": "/spec/schedulerName", "value": self._options.cluster_scheduler})
         if found and not self._options.keep_managed_fields and _not_applied(pod):
             found.append({"op": "remove", "path": "/metadata/managedFields"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 GATE = "bursar.dev/quota"
 NAMESPACE_LABEL = "bursar.dev/quota"
@@ -14,6 +15,10 @@ LEASE = "bursar-controller"
 SERVICE = "bursar-webhook"
 CERTIFICATES = "bursar-webhook-tls"
 MANAGED_BY = {"app.kubernetes.io/name": "bursar", "app.kubernetes.io/component": "admission"}
+
+
+Reinvocation = Literal["Never", "IfNeeded"]
+"""Whether a policy looks at an object anew after others changed it: the words of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Options:
     cluster_scheduler: str = "default-scheduler"  # what those become
     everywhere: bool = False  # CrossQuota is in force: all namespaces but the exempt ones are governed
     exempt_namespaces: tuple[str, ...] = ()  # by CrossQuota, beside those that are never governed
+    reinvocation: Reinvocation = "Never"  # of the gate, where all pods of a namespace are governed
     keep_managed_fields: bool = False  # of governed pods: who wrote which field
     more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
 

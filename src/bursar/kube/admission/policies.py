@@ -7,15 +7,20 @@ invalid; the guards refuse them with advice.
 In the same patch the pod loses its ``managedFields``, unless somebody applied it server-side. While a pod has any, the
 API server keeps account of every write: a third to a half of what the patch that starts the pod costs it. Kubernetes
 does without them; whoever applies such a pod later begins a new account.
+
+Where all pods of a namespace are governed, the gate is put on once, whatever webhooks write on the pod afterwards, and
+the guards refuse what is wrong then: looking again would convert each pod twice more. Why that is enough:
+docs/decisions/0011-the-gate-is-put-on-once.md. Elsewhere a label that comes late makes a pod governed, so the gate
+looks again.
 """
 
 from __future__ import annotations
 
-from bursar.kube.admission.governed import HAS_GATE, Arm, arms
+from bursar.kube.admission.governed import HAS_GATE, Arm, arms, names_an_original
 from bursar.kube.admission.guards import guards
 from bursar.kube.admission.options import GATE, Options
-from bursar.kube.admission.shapes import Object, mutating, rule
-from bursar.kube.admission.terms import listed, quoted
+from bursar.kube.admission.shapes import Object, mutating, mutating_once, rule
+from bursar.kube.admission.terms import quoted
 
 _MANAGED = "object.metadata.managedFields"
 _NOT_APPLIED = (
@@ -34,15 +39,17 @@ def gate(options: Options) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
     found: list[Object] = []
     for arm in arms(options):
-        wanted = {"governed": f"({_lacks(options)}) && {to_be_gated(arm)}"}
+        once = arm.reaches is None and options.reinvocation == "Never"
+        shape = mutating_once if once else mutating
+        wanted = f"({_lacks(options)}) && {to_be_gated(arm)}"
         rules = [rule(["CREATE"], "pods")]
-        found += mutating(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
+        found += shape(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
     return found
 
 
 def _lacks(options: Options) -> str:
     """Whether anything is left to do. Asked first, in the same condition: of several the server evaluates all."""
-    return f"!{HAS_GATE.cel('object')} || {_theirs(options)}"
+    return f"!{HAS_GATE.cel('object')} || {names_an_original(options)}"
 
 
 def _gated(options: Options) -> str:
@@ -53,12 +60,7 @@ def _gated(options: Options) -> str:
     gate = f"has({gates}) ? ({HAS_GATE.cel('object')} ? [] : {another}) : {first}"
     scheduler = _patch("replace", "/spec/schedulerName", quoted(options.cluster_scheduler))
     forget = "" if options.keep_managed_fields else FORGET_MANAGERS
-    return f"({gate}) + ({_theirs(options)} ? {scheduler} : []){forget}"
-
-
-def _theirs(options: Options) -> str:
-    """Whether the pod names the scheduler of an original."""
-    return f"(has(object.spec.schedulerName) && object.spec.schedulerName in {listed(options.scheduler_names)})"
+    return f"({gate}) + ({names_an_original(options)} ? {scheduler} : []){forget}"
 
 
 def _patch(operation: str, path: str, value: str) -> str:

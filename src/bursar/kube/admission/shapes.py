@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bursar.kube.admission.governed import Namespaces
-from bursar.kube.admission.options import MANAGED_BY
+from bursar.kube.admission.options import MANAGED_BY, Reinvocation
 
 Object = dict[str, Any]
 
@@ -103,21 +103,42 @@ class Guard:
         return found
 
 
-def mutating(
-    name: str, namespaces: Namespaces, rules: Sequence[Object], given: Mapping[str, str], patches: str
-) -> list[Object]:
-    """A MutatingAdmissionPolicy that makes JSON patches.
+def mutating(name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str) -> list[Object]:
+    """A MutatingAdmissionPolicy that makes JSON patches where something is wanted.
 
-    It is asked again after it changed the object itself, as after anybody did: its conditions should turn away what it
-    has already done, because patching is what costs most.
+    It is asked again after it changed the object itself, as after anybody did: nothing should be wanted of what it has
+    already patched, because patching is what costs most.
     """
+    return _mutating(name, namespaces, "IfNeeded", rules, {"governed": wanted}, patches)
+
+
+def mutating_once(
+    name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str
+) -> list[Object]:
+    """The same for calls of which nearly all want it: not asked again, and not asked before either.
+
+    For a condition the API server would convert the object, and, when it asks everybody again because the object
+    changed, convert it once more before it sees that this policy is not to be asked again.
+    """
+    return _mutating(name, namespaces, "Never", rules, {}, f"{wanted} ? {patches} : []")
+
+
+def _mutating(
+    name: str,
+    namespaces: Namespaces,
+    reinvocation: Reinvocation,
+    rules: Sequence[Object],
+    given: Mapping[str, str],
+    patches: str,
+) -> list[Object]:
     spec: Object = {
         "failurePolicy": "Fail",
-        "reinvocationPolicy": "IfNeeded",
+        "reinvocationPolicy": reinvocation,
         "matchConstraints": _constraints(rules),
-        "matchConditions": conditions(given),
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}],
     }
+    if given:
+        spec["matchConditions"] = conditions(given)
+    spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}]
     kind = "MutatingAdmissionPolicy"
     return [_object(kind, name, spec), _binding(kind, name, namespaces)]
 
