@@ -10,9 +10,10 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import harmonic_mean, mean
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -38,18 +39,21 @@ Starter = Callable[[ControlPlane, str], Component]
 
 
 class Size(NamedTuple):
-    """One setting: nodes there are, pods to be scheduled, governed pods that wait meanwhile and stay; and whether the
-    scheduler is as it is shipped, or without its limit of 50 requests a second.
+    """One setting: nodes there are, pods to be scheduled, governed pods that wait meanwhile and stay; whether the
+    scheduler is as it is shipped, or without its limit of 50 requests a second; and whether the pods mount the token of
+    their service account, which is a volume that all pods have who do not decline it.
     """
 
     nodes: int
     pods: int
     waiting: int
     shipped: bool = False
+    tokens: bool = False
 
     def __str__(self) -> str:
         waiting = f", {self.waiting:,} waiting" if self.waiting else ""
-        return f"{self.pods:,} pods, {self.nodes:,} nodes{waiting}{', as shipped' if self.shipped else ''}"
+        shipped, tokens = ", as shipped" if self.shipped else "", " with tokens" if self.tokens else ""
+        return f"{self.pods:,} pods{tokens}, {self.nodes:,} nodes{waiting}{shipped}"
 
 
 class Figures(NamedTuple):
@@ -70,6 +74,12 @@ class Figures(NamedTuple):
     def cpu(self) -> float:
         """Of all processes together: what bounds the rate where all of them share a few cores."""
         return self.etcd_cpu + self.apiserver_cpu + self.scheduler_cpu + self.load_cpu + self.controller_cpu
+
+
+def joined(runs: Sequence[Figures]) -> Figures:
+    """Runs of equally many pods, as if they were one: as many pods as there were, in the sum of their times."""
+    rates, *others = zip(*runs, strict=True)
+    return Figures(harmonic_mean(rates), *map(mean, others))
 
 
 class Arena:
@@ -99,7 +109,7 @@ class Arena:
     def _timed(self, namespace: str, gated: bool) -> Figures:
         pids = [self._plane.component(name).pid for name in ("etcd", "kube-apiserver", "kube-scheduler")]
         pids.append(os.getpid())
-        bodies = (_small_pod(f"pod-{number}", gated) for number in range(self._size.pods))
+        bodies = (_small_pod(f"pod-{number}", self._size, gated) for number in range(self._size.pods))
         allocated = self._allocated()
         before = [processor_seconds(pid) for pid in pids]
         rate = asyncio.run(time_pods(self._plane, namespace, bodies, self._size.pods))
@@ -170,7 +180,7 @@ def arena(size: Size, governed: bool) -> Iterator[Arena]:
             else:
                 _let_write(plane)
             plane.add_nodes(size.nodes, prefix="node")
-            _fill_queue(plane, size.waiting, governed)
+            _fill_queue(plane, size, governed)
             yield Arena(plane, size, log, governed)
 
 
@@ -184,20 +194,22 @@ def _let_write(plane: ControlPlane) -> None:
     plane.create_namespace(NAMESPACE)
 
 
-def _fill_queue(plane: ControlPlane, count: int, governed: bool) -> None:
+def _fill_queue(plane: ControlPlane, size: Size, governed: bool) -> None:
     """Gated pods that nobody lets go: on a governed plane, because there is no quota for them."""
-    if not count:
+    if not size.waiting:
         return
     namespace = plane.create_namespace("waiting", _GOVERNED if governed else {})
     if governed:
         _limit(plane, namespace, "0")
     path = f"/api/v1/namespaces/{namespace}/pods"
-    bodies = (_small_pod(f"waiting-{number}", gated=not governed) for number in range(count))
+    bodies = (_small_pod(f"waiting-{number}", size, gated=not governed) for number in range(size.waiting))
     plane.api().in_parallel(lambda body: plane.api().create(path, body), bodies)
 
 
-def _small_pod(name: str, gated: bool) -> Object:
-    return pod(name, {"cpu": "100m", "memory": "64Mi"}, gates=[GATE] if gated else [])
+def _small_pod(name: str, size: Size, gated: bool) -> Object:
+    body = pod(name, {"cpu": "100m", "memory": "64Mi"}, gates=[GATE] if gated else [])
+    body["spec"]["automountServiceAccountToken"] = size.tokens
+    return body
 
 
 def _limit(plane: ControlPlane, namespace: str, cpu: str) -> None:

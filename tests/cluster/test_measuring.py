@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.work.arena import Size, Starter, arena, bursar, passing
+from benchmarks.work.arena import Figures, Size, Starter, arena, bursar, joined, passing
 from benchmarks.work.passing import PIN
 
 SMALL = Size(nodes=3, pods=20, waiting=5)
@@ -17,6 +17,14 @@ def test_pods_are_timed_without_anything_of_bursars() -> None:
     assert (stock.pod_writes, stock.memory) == (0, 0)
     assert passed.pod_writes == 1
     assert passed.memory > 1
+
+
+def test_runs_are_joined_by_their_times() -> None:
+    """A thousand pods in ten seconds and a thousand in five are two thousand in fifteen."""
+    slow, fast = (Figures(rate, 1, cpu, 1, 1, 400) for rate, cpu in ((100, 6.0), (200, 3.0)))
+    found = joined([slow, fast])
+    assert found.rate == pytest.approx(2000 / 15)
+    assert (found.apiserver_cpu, found.allocated, found.memory) == (4.5, 400, 0)
 
 
 def test_every_controller_writes_once_on_each_pod_under_the_same_policies() -> None:
