@@ -6,48 +6,40 @@ NODES both sizes of the design are run. Without SCHEDULER each is run with the s
 the pods mount the token of their service account.
 
 A machine that others use is faster in one moment and slower in the next, by more than the variants differ. So each
-turn is made of short runs in which the variants alternate, those that are compared next to each other, now one first
-and now the other; a turn's rate is that of all its pods in the sum of their times, and a ratio is the median of those
-inside one turn. (The scheduler as it is shipped lets the first hundred pods of a run pass at once: there a turn is one
-run of each.) Rates are of wall-clock time, because most of the work is done by other processes; the processor time of
-all processes is what bounds them where these share a few cores. What the API server allocates for a pod depends on no
-machine: it is the same in every run, to a hundredth or two.
+controller is measured against the stock scheduler beside it: while it stays, short runs on its control plane alternate
+with short runs on another, where nothing of Bursar is. A turn's rate is that of all its pods in the sum of their times.
+Controllers are compared by their shares of the stock rate. A ratio is the median of those of each turn. (The scheduler
+as it is shipped lets the first hundred pods of a run pass at once: there a turn is one run of each.)
+
+Rates are of wall-clock time, because most of the work is done by other processes; the processor time of all processes
+is what bounds them where these share a few cores. What the API server allocates for a pod depends on no machine: it is
+the same in every run, to a hundredth or two.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.rows import AT_MOST, Row
 from benchmarks.timing import say
-from benchmarks.work.arena import Figures, Size, Starter, arena, bursar, joined, passing
+from benchmarks.work.arena import Arena, Figures, Run, Size, Starter, arena, bursar, joined, passing
 from benchmarks.work.passing import PIN
 
-
-class _Variant(NamedTuple):
-    start: Starter | None
-    governed: bool  # by Bursar's admission policies
-
-
 _STOCK = "stock scheduler alone"
-_FREE_PINNED = "pass-through, pinned, no policies"
 _PASSED = "pass-through, gated"
 _BURSAR = "Bursar, gated"
 _PASSED_PINNED = "pass-through, gated and pinned"
 _BURSAR_PINNED = "Bursar, gated and pinned"
-_VARIANTS = {
-    _STOCK: _Variant(None, governed=False),
-    _FREE_PINNED: _Variant(passing(PIN), governed=False),
-    _PASSED: _Variant(passing(), governed=True),
-    _BURSAR: _Variant(bursar(), governed=True),
-    _PASSED_PINNED: _Variant(passing(PIN), governed=True),
-    _BURSAR_PINNED: _Variant(bursar("--pin-all"), governed=True),
+_CONTROLLERS: dict[str, Starter] = {
+    _PASSED: passing(),
+    _BURSAR: bursar(),
+    _PASSED_PINNED: passing(PIN),
+    _BURSAR_PINNED: bursar("--pin-all"),
 }
 
-_NEIGHBOURS = (_STOCK, _BURSAR_PINNED, _PASSED_PINNED, _FREE_PINNED, _PASSED, _BURSAR)  # those that are compared
-
-_RUNS = 3  # in a turn, of each variant
+_RUNS = 5  # in a turn, of each
 _OF_PASSED = 0.95
 _OF_STOCK = {Size(1_000, 3_000, 0): 0.75, Size(5_000, 3_000, 10_000): 0.85}
 _SHIPPED = {"": (True, False), "shipped": (True,), "lifted": (False,)}
@@ -74,41 +66,57 @@ def _option(name: str, default: int) -> int:
     return int(os.environ.get(name, default))
 
 
-def _measure(size: Size, repeats: int) -> list[dict[str, Figures]]:
-    """The figures of each variant, by turn."""
+class _Turn(NamedTuple):
+    """One controller, and the stock scheduler beside it."""
+
+    figures: Figures
+    stock: Figures
+
+    @property
+    def share(self) -> float:
+        return self.figures.rate / self.stock.rate
+
+    @property
+    def share_by_processor(self) -> float:
+        return self.stock.cpu / self.figures.cpu
+
+
+def _measure(size: Size, repeats: int) -> dict[str, list[_Turn]]:
+    """The turns of each controller."""
     say(f"   {size}: starting two control planes")
-    turns: list[dict[str, Figures]] = []
-    part = size._replace(pods=size.pods // _runs(size))
+    runs = 1 if size.shipped else min(_RUNS, size.pods)
+    part = size._replace(pods=size.pods // runs)
+    turns: dict[str, list[_Turn]] = {name: [] for name in _CONTROLLERS}
     with arena(part, governed=False) as bare, arena(part, governed=True) as governed:
         for number in range(repeats):
-            runs: dict[str, list[Figures]] = {}
-            for name in _order(size, number):
-                variant = _VARIANTS[name]
-                found = (governed if variant.governed else bare).run(variant.start)
-                say(f"   {size}: {name}, turn {number + 1}: {_in_short(found)}")
-                runs.setdefault(name, []).append(found)
-            turns.append({name: joined(found) for name, found in runs.items()})
+            compare = _one_after_the_other(bare) if size.shipped else partial(_alternate, bare, runs)
+            for name in reversed(turns) if number % 2 else turns:
+                with governed.ready(_CONTROLLERS[name], runs) as run:
+                    turn = compare(run)
+                say(f"   {size}: {name}, turn {number + 1}: {_in_short(turn)}")
+                turns[name].append(turn)
     return turns
 
 
-def _runs(size: Size) -> int:
-    """Of each variant in a turn."""
-    return 1 if size.shipped else min(_RUNS, size.pods)
+def _one_after_the_other(bare: Arena) -> Callable[[Run], _Turn]:
+    """The stock scheduler once for all: a limit bounds the rate, and it is the same in every minute."""
+    with bare.ready(None, 1) as alone:
+        stock = alone()
+    return lambda run: _Turn(run(), stock)
 
 
-def _skipped(size: Size) -> set[str]:
-    """Where the scheduler's limit bounds the rate, nothing is learnt of what policies cost."""
-    return {_FREE_PINNED} if size.shipped else set()
+def _alternate(bare: Arena, runs: int, run: Run) -> _Turn:
+    """Now one of them first and now the other."""
+    found: tuple[list[Figures], list[Figures]] = ([], [])
+    with bare.ready(None, runs) as alone:
+        for number in range(runs):
+            for which in (0, 1) if number % 2 else (1, 0):
+                found[which].append((run, alone)[which]())
+    return _Turn(*map(joined, found))
 
 
-def _order(size: Size, turn: int) -> Iterator[str]:
-    """Forth and back, so that none is always the first or the last of its neighbours."""
-    names = [name for name in _NEIGHBOURS if name not in _skipped(size)]
-    for run in range(_runs(size)):
-        yield from reversed(names) if (turn + run) % 2 else names
-
-
-def _in_short(found: Figures) -> str:
+def _in_short(turn: _Turn) -> str:
+    found = turn.figures
     spent = {
         "API server": found.apiserver_cpu,
         "scheduler": found.scheduler_cpu,
@@ -116,38 +124,44 @@ def _in_short(found: Figures) -> str:
         "load": found.load_cpu,
     }
     times = ", ".join(f"{who} {milliseconds:.2f}" for who, milliseconds in spent.items())
-    return f"{found.rate:.0f} pods/s; ms per pod: {times}, all {found.cpu:.2f}"
+    beside = f"stock beside it {turn.stock.rate:.0f}, {turn.stock.cpu:.2f}"
+    return f"{found.rate:.0f} pods/s; ms per pod: {times}, all {found.cpu:.2f}; {beside}"
 
 
-def _figures(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
-    for name in (name for name in _VARIANTS if name not in _skipped(size)):
-        figures = Figures(*map(median, zip(*(turn[name] for turn in turns), strict=True)))
-        yield Row(f"{name}: {size}", figures.rate, "pods/s")
-        yield Row("  allocated by the API server", figures.allocated, "KB per pod")
-        yield Row("  processor time of all processes", figures.cpu, "ms per pod")
-        yield Row("  of these, the API server", figures.apiserver_cpu, "ms per pod")
-        yield Row("  of these, the scheduler", figures.scheduler_cpu, "ms per pod")
-        if name != _STOCK:
-            yield Row("  of these, the controller", figures.controller_cpu, "ms per pod")
-            yield Row("  memory of the controller", figures.memory, "MB")
-            goal = 1 if name in {_BURSAR, _BURSAR_PINNED} else None
-            yield Row("  writes on pods by the controller", figures.pod_writes, "per pod", goal, AT_MOST)
-            yield Row("  other writes by the controller", figures.other_writes, "per pod")
+def _figures(size: Size, turns: dict[str, list[_Turn]]) -> Iterator[Row]:
+    stock = [turn.stock for found in turns.values() for turn in found]
+    yield from _spent(f"{_STOCK}: {size}", _median(stock))
+    for name, found in turns.items():
+        figures = _median([turn.figures for turn in found])
+        yield from _spent(f"{name}: {size}", figures)
+        yield Row("  of these, the controller", figures.controller_cpu, "ms per pod")
+        yield Row("  memory of the controller", figures.memory, "MB")
+        goal = 1 if name in {_BURSAR, _BURSAR_PINNED} else None
+        yield Row("  writes on pods by the controller", figures.pod_writes, "per pod", goal, AT_MOST)
+        yield Row("  other writes by the controller", figures.other_writes, "per pod")
 
 
-def _ratios(size: Size, turns: list[dict[str, Figures]]) -> Iterator[Row]:
+def _median(found: list[Figures]) -> Figures:
+    return Figures(*map(median, zip(*found, strict=True)))
+
+
+def _spent(name: str, figures: Figures) -> Iterator[Row]:
+    yield Row(name, figures.rate, "pods/s")
+    yield Row("  allocated by the API server", figures.allocated, "KB per pod")
+    yield Row("  processor time of all processes", figures.cpu, "ms per pod")
+    yield Row("  of these, the API server", figures.apiserver_cpu, "ms per pod")
+    yield Row("  of these, the scheduler", figures.scheduler_cpu, "ms per pod")
+
+
+def _ratios(size: Size, turns: dict[str, list[_Turn]]) -> Iterator[Row]:
     """What was measured against what: by rate, with the goals; and by processor time."""
-    pairs = (
-        (_BURSAR, _PASSED, _OF_PASSED),
-        (_BURSAR_PINNED, _PASSED_PINNED, _OF_PASSED),
-        (_BURSAR_PINNED, _STOCK, _OF_STOCK.get(size._replace(shipped=False, tokens=False))),
-        (_PASSED_PINNED, _STOCK, None),
-        (_FREE_PINNED, _STOCK, None),
-    )
-    for one, other, goal in pairs:
-        if one in _skipped(size):
-            continue
-        rates = median(turn[one].rate / turn[other].rate for turn in turns)
-        yield Row(f"{one} / {other}", rates, "of the rate", goal)
-        times = median(turn[other].cpu / turn[one].cpu for turn in turns)
+    for one, other in ((_BURSAR, _PASSED), (_BURSAR_PINNED, _PASSED_PINNED)):
+        pairs = list(zip(turns[one], turns[other], strict=True))
+        yield Row(f"{one} / {other}", median(a.share / b.share for a, b in pairs), "of the rate", _OF_PASSED)
+        times = median(a.share_by_processor / b.share_by_processor for a, b in pairs)
+        yield Row("  the same by processor time", times, "of the rate")
+    for one in (_BURSAR_PINNED, _PASSED_PINNED):
+        goal = _OF_STOCK.get(size._replace(shipped=False, tokens=False)) if one == _BURSAR_PINNED else None
+        yield Row(f"{one} / {_STOCK}", median(turn.share for turn in turns[one]), "of the rate", goal)
+        times = median(turn.share_by_processor for turn in turns[one])
         yield Row("  the same by processor time", times, "of the rate")

@@ -1,9 +1,8 @@
 """Control planes on which the stock scheduler and controllers are measured in turn.
 
-A bare one has nothing of Bursar's; pods that are to be gated bring the gate with them. A governed one has Bursar's
-definitions, roles and admission policies: pods get the gate at creation, and a patch that takes it away is judged by
-the guards and the fence, whoever sends it. Writes are counted by the API server itself, in its audit log of the
-controller's account.
+A bare one has nothing of Bursar's, and waiting pods bring the gate with them. A governed one has Bursar's definitions,
+roles and admission policies: pods get the gate at creation, and a patch that takes it away is judged by the guards and
+the fence, whoever sends it. Writes are counted by the API server itself, in its audit log of the controller's account.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from tests.cluster.controlplane.commands import AS_SHIPPED, FAST
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import LEASE, NAMESPACE, announce, announced, install
+from tests.cluster.installing import LEASE, announce, announced, install
 
 _GOVERNED = {"bursar.dev/quota": "enforced"}
 _QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
@@ -35,7 +34,7 @@ _QUIET_SECONDS = 3
 _SETTLE_SECONDS = 300
 
 Starter = Callable[[ControlPlane, str], Component]
-"""Starts a controller that lets go the pods of a namespace, and returns it when it is at work."""
+"""Starts a controller that lets go the pods of namespaces whose names begin so, and returns it when it is at work."""
 
 
 class Size(NamedTuple):
@@ -76,6 +75,9 @@ class Figures(NamedTuple):
         return self.etcd_cpu + self.apiserver_cpu + self.scheduler_cpu + self.load_cpu + self.controller_cpu
 
 
+Run = Callable[[], Figures]
+
+
 def joined(runs: Sequence[Figures]) -> Figures:
     """Runs of equally many pods, as if they were one: as many pods as there were, in the sum of their times."""
     rates, *others = zip(*runs, strict=True)
@@ -89,27 +91,36 @@ class Arena:
         self._log = log
         self._governed = governed
 
-    def run(self, start: Starter | None) -> Figures:
-        """One run: by the stock scheduler alone, or with a controller."""
-        namespace = self._plane.create_namespace(unique("bench"), _GOVERNED if self._governed else {})
+    @contextmanager
+    def ready(self, start: Starter | None, runs: int) -> Iterator[Run]:
+        """For so many runs, by the stock scheduler alone or with a controller that stays; each call is one."""
+        prefix = unique("bench") + "-"
+        namespaces = [self._namespace(f"{prefix}{run}") for run in range(runs)]
+        left = iter(namespaces)
         try:
             if start is None:
-                return self._timed(namespace, gated=False)
-            if self._governed:
-                _limit(self._plane, namespace, "1000000")
-            controller = start(self._plane, namespace)
+                yield lambda: self._timed(next(left))
+                return
+            controller = start(self._plane, prefix)
             try:
                 self._settle()
-                return self._with_controller(namespace, controller)
+                yield lambda: self._with_controller(next(left), controller)
             finally:
                 controller.stop()
         finally:
-            self._clear(namespace)
+            for namespace in namespaces:
+                self._clear(namespace)
 
-    def _timed(self, namespace: str, gated: bool) -> Figures:
+    def _namespace(self, name: str) -> str:
+        self._plane.create_namespace(name, _GOVERNED if self._governed else {})
+        if self._governed:
+            _limit(self._plane, name, "1000000")
+        return name
+
+    def _timed(self, namespace: str) -> Figures:
         pids = [self._plane.component(name).pid for name in ("etcd", "kube-apiserver", "kube-scheduler")]
         pids.append(os.getpid())
-        bodies = (_small_pod(f"pod-{number}", self._size, gated) for number in range(self._size.pods))
+        bodies = (_small_pod(f"pod-{number}", self._size) for number in range(self._size.pods))
         allocated = self._allocated()
         before = [processor_seconds(pid) for pid in pids]
         rate = asyncio.run(time_pods(self._plane, namespace, bodies, self._size.pods))
@@ -126,7 +137,7 @@ class Arena:
     def _with_controller(self, namespace: str, controller: Component) -> Figures:
         before = processor_seconds(controller.pid)
         on_pods, others = self._writes()
-        found = self._timed(namespace, gated=not self._governed)
+        found = self._timed(namespace)
         if not controller.running:
             raise RuntimeError(f"{controller.name} ended; the end of its log:\n{controller.tail()}")
         pods = self._size.pods
@@ -177,21 +188,9 @@ def arena(size: Size, governed: bool) -> Iterator[Arena]:
         ) as plane:
             if governed:
                 install(plane)
-            else:
-                _let_write(plane)
             plane.add_nodes(size.nodes, prefix="node")
             _fill_queue(plane, size, governed)
             yield Arena(plane, size, log, governed)
-
-
-def _let_write(plane: ControlPlane) -> None:
-    binding = {
-        "metadata": {"name": "bench"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": BURSAR}],
-    }
-    plane.api().create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
-    plane.create_namespace(NAMESPACE)
 
 
 def _fill_queue(plane: ControlPlane, size: Size, governed: bool) -> None:
@@ -206,7 +205,7 @@ def _fill_queue(plane: ControlPlane, size: Size, governed: bool) -> None:
     plane.api().in_parallel(lambda body: plane.api().create(path, body), bodies)
 
 
-def _small_pod(name: str, size: Size, gated: bool) -> Object:
+def _small_pod(name: str, size: Size, *, gated: bool = False) -> Object:
     body = pod(name, {"cpu": "100m", "memory": "64Mi"}, gates=[GATE] if gated else [])
     body["spec"]["automountServiceAccountToken"] = size.tokens
     return body
@@ -225,9 +224,9 @@ def _limit(plane: ControlPlane, namespace: str, cpu: str) -> None:
 def passing(*wishes: str) -> Starter:
     """The controller that decides nothing."""
 
-    def start(plane: ControlPlane, namespace: str) -> Component:
+    def start(plane: ControlPlane, namespaces: str) -> Component:
         command = [sys.executable, "-m", "benchmarks.work.passing", plane.url, str(plane.ca_path), plane.token(BURSAR)]
-        controller = plane.spawn(unique("passing"), [*command, _term(plane), namespace, *wishes])
+        controller = plane.spawn(unique("passing"), [*command, _term(plane), namespaces, *wishes])
         controller.wait_until(lambda: READY in controller.tail())
         return controller
 
@@ -237,7 +236,7 @@ def passing(*wishes: str) -> Starter:
 def bursar(*options: str) -> Starter:
     """Bursar's controller as one replica, with the lease times it has by default."""
 
-    def start(plane: ControlPlane, _namespace: str) -> Component:
+    def start(plane: ControlPlane, _namespaces: str) -> Component:
         name = unique("bursar")
         command = [sys.executable, "-m", "bursar", "controller", "--kubeconfig", str(plane.kubeconfig_of(BURSAR))]
         command += ["--identity", name, "--host", "127.0.0.1", "--health-port", "0", "--no-webhook", *options]

@@ -4,7 +4,7 @@ It is the cheapest thing that could stand where Bursar stands: one watch, one JS
 fence asks for. What a cluster does with it bounds what any controller that gates can do. It runs as a process of its
 own, so that its memory and processor time can be told from those of the load.
 
-``python -m benchmarks.work.passing URL CA TOKEN TERM NAMESPACE [pin]``
+``python -m benchmarks.work.passing URL CA TOKEN TERM NAMESPACES [pin]``: of namespaces whose names begin so
 """
 
 import asyncio
@@ -101,24 +101,24 @@ def _say_ready() -> None:
     print(READY, flush=True)
 
 
-async def _watch(http: aiohttp.ClientSession, namespace: str, pods: "asyncio.Queue[_Meta]") -> None:
-    """All pods are seen, as Bursar must; those of one namespace are let go.
+async def _watch(http: aiohttp.ClientSession, namespaces: str, pods: "asyncio.Queue[_Meta]") -> None:
+    """All pods are seen, as Bursar must; those of some namespaces are let go.
 
     Not only those without a node: of such a watch the API server keeps ten events, and cuts it off at every burst.
     """
     decoder = msgspec.json.Decoder(_Event)
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     async for lines in follow(http, "/api/v1/pods", "", "application/json", _say_ready):
         for line in lines:
             event = decoder.decode(line)
             meta = event.pod.metadata
             gated = [gate.name for gate in event.pod.spec.gates] == [GATE]
-            if gated and meta.namespace == namespace and meta.name not in seen:
-                seen.add(meta.name)
+            if gated and meta.namespace.startswith(namespaces) and (meta.namespace, meta.name) not in seen:
+                seen.add((meta.namespace, meta.name))
                 pods.put_nowait(meta)
 
 
-async def serve(url: str, ca: str, token: str, term: str, namespace: str, *wishes: str) -> None:
+async def serve(url: str, ca: str, token: str, term: str, namespaces: str, *wishes: str) -> None:
     """Until it is killed, or a call fails."""
     async with session(url, Path(ca), token) as http:
         pods: asyncio.Queue[_Meta] = asyncio.Queue()
@@ -126,7 +126,7 @@ async def serve(url: str, ca: str, token: str, term: str, namespace: str, *wishe
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_IN_FLIGHT):
                 tasks.create_task(_patch(http, pods, patches))
-            tasks.create_task(_watch(http, namespace, pods))
+            tasks.create_task(_watch(http, namespaces, pods))
 
 
 if __name__ == "__main__":
