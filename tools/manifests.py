@@ -123,8 +123,8 @@ def _admission(text: str, condition: str = "") -> str:
 def by_reinvocation() -> str:
     """The gate in two forms: put on once, and looking again after webhooks."""
     again = by_reach(lambda options: gate(replace(options, reinvocation="IfNeeded")))
-    never = '{{- if eq .Values.admission.reinvocationPolicy "Never" }}'
-    return f"{never}\n{by_reach(gate)}{{{{- else }}}}\n{again}{{{{- end }}}}\n"
+    asked = '{{- if eq .Values.admission.reinvocationPolicy "IfNeeded" }}'  # a release before it had none
+    return f"{asked}\n{again}{{{{- else }}}}\n{by_reach(gate)}{{{{- end }}}}\n"
 
 
 def by_reach(make: Callable[[Options], Sequence[Manifest]]) -> str:

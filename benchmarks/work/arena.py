@@ -81,7 +81,7 @@ Run = Callable[[], Figures]
 def joined(runs: Sequence[Figures]) -> Figures:
     """Runs of equally many pods, as if they were one: as many pods as there were, in the sum of their times."""
     rates, *others = zip(*runs, strict=True)
-    return Figures(harmonic_mean(rates), *map(mean, others))
+    return Figures(harmonic_mean(rates), *map(mean, others))._replace(memory=max(run.memory for run in runs))
 
 
 class Arena:
@@ -104,7 +104,8 @@ class Arena:
             controller = start(self._plane, prefix)
             try:
                 self._settle()
-                yield lambda: self._with_controller(next(left), controller)
+                account = _Account(controller, self._log)
+                yield lambda: self._with_controller(next(left), account)
             finally:
                 controller.stop()
         finally:
@@ -134,27 +135,15 @@ class Arena:
         lines = self._plane.api().get("/metrics")["text"].splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith("go_memstats_alloc_bytes_total "))
 
-    def _with_controller(self, namespace: str, controller: Component) -> Figures:
-        before = processor_seconds(controller.pid)
-        on_pods, others = self._writes()
+    def _with_controller(self, namespace: str, account: "_Account") -> Figures:
         found = self._timed(namespace)
-        if not controller.running:
-            raise RuntimeError(f"{controller.name} ended; the end of its log:\n{controller.tail()}")
-        pods = self._size.pods
-        cpu = (processor_seconds(controller.pid) - before) * 1000 / pods
-        pods_now, others_now = self._writes()
+        cpu, pod_writes, other_writes = (spent / self._size.pods for spent in account.spent())
         return found._replace(
-            controller_cpu=cpu,
-            memory=resident(controller.pid) / 1e6,
-            pod_writes=(pods_now - on_pods) / pods,
-            other_writes=(others_now - others) / pods,
+            controller_cpu=cpu * 1000,
+            memory=resident(account.controller.pid) / 1e6,
+            pod_writes=pod_writes,
+            other_writes=other_writes,
         )
-
-    def _writes(self) -> tuple[int, int]:
-        """What the controller's account wrote so far: on pods, on anything else."""
-        resources = [call.resource for call in calls(self._log)]
-        on_pods = resources.count("pods") + resources.count("pods/status")
-        return on_pods, len(resources) - on_pods
 
     def _settle(self) -> None:
         """Until the controller has said everything about pods that wait; its lease it goes on renewing."""
@@ -173,7 +162,30 @@ class Arena:
         path = f"/api/v1/namespaces/{namespace}/pods"
         while self._plane.api().get(f"{path}?limit=1")["items"]:
             self._plane.api().delete(path, {"gracePeriodSeconds": 0})
+        if self._governed:
+            self._plane.api().delete(_QUOTAS.format(namespace))
         self._plane.api().delete(f"/api/v1/namespaces/{namespace}")
+
+
+class _Account:
+    """What a controller spends: also between runs, when it tells what it did and others are measured."""
+
+    def __init__(self, controller: Component, log: Path) -> None:
+        self.controller = controller
+        self._log = log
+        self._before = self._total()
+
+    def spent(self) -> tuple[float, ...]:
+        """Since it was last asked: seconds of processor time, writes on pods, and on anything else."""
+        if not self.controller.running:
+            raise RuntimeError(f"{self.controller.name} ended; the end of its log:\n{self.controller.tail()}")
+        before, self._before = self._before, self._total()
+        return tuple(now - earlier for now, earlier in zip(self._before, before, strict=True))
+
+    def _total(self) -> tuple[float, ...]:
+        resources = [call.resource for call in calls(self._log)]
+        on_pods = resources.count("pods") + resources.count("pods/status")
+        return processor_seconds(self.controller.pid), on_pods, len(resources) - on_pods
 
 
 @contextmanager

@@ -137,6 +137,7 @@ def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("value", "options"),
     [
+        ("reinvocationPolicy=null", Options()),
         ("keepManagedFields=true", Options(keep_managed_fields=True)),
         ("reinvocationPolicy=IfNeeded", Options(reinvocation="IfNeeded")),
         ("reinvocationPolicy=IfNeeded,admission.everywhere=true", Options(reinvocation="IfNeeded", everywhere=True)),
@@ -359,6 +360,8 @@ def release(server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> R
         "admission.everywhere=true",
         "admission.everywhere=true,admission.exemptNamespaces={a,b},admission.moreLabels={team,tier}",
         "admission.keepManagedFields=true",
+        "admission.reinvocationPolicy=IfNeeded,admission.clusterScheduler=volcano",
+        "admission.schedulerNames=null",
         "admission.gate=webhook",
         "admission.gate=webhook,admission.everywhere=true,admission.exemptNamespaces={a,b}",
     ],

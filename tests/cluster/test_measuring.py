@@ -18,10 +18,10 @@ def test_pods_are_timed_without_anything_of_bursars() -> None:
 
 def test_runs_are_joined_by_their_times() -> None:
     """A thousand pods in ten seconds and a thousand in five are two thousand in fifteen."""
-    slow, fast = (Figures(rate, 1, cpu, 1, 1, 400) for rate, cpu in ((100, 6.0), (200, 3.0)))
+    slow, fast = (Figures(rate, 1, cpu, 1, 1, 400, 1, memory) for rate, cpu, memory in ((100, 6.0, 80), (200, 3.0, 90)))
     found = joined([slow, fast])
     assert found.rate == pytest.approx(2000 / 15)
-    assert (found.apiserver_cpu, found.allocated, found.memory) == (4.5, 400, 0)
+    assert (found.apiserver_cpu, found.allocated, found.memory) == (4.5, 400, 90)
 
 
 def test_every_controller_writes_once_on_each_pod_under_the_same_policies() -> None:

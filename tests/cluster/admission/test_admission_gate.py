@@ -112,17 +112,36 @@ def late(guarded: ControlPlane, tmp_path: Path) -> Iterator[dict[str, str]]:
     with latecomer(guarded, tmp_path, [{"op": "replace", "path": "/spec/schedulerName", "value": THEIRS}]):
         eventually(lambda: _scheduler(Acting(guarded, namespace), labels=labels) == THEIRS, "the webhook is called")
         yield labels
-    eventually(lambda: _scheduler(Acting(guarded, namespace), labels=labels) != THEIRS, "no webhook is called")
+    eventually(lambda: _scheduler(Acting(guarded, namespace), labels=labels) == OURS, "no webhook is called")
     guarded.delete_namespace(namespace)
 
 
 def test_a_scheduler_that_is_written_after_the_gate_is_refused(enforced: Acting, late: dict[str, str]) -> None:
     """Where all pods are governed the gate is put on once."""
     advice = (
-        f"schedulerName {THEIRS} was written after the gate: remove that webhook, or set admission.reinvocationPolicy"
+        f"schedulerName {THEIRS} was written after the gate: remove what writes it, or see admission.reinvocationPolicy"
     )
     assert advice in _scheduler(enforced, labels=late)
     assert _scheduler(enforced) == OURS
+
+
+def test_who_takes_the_gate_away_is_refused(enforced: Acting, tmp_path: Path) -> None:
+    with latecomer(enforced.plane, tmp_path, [{"op": "remove", "path": "/spec/schedulingGates"}]):
+        late = "or a webhook took it away (see admission.reinvocationPolicy)"
+        eventually(lambda: late in _scheduler(enforced, labels={LABEL: "here"}), "the webhook is called")
+        with in_force(enforced.plane, Options(reinvocation="IfNeeded")):
+            eventually(lambda: _scheduler(enforced, labels={LABEL: "here"}) == OURS, "the gate looks again")
+
+
+def test_who_is_marked_too_late_is_refused_where_not_all_are_governed(
+    ordinary: Acting, enforced: Acting, tmp_path: Path
+) -> None:
+    """No policy is asked for the first time when all are asked again."""
+    mark = {"op": "add", "path": "/metadata/labels/quota.bursar.dev~1lab", "value": "x"}
+    with latecomer(ordinary.plane, tmp_path, [mark]):
+        late = "or a webhook marked the pod too late (label the namespace bursar.dev/quota=enforced)"
+        eventually(lambda: late in _scheduler(ordinary, labels={LABEL: "here"}), "the webhook is called")
+        assert enforced.gates(enforced.create_pod("one", labels={LABEL: "here"})) == [GATE]
 
 
 def test_where_pods_are_governed_by_their_marks_the_gate_looks_again(ordinary: Acting, late: dict[str, str]) -> None:

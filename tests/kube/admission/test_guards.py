@@ -111,9 +111,9 @@ _LOOP = re.compile(r"(\S+)\.(exists|exists_one|all|map|filter)\((\w), (\S+ \S+)"
 @pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
 def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) -> None:
     found = [
-        one["expression"]
+        one.get("jsonPatch", one)["expression"]
         for policy in policies(options)
-        for part in ("matchConditions", "variables", "validations")
+        for part in ("matchConditions", "variables", "validations", "mutations")
         for one in policy["spec"].get(part, ())
     ]
     loops = [loop for expression in found for loop in _LOOP.findall(expression) if "resources" not in loop[0]]

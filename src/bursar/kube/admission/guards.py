@@ -22,7 +22,7 @@ from bursar.kube.admission.governed import (
     names_an_original,
 )
 from bursar.kube.admission.marks import OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels
-from bursar.kube.admission.options import GATE, TERM_ANNOTATION, Options
+from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL, TERM_ANNOTATION, Options
 from bursar.kube.admission.shapes import Check, Guard, Object, rule
 from bursar.kube.admission.terms import MOST, Marked, listed, quoted
 
@@ -71,10 +71,7 @@ def _creation(arm: Arm, options: Options) -> Guard:
                 f"!{_HAS_NODE} || !variables.governed",
                 "a governed pod must not choose its node itself: remove spec.nodeName, use node affinity instead",
             ),
-            Check(
-                f"{_HAS_NODE} || {HAS_GATE.cel('object')} || !variables.governed",
-                f"a governed pod needs the scheduling gate {GATE}: the policy that adds it is not in force, try again",
-            ),
+            _has_gate(arm),
             _own_scheduler(options),
             Check(
                 f"{_is(options.accounts)} || !{OWN_ANNOTATIONS.cel('object')}",
@@ -91,9 +88,26 @@ def _creation(arm: Arm, options: Options) -> Guard:
     )
 
 
+def _has_gate(arm: Arm) -> Check:
+    """The policy that adds the gate may be missing. Or somebody came after it: no policy is asked for the first time
+    when all are asked again.
+    """
+    needs = f"a governed pod needs the scheduling gate {GATE}"
+    missing = "the policy that adds it is not in force (try again)"
+    if arm.reaches is None:
+        late = "a webhook took it away (see admission.reinvocationPolicy)"
+    else:
+        late = f"a webhook marked the pod too late (label the namespace {NAMESPACE_LABEL}={ENFORCED})"
+    return Check(
+        f"{_HAS_NODE} || {HAS_GATE.cel('object')} || !variables.governed",
+        f"{needs}: {missing}",
+        f"'{needs}: {missing}, or {late}'",
+    )
+
+
 def _own_scheduler(options: Options) -> Check:
-    """The gate gives a governed pod the cluster's scheduler. Who comes after it may write another name."""
-    advice = "was written after the gate: remove that webhook, or set admission.reinvocationPolicy: IfNeeded"
+    """The gate replaces the scheduler of an original. Who comes after it may write that name once more."""
+    advice = "was written after the gate: remove what writes it, or see admission.reinvocationPolicy"
     return Check(
         f"!{names_an_original(options)} || !variables.governed",
         f"its schedulerName {advice}",

@@ -10,8 +10,7 @@ does without them; whoever applies such a pod later begins a new account.
 
 Where all pods of a namespace are governed, the gate is put on once, whatever webhooks write on the pod afterwards, and
 the guards refuse what is wrong then: looking again would convert each pod twice more. Why that is enough:
-docs/decisions/0011-the-gate-is-put-on-once.md. Elsewhere a label that comes late makes a pod governed, so the gate
-looks again.
+docs/decisions/0011-the-gate-is-put-on-once.md. Elsewhere the gate looks again at the pods that it gated.
 """
 
 from __future__ import annotations

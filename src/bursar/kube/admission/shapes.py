@@ -3,8 +3,8 @@
 Each policy comes with the binding that puts it in force. The API server converts the objects of a call anew for the
 conditions of a policy, for its checks, for their messages and for its audit annotations, whether there are any or not;
 that costs far more than evaluating them. So there are few policies, no pod is judged by two that could be one, and each
-has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only one that
-is refused again, for the message.
+guard has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only
+one that is refused again, for the message.
 
 Which namespaces a policy is for stands in its binding. The API server looks at the selectors of a policy before it
 looks at what a call is about, and reads them anew for every call of anybody about anything; at those of a binding only
@@ -106,8 +106,8 @@ class Guard:
 def mutating(name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str) -> list[Object]:
     """A MutatingAdmissionPolicy that makes JSON patches where something is wanted.
 
-    It is asked again after it changed the object itself, as after anybody did: nothing should be wanted of what it has
-    already patched, because patching is what costs most.
+    Once it patched an object it is asked again after any change of it, its own among them: nothing should be wanted of
+    what it has already patched, because patching is what costs most. Of what it did not want it is not asked again.
     """
     return _mutating(name, namespaces, "IfNeeded", rules, {"governed": wanted}, patches)
 
@@ -118,7 +118,8 @@ def mutating_once(
     """The same for calls of which nearly all want it: not asked again, and not asked before either.
 
     For a condition the API server would convert the object, and, when it asks everybody again because the object
-    changed, convert it once more before it sees that this policy is not to be asked again.
+    changed, convert it once more before it sees that this policy is not to be asked again. The few that do not want it
+    are patched with nothing, which takes the API server as long as a patch does and leaves them as they were.
     """
     return _mutating(name, namespaces, "Never", rules, {}, f"{wanted} ? {patches} : []")
 
