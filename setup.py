@@ -15,7 +15,15 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("src/bursar")
-COMPILED_FILES = ("quantity.py", "fingerprints.py", "dimensions.py", "vectors.py", "limits.py", "selectors.py")
+COMPILED_FILES = (
+    "quantity.py",
+    "fingerprints.py",
+    "dimensions.py",
+    "vectors.py",
+    "limits.py",
+    "selectors.py",
+    "kube/client/protobuf.py",
+)
 COMPILED_FOLDERS = ("ledger", "policies", "engine")
 # kinds.py and plugin.py hold msgspec structs and registration; __init__.py only re-exports.
 INTERPRETED_NAMES = {"__init__.py", "kinds.py", "plugin.py"}

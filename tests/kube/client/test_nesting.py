@@ -13,7 +13,7 @@ from bursar.kube.client.nesting import DEEPEST, TOO_DEEP, level
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import CONFIG_MAPS
 from bursar.kube.client.store import as_body
-from tests.kube.client.conformance import Diary
+from tests.kube.client.conformance import Diary, tell
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ class Curious(Diary):
 async def test_an_object_of_any_depth_is_told_and_can_be_read(api: Api, levels: int) -> None:
     diary = Curious()
     reflector = Reflector(api, CONFIG_MAPS, as_body, diary, Following())
-    reflector._take(b'{"type":"ADDED","object":%s}' % thing(levels))
+    tell(reflector, b'{"type":"ADDED","object":%s}' % thing(levels))
     assert diary.lines == ["+a"]
     assert diary.last["a"].plain()["spec"]["kept"] == '}]{["'
 

@@ -10,12 +10,12 @@ import pytest
 from bursar.kube.client.api import Api
 from bursar.kube.client.errors import Gone
 from bursar.kube.client.following import Following, Typed
-from bursar.kube.client.http import Request
+from bursar.kube.client.http import JSON, Request
 from bursar.kube.client.models import Body, Meta, Wire
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import CONFIG_MAPS, Resource
 from bursar.kube.client.store import Handler, as_body
-from tests.kube.client.conformance import Diary, Followed, config_map
+from tests.kube.client.conformance import Diary, Followed, config_map, tell
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 
@@ -196,7 +196,7 @@ async def test_a_version_inside_a_list_is_no_place_to_go_on_from(api: Api) -> No
     reflector._begin_list()
     for type_ in ("ADDED", "BOOKMARK"):
         event = {"type": type_, "object": {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}}
-        reflector._take(msgspec.json.encode(event))
+        tell(reflector, msgspec.json.encode(event))
     assert reflector._version is None
     assert not reflector.synced
 
@@ -213,6 +213,7 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
     )
 
     class Pieces:
+        content_type = JSON
         pieces = [lines, b""]  # noqa: RUF012 of one test
 
         async def piece(self) -> bytes:
@@ -242,6 +243,7 @@ async def test_events_come_together_unless_there_are_many_or_a_list_is_under_way
     done: list[str] = []
 
     class Pieces:
+        content_type = JSON
         pieces = [line("a"), line("b", 100_000), line("c")]  # noqa: RUF012 of one test
 
         async def piece(self) -> bytes:
@@ -267,6 +269,7 @@ async def test_a_stream_is_silent_after_the_last_piece_not_before(api: Api) -> N
     last = 0.0
 
     class Pieces:
+        content_type = JSON
         left = 20
 
         async def piece(self) -> bytes:
@@ -373,7 +376,8 @@ async def test_lines_that_are_read_in_one_go_say_the_same(api: Api) -> None:
 
     diary = TypedDiary()
     reflector = Reflector(api, CONFIG_MAPS, Typed(Typical, lambda item: item.metadata), diary, QUICK)
-    for each in (
+    tell(
+        reflector,
         line("ADDED", 1, 1),
         line("MODIFIED", 2, 2),
         line("MODIFIED", 2, 2),
@@ -381,8 +385,7 @@ async def test_lines_that_are_read_in_one_go_say_the_same(api: Api) -> None:
         b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "4"}}}',
         line("MODIFIED", 5, 5),
         line("DELETED", 6, 6),
-    ):
-        reflector._take(each)
+    )
     problem = "?ns/a Expected `int`, got `str` - at `$.data[...]`"
     assert diary.lines == [
         "+ns/a {'x': 1}",
@@ -394,7 +397,7 @@ async def test_lines_that_are_read_in_one_go_say_the_same(api: Api) -> None:
     assert (reflector._version, reflector.store.undecodable) == ("6", {})
     assert reflector.progress.counts == {"events": 6, "bookmarks": 1}
     with pytest.raises(Gone):
-        reflector._take(b'{"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410}}')
+        tell(reflector, b'{"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410}}')
 
 
 async def test_an_error_of_the_handler_ends_it(fake: FakeApi, api: Api) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from bursar.kube.admission.judging import Fetch
-from bursar.kube.client.api import EVERYTHING, JSON, METADATA_LIST, Api, Select
+from bursar.kube.client.api import EVERYTHING, METADATA_LIST, Api, Select
+from bursar.kube.client.http import JSON
 from bursar.kube.client.resources import NODES, PODS
 
 

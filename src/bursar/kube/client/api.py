@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from bursar.kube.client.errors import ApiError, Conflict, KubeError, Malformed, NotFound, ServerError, Throttled
-from bursar.kube.client.http import Call, Http, Request
+from bursar.kube.client.http import JSON, Call, Http, Request
 from bursar.kube.client.models import ApiResourceList, Body, Page, Version
 from bursar.kube.client.nesting import level, read_any
 from bursar.kube.client.resources import PODS, Resource
@@ -22,7 +22,6 @@ from bursar.kube.client.retries import Retry, is_budget
 
 FIELD_MANAGER = "bursar"
 PAGE = 500
-JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bursar.kube.client.models import Cause, Status
+from bursar.kube.client.packing import is_packed, unpacked_status
 
 _LONGEST = 2000
 """Characters of an answer that is no Status, such as a proxy's page, that are shown."""
@@ -108,8 +109,8 @@ _decode_status = msgspec.json.Decoder(Status).decode
 def status_from(body: bytes, code: int) -> Status:
     """The Status of an answer; one made from its text where a proxy or filter answered in plain words."""
     try:
-        status = _decode_status(body)
-    except msgspec.DecodeError:
+        status = unpacked_status(body) if is_packed(body) else _decode_status(body)
+    except (ValueError, msgspec.MsgspecError):
         return Status(code=code, message=body.decode(errors="replace").strip()[:_LONGEST])
     return status if status.code or status.message else Status(code=code, message=f"HTTP {code}")
 

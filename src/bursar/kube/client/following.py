@@ -8,9 +8,9 @@ metadata and once for the object. What cannot be read so is read step by step, w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -50,12 +50,13 @@ class Progress:
     problem: str = ""  # what keeps it from getting on; "" when nothing does
 
 
-class Event(NamedTuple):
-    """An object that was added, modified or deleted. ``raw`` is a view into the line."""
+class Event(NamedTuple, Generic[T]):
+    """An object that was added, modified or deleted: as it was read, or (None) as it came."""
 
     type: str
     meta: Meta
-    raw: msgspec.Raw
+    item: T | None
+    raw: bytes | msgspec.Raw = b""
 
 
 class _TypedLine(Wire, Generic[T], frozen=True):
@@ -74,13 +75,13 @@ class Typed(Generic[T]):
     def __call__(self, _meta: Meta, raw: bytes) -> T:
         return self._decode(raw)
 
-    def line(self, line: bytes) -> tuple[str, Meta, T] | None:
-        """Type, metadata and object of an event; None: it is none, or must be read step by step."""
+    def line(self, line: bytes) -> Event[T] | None:
+        """The event in a line; None: it is none, or must be read step by step."""
         try:
             found = self._decode_line(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return (found.type, self._identify(found.object), found.object) if found.type in _TYPES else None
+        return Event(found.type, self._identify(found.object), found.object) if is_change(found.type) else None
 
 
 class Bookmark(NamedTuple):
@@ -95,28 +96,38 @@ class _Line(Wire, frozen=True):
     object: msgspec.Raw
 
 
-class _MarkMeta(Wire, frozen=True):
+class MarkMeta(Wire, frozen=True):
     resource_version: str = ""
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Mark(Wire, frozen=True):
-    metadata: _MarkMeta = _MarkMeta()
+    metadata: MarkMeta = MarkMeta()
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_mark = msgspec.json.Decoder(_Mark).decode
 
 
-def read_event(line: bytes, path: str) -> Event | Bookmark:
+def is_change(type_: str) -> bool:
+    """Whether an event of that type is about an object."""
+    return type_ in _TYPES
+
+
+def list_ends(annotations: Mapping[str, str]) -> bool:
+    """Whether a bookmark with these annotations is the one after the objects that there were."""
+    return annotations.get(_INITIAL_END) == "true"
+
+
+def read_event(line: bytes, path: str) -> Event[Any] | Bookmark:
     """What a line of the watch at ``path`` says."""
     try:
         found = _decode_line(line)
         if found.type == "BOOKMARK":
             mark = _decode_mark(found.object).metadata
-            return Bookmark(mark.resource_version, mark.annotations.get(_INITIAL_END) == "true")
-        if found.type in _TYPES:
-            return Event(found.type, meta_of(found.object), found.object)
+            return Bookmark(mark.resource_version, list_ends(mark.annotations))
+        if is_change(found.type):
+            return Event(found.type, meta_of(found.object), None, found.object)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"watch {path}: {error}: {line[:200]!r}") from None
     if found.type != "ERROR":

@@ -36,6 +36,7 @@ Gate = Callable[[], float]
 
 DEFAULT_TIMEOUT = 30.0
 IN_FLIGHT = 64
+JSON = "application/json"
 
 
 class Call(NamedTuple):
@@ -54,8 +55,8 @@ class Request(NamedTuple):
     path: str
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    content_type: str = "application/json"
-    accept: str = "application/json"
+    content_type: str = JSON
+    accept: str = JSON
     gated: bool = True  # False, for what keeps the lease itself: neither asks the gate nor waits for a slot
 
     @property
@@ -242,11 +243,11 @@ class Http:
 
     @asynccontextmanager
     async def stream(
-        self, call: Call, path: str, query: tuple[tuple[str, str], ...], *, patience: float
+        self, call: Call, path: str, query: tuple[tuple[str, str], ...], *, patience: float, accept: str = JSON
     ) -> AsyncIterator[Connection]:
         """An answer that is read as it comes. ``patience``: seconds until its first line must have come."""
         self.calls[call] += 1
-        request = Request(call, "GET", path, query)
+        request = Request(call, "GET", path, query, accept=accept)
         try:
             async with asyncio.timeout(patience):
                 connection = await self._open_watch(request)

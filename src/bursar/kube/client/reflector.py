@@ -25,11 +25,11 @@ import msgspec
 from bursar.kube.client.api import Api, Query
 from bursar.kube.client.connections import Connection
 from bursar.kube.client.errors import ApiError, BadRequest, Gone, Invalid, KubeError, Malformed, NotFound, Unanswered
-from bursar.kube.client.following import DELETED, Bookmark, Following, Progress, Typed, read_event
+from bursar.kube.client.following import DELETED, Bookmark, Event, Following, Progress
 from bursar.kube.client.http import Call
-from bursar.kube.client.lines import Lines
 from bursar.kube.client.models import Meta, meta_of
 from bursar.kube.client.nesting import read_any
+from bursar.kube.client.reading import acceptable, reading
 from bursar.kube.client.resources import Resource
 from bursar.kube.client.retries import Backoff, apart
 from bursar.kube.client.store import Decode, Handler, Store
@@ -57,7 +57,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.store: Store[T] = Store(decode, handler)
-        self._typed = decode if isinstance(decode, Typed) else None
+        self._decode = decode
         self.progress = Progress()
         self._api = api
         self._how = how or Following()
@@ -164,7 +164,8 @@ class Reflector(Generic[T]):
         query = self._query(listing)
         self.progress.counts["connections"] += 1
         patience = min(self._how.silence, CONNECTING)
-        async with self._api.http.stream(self._call, self._path, query, patience=patience) as content:
+        accept = acceptable(self._decode)
+        async with self._api.http.stream(self._call, self._path, query, patience=patience, accept=accept) as content:
             try:
                 async with asyncio.timeout(self._how.silence) as self._patience:
                     await self._read(content, self._patience)
@@ -190,7 +191,7 @@ class Reflector(Generic[T]):
         return (*query, ("resourceVersion", self._version or ""))
 
     async def _read(self, content: Connection, patience: asyncio.Timeout) -> None:
-        lines = Lines()
+        split, read = reading(self._decode, content.content_type, self._path)
         now = asyncio.get_running_loop().time
         taken = 0
         # To put the end off with each piece would cost more than most pieces: it may come a little later instead.
@@ -200,8 +201,8 @@ class Reflector(Generic[T]):
             return
         while piece := await content.piece():
             self.progress.last_heard = time.monotonic()
-            for line in lines.feed(piece):
-                self._take(line)
+            for one in split(piece):
+                self._take(read(one))
                 taken += 1
                 if taken % SLICE == 0:
                     await asyncio.sleep(0)
@@ -214,18 +215,13 @@ class Reflector(Generic[T]):
             if len(piece) < BUSY and self._seen is None:
                 await content.rest(self._how.rest)
 
-    def _take(self, line: bytes) -> None:
-        found = None if self._typed is None else self._typed.line(line)
-        if found is not None:
-            self._take_event(*found)
-            return
-        event, _ = read_any(lambda line: read_event(line, self._path), line)
-        if isinstance(event, Bookmark):
-            self._take_bookmark(event)
+    def _take(self, found: Event[T] | Bookmark) -> None:
+        if isinstance(found, Bookmark):
+            self._take_bookmark(found)
         else:
-            self._take_event(event.type, event.meta, None, event.raw)
+            self._take_event(*found)
 
-    def _take_event(self, type_: str, meta: Meta, item: T | None, raw: bytes | msgspec.Raw = b"") -> None:
+    def _take_event(self, type_: str, meta: Meta, item: T | None, raw: bytes | msgspec.Raw) -> None:
         """An object, read already or (None) to be read."""
         gone = type_ == DELETED
         if gone:

@@ -12,12 +12,14 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following, Typed
+from bursar.kube.client.following import Following
 from bursar.kube.client.models import Meta
+from bursar.kube.client.packed import Packed
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import PODS, RESOURCE_SLICES, Resource
 from bursar.kube.controller.devices import Published, read_slice
 from bursar.kube.controller.narrowing import narrowed
+from bursar.kube.controller.packedpod import POD
 from bursar.kube.controller.seenpod import SeenPod, identity
 from bursar.objects.kinds import Kind
 
@@ -50,7 +52,7 @@ class Watches:
             following = Following(optional=bool(kind.group))
             handler = _ObjectHandler(listener, kind)
             self._objects.append((kind, Reflector(api, Resource.of(kind), narrowed(kind), handler, following)))
-        self._pods: Reflector[SeenPod] = Reflector(api, PODS, Typed(SeenPod, identity), _PodHandler(listener))
+        self._pods: Reflector[SeenPod] = Reflector(api, PODS, Packed(SeenPod, identity, POD), _PodHandler(listener))
         following = Following(optional=True)
         self._slices: Reflector[tuple[str, Published]] = Reflector(
             api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following

@@ -1,0 +1,236 @@
+"""Protocol Buffers, as far as objects of Kubernetes need them: read into what the same object would be in JSON.
+
+A ``Message`` says what is read of one: its fields by number, each with its name in JSON and what it is. Everything else
+is skipped unread. Invariants:
+
+* What comes out is what ``json.loads`` would give for these fields. Kubernetes writes strings, numbers and flags also
+  where they are empty, and leaves them out of JSON; so they are left out here, but for those that JSON always has.
+* Bytes that are no such message raise ``ValueError``, and nothing else does. No length is believed: a field ends within
+  the message that it is a part of. Messages are nested as deep as their description is, however the bytes are made.
+
+Why not with a library: docs/decisions/0012-pods-are-watched-in-protobuf.md.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Final
+
+from mypy_extensions import i64
+
+TEXT: Final = 1  # left out if it is empty
+NAME: Final = 2  # text that JSON has also if it is empty
+NUMBER: Final = 3  # left out if it is zero
+AMOUNT: Final = 4  # a number that may be missing, and says something if it is zero
+FLAG: Final = 5  # left out if it is false
+MESSAGE: Final = 6
+INLINE: Final = 7  # a message whose fields are, in JSON, fields of the message around it
+THERE: Final = 8  # a message of which nothing is read but that it is there
+TIME: Final = 9
+TEXTS: Final = 10  # a map of text to text
+QUANTITIES: Final = 11  # a map of text to quantities
+BYTES: Final = 12
+
+_VARINT: Final = 0
+_EIGHT_BYTES: Final = 1
+_SIZED: Final = 2
+_FOUR_BYTES: Final = 5
+_LAST_SHIFT: Final = 63
+_HALF_OF_SIGN: Final = 2**62
+_CUT_OFF: Final = "ends in the middle of a field"
+
+
+class Field:
+    """One field. ``message``: what it consists of, if that is read; ``many``: it may come often, and is a list."""
+
+    def __init__(self, name: str, kind: int, message: Message | None = None, many: bool = False) -> None:
+        self.name: Final = name
+        self.kind: Final[i64] = kind
+        self.message: Final = message
+        self.many: Final = many
+        self.wire: Final[i64] = _VARINT if kind in (NUMBER, AMOUNT, FLAG) else _SIZED
+
+
+class Message:
+    """What is read of a message: its fields by number. ``others``: the numbers of all other fields that it has, too."""
+
+    def __init__(self, fields: dict[int, Field], others: bool = False) -> None:
+        self.fields: Final[list[Field | None]] = [fields.get(number) for number in range(max(fields, default=0) + 1)]
+        self.others: Final = others
+
+    def read(self, data: bytes, start: int = 0) -> dict[str, object]:
+        """The message that these bytes are, from there on."""
+        found: dict[str, object] = {}
+        try:
+            _Reader(data, start).message(self, len(data), found)
+        except IndexError:
+            raise ValueError(_CUT_OFF) from None
+        return found
+
+
+_TIME: Final = Message({1: Field("seconds", NUMBER)})
+_QUANTITY: Final = Message({1: Field("string", TEXT)})
+
+
+class _Reader:
+    """Goes through the bytes once."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data: Final = data
+        self._at: i64 = start
+
+    def message(self, described: Message, end: i64, found: dict[str, object]) -> None:
+        """All fields up to ``end``."""
+        fields = described.fields
+        known: i64 = len(fields)
+        while self._at < end:
+            tag = self._varint()
+            number = tag >> 3
+            field = fields[number] if 0 <= number < known else None
+            if field is None:
+                self._skip(tag & 7, end)
+                if described.others:
+                    found[str(number)] = {}
+            elif field.wire != tag & 7:
+                raise ValueError(f"{field.name} is of another kind")
+            elif field.wire == _SIZED:
+                self._sized(field, self._end(end), found)
+            else:
+                self._number(field, found)
+        self._ended(end)
+
+    def _number(self, field: Field, found: dict[str, object]) -> None:
+        value = self._varint()
+        if field.kind == FLAG:
+            if value != 0:
+                found[field.name] = True
+        elif value != 0 or field.kind == AMOUNT:
+            found[field.name] = int(value)
+
+    def _sized(self, field: Field, end: i64, found: dict[str, object]) -> None:
+        """Something that says how long it is."""
+        kind = field.kind
+        if kind in (TEXTS, QUANTITIES):
+            self._entry(field, end, found)
+        elif field.many:
+            value = self._value(field, end)
+            values = found.get(field.name)
+            if isinstance(values, list):
+                values.append(value)
+            else:
+                found[field.name] = [value]
+        elif kind == INLINE and field.message is not None:
+            self.message(field.message, end, found)
+        elif kind == TIME:
+            self._time(field, end, found)
+        elif kind != TEXT or self._at < end:
+            found[field.name] = self._value(field, end)
+
+    def _value(self, field: Field, end: i64) -> object:
+        kind = field.kind
+        if kind in (TEXT, NAME):
+            return self._text(end)
+        if kind == MESSAGE and field.message is not None:
+            inner: dict[str, object] = {}
+            self.message(field.message, end, inner)
+            return inner
+        start = self._at
+        self._at = end
+        if kind == BYTES:
+            return self._data[start:end]
+        nothing: dict[str, object] = {}
+        return nothing
+
+    def _time(self, field: Field, end: i64, found: dict[str, object]) -> None:
+        """A moment; what is no moment at all is written as an empty message."""
+        inner: dict[str, object] = {}
+        self.message(_TIME, end, inner)
+        seconds = inner.get("seconds")
+        if isinstance(seconds, int):
+            found[field.name] = _timestamp(seconds)
+
+    def _entry(self, field: Field, end: i64, found: dict[str, object]) -> None:
+        """One entry of a map: its key is the first field, its value the second."""
+        key, value = "", ""
+        while self._at < end:
+            tag = self._varint()
+            if tag & 7 != _SIZED:
+                raise ValueError(f"{field.name} is of another kind")
+            inner = self._end(end)
+            if tag >> 3 == 1:
+                key = self._text(inner)
+            elif tag >> 3 == 2:
+                value = self._text(inner) if field.kind == TEXTS else self._quantity(inner)
+            else:
+                self._at = inner
+        self._ended(end)
+        entries = found.get(field.name)
+        if isinstance(entries, dict):
+            entries[key] = value
+        else:
+            found[field.name] = {key: value}
+
+    def _quantity(self, end: i64) -> str:
+        inner: dict[str, object] = {}
+        self.message(_QUANTITY, end, inner)
+        found = inner.get("string")
+        return found if isinstance(found, str) else "0"
+
+    def _text(self, end: i64) -> str:
+        found = self._data[self._at : end].decode("utf-8")
+        self._at = end
+        return found
+
+    def _end(self, limit: i64) -> i64:
+        """Where something ends that begins with its length."""
+        size = self._varint()
+        if size < 0 or size > limit - self._at:
+            raise ValueError("a field is longer than what it is a part of")
+        return self._at + size
+
+    def _ended(self, end: i64) -> None:
+        if self._at != end:
+            raise ValueError(_CUT_OFF)
+
+    def _varint(self) -> i64:
+        """A number of 64 bits, the highest of which is its sign."""
+        byte: i64 = self._data[self._at]
+        self._at += 1
+        if byte < 128:
+            return byte
+        value = byte & 127
+        shift: i64 = 7
+        while shift < _LAST_SHIFT:
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        byte = self._data[self._at]
+        self._at += 1
+        if byte > 1:
+            raise ValueError("a number of more than 64 bits")
+        return value if byte == 0 else value - _HALF_OF_SIGN - _HALF_OF_SIGN
+
+    def _skip(self, wire: i64, end: i64) -> None:
+        if wire == _SIZED:
+            self._at = self._end(end)
+        elif wire == _VARINT:
+            self._varint()
+        elif wire == _EIGHT_BYTES:
+            self._at += 8
+        elif wire == _FOUR_BYTES:
+            self._at += 4
+        else:
+            raise ValueError("a field of a kind that there is not")
+
+
+@lru_cache(maxsize=1024)
+def _timestamp(seconds: int) -> str:
+    """As JSON has it: to the second."""
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (OverflowError, OSError):
+        raise ValueError("a time that no calendar has") from None
