@@ -12,10 +12,11 @@ from typing import Any, Self
 import pytest
 
 from bursar.kube.client.api import Api, PatchKind, Select, Writing
-from bursar.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
+from bursar.kube.client.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from bursar.kube.client.following import Following
 from bursar.kube.client.http import JSON
 from bursar.kube.client.models import Body, Meta
+from bursar.kube.client.packed import Packed
 from bursar.kube.client.reading import reading
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import (
@@ -26,7 +27,9 @@ from bursar.kube.client.resources import (
     PODS,
     Resource,
 )
-from bursar.kube.client.store import as_body
+from bursar.kube.client.store import Decode, as_body
+from bursar.kube.controller.packedpod import POD
+from bursar.kube.controller.seenpod import SeenPod, identity, read_pod
 
 Case = Callable[[Api, str], Awaitable[None]]
 CASES: list[Case] = []
@@ -58,18 +61,18 @@ class Diary:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.last: dict[str, Body] = {}
+        self.last: dict[str, Any] = {}
         self.syncs = 0
         self._news = asyncio.Event()
 
-    def added(self, meta: Meta, item: Body) -> None:
+    def added(self, meta: Meta, item: object) -> None:
         self._write(f"+{meta.name}", item)
 
-    def modified(self, meta: Meta, item: Body, before: Body) -> None:
-        assert before.meta.uid == meta.uid
+    def modified(self, meta: Meta, item: object, before: object) -> None:
+        assert not isinstance(before, Body) or before.meta.uid == meta.uid
         self._write(f"~{meta.name}", item)
 
-    def deleted(self, meta: Meta, item: Body) -> None:
+    def deleted(self, meta: Meta, item: object) -> None:
         self._write(f"-{meta.name}", item)
 
     def undecodable(self, meta: Meta, problem: str) -> None:
@@ -79,7 +82,7 @@ class Diary:
         self.syncs += 1
         self._news.set()
 
-    def _write(self, line: str, item: Body | None) -> None:
+    def _write(self, line: str, item: object) -> None:
         self.lines.append(line)
         if item is not None:
             self.last[line[1:]] = item
@@ -108,9 +111,9 @@ def _contains(lines: list[str], wanted: tuple[str, ...]) -> bool:
 class Followed:
     """A reflector that runs for as long as the block, and its diary."""
 
-    def __init__(self, api: Api, resource: Resource, how: Following) -> None:
+    def __init__(self, api: Api, resource: Resource, how: Following, decode: Decode[Any] = as_body) -> None:
         self.diary = Diary()
-        self.reflector = Reflector(api, resource, as_body, self.diary, how)
+        self.reflector: Reflector[Any] = Reflector(api, resource, decode, self.diary, how)
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.reflector.run())
@@ -397,3 +400,30 @@ async def follows_cluster_scoped_objects(api: Api, namespace: str) -> None:
         patch = {"metadata": {"labels": {"bursar.dev/quota": "enforced"}}}
         await api.apply(NAMESPACES, namespace, "", {"apiVersion": "v1", "kind": "Namespace", **patch}, force=True)
         await followed.diary.until(f"~{namespace}" if followed.diary.lines else f"+{namespace}")
+
+
+@case
+async def pods_can_be_watched_packed(api: Api, namespace: str) -> None:
+    await api.create(PODS, pod("a", team="x"), namespace)
+    decode: Packed[SeenPod] = Packed(SeenPod, identity, POD)
+    async with Followed(api, PODS, Following(namespace=namespace), decode) as followed:
+        diary = followed.diary
+        await api.patch(PODS, "a", namespace, PatchKind.MERGE, {"metadata": {"annotations": {"note": "ü"}}})
+        await diary.until("+a", "~a")
+        known = await api.get(PODS, "a", namespace)
+        assert diary.last["a"] == read_pod(known.raw)
+        assert diary.last["a"].metadata.annotations == {"note": "ü"}
+        await api.delete(PODS, "a", namespace, grace=0)
+        await diary.until("-a")
+        assert diary.last["a"].metadata.uid == known.meta.uid
+        assert followed.reflector.progress.counts["failures"] == 0
+
+
+@case
+async def a_refusal_to_who_reads_packed_is_read(api: Api, namespace: str) -> None:
+    decode: Packed[SeenPod] = Packed(SeenPod, identity, POD)
+    reflector = Reflector(api, PODS, decode, Diary(), Following(namespace=namespace))
+    reflector._version = "nonsense"
+    with pytest.raises(ApiError) as refusal:
+        await reflector._connect()
+    assert (refusal.value.code, '"nonsense"' in refusal.value.message) == (500, True)

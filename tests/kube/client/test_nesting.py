@@ -53,7 +53,8 @@ def test_what_is_deeper_becomes_a_text(levels: int, inside: bytes) -> None:
 class Curious(Diary):
     """Reads everything, from deeper in the stack than the client does."""
 
-    def added(self, meta: Meta, item: Body) -> None:
+    def added(self, meta: Meta, item: object) -> None:
+        assert isinstance(item, Body)
         self._later(50, item.plain)
         super().added(meta, item)
 

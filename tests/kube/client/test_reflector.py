@@ -402,7 +402,7 @@ async def test_lines_that_are_read_in_one_go_say_the_same(api: Api) -> None:
 
 async def test_an_error_of_the_handler_ends_it(fake: FakeApi, api: Api) -> None:
     class Broken(Diary):
-        def added(self, meta: Meta, item: Body) -> None:
+        def added(self, meta: Meta, item: object) -> None:
             raise ValueError("a bug")
 
     put(fake, "a")

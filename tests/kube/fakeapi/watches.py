@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from bursar.kube.client.protobuf import Message
 from bursar.kube.client.resources import Resource
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Change, Object, State
+from tests.kube.packing import enveloped, framed, status
 
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -48,12 +50,18 @@ class Watch:
     response: web.StreamResponse
     bookmarks: bool
     position: int  # in the history
+    packed: Message | None = None  # what is written of an object in Protocol Buffers; None: JSON is
     ending: bool = False
     owed_bookmark: bool = False
     muted: bool = False
 
     async def send(self, type_: str, body: Object) -> None:
-        await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
+        if self.packed is None:
+            await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
+            return
+        kind = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
+        wrapped = status(body) if type_ == "ERROR" else enveloped(self.packed, {**kind, **body})
+        await self.response.write(framed(type_, wrapped))
 
     async def initial(self, end_after: int | None, *, cleanly: bool) -> None:
         """A streamed list; ``end_after`` that many objects the connection is reset, or ended ``cleanly``."""
@@ -115,6 +123,8 @@ def start_position(state: State, version: str) -> int:
     """Where in the history a watch from this version begins."""
     if not version or version == "0":
         return len(state.history)
+    if not version.isdigit():
+        raise Refusal(500, f'resourceVersion: Invalid value: "{version}"')
     wanted = int(version)
     if wanted < state.compacted:
         raise Refusal(410, f"too old resource version: {wanted} ({state.compacted})")

@@ -38,6 +38,8 @@ _SIZED: Final = 2
 _FOUR_BYTES: Final = 5
 _LAST_SHIFT: Final = 63
 _HALF_OF_SIGN: Final = 2**62
+_FIRST_SECOND: Final = -62135596800  # 0001-01-01T00:00:00Z
+_LAST_SECOND: Final = 253402300799  # 9999-12-31T23:59:59Z
 _CUT_OFF: Final = "ends in the middle of a field"
 
 
@@ -229,8 +231,8 @@ class _Reader:
 
 @lru_cache(maxsize=1024)
 def _timestamp(seconds: int) -> str:
-    """As JSON has it: to the second."""
-    try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-    except (OverflowError, OSError):
-        raise ValueError("a time that no calendar has") from None
+    """As JSON has it: to the second. Pods that come together were made in the same few."""
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        raise ValueError("a time that no calendar has")
+    at = time.gmtime(seconds)
+    return f"{at[0]:04}-{at[1]:02}-{at[2]:02}T{at[3]:02}:{at[4]:02}:{at[5]:02}Z"

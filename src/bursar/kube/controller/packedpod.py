@@ -41,22 +41,41 @@ _CONTAINER = Message(
         24: Field("restartPolicy", TEXT),
     }
 )
+_VOLUME_SOURCES = (  # in the order of their numbers, from 1
+    "hostPath",
+    "emptyDir",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "gitRepo",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "persistentVolumeClaim",
+    "rbd",
+    "flexVolume",
+    "cinder",
+    "cephfs",
+    "flocker",
+    "downwardAPI",
+    "fc",
+    "azureFile",
+    "configMap",
+    "vsphereVolume",
+    "quobyte",
+    "azureDisk",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "scaleIO",
+    "projected",
+    "storageos",
+    "csi",
+    "ephemeral",
+    "image",
+)
 _VOLUME_SOURCE = Message(
-    {
-        1: Field("hostPath", THERE),
-        2: Field("emptyDir", THERE),
-        5: Field("gitRepo", THERE),
-        6: Field("secret", THERE),
-        7: Field("nfs", THERE),
-        10: Field("persistentVolumeClaim", THERE),
-        16: Field("downwardAPI", THERE),
-        19: Field("configMap", THERE),
-        26: Field("projected", THERE),
-        28: Field("csi", THERE),
-        29: Field("ephemeral", THERE),
-        30: Field("image", THERE),
-    },
-    others=True,  # whatever it is, it may decide over the node
+    {number: Field(name, THERE) for number, name in enumerate(_VOLUME_SOURCES, 1)},
+    others=True,  # whatever comes later may decide over the node
 )
 _VOLUME = Message({1: Field("name", TEXT), 2: Field("source", INLINE, _VOLUME_SOURCE)})
 _REQUIREMENT = Message({1: Field("key", NAME), 2: Field("operator", NAME), 3: Field("values", NAME, many=True)})
