@@ -17,16 +17,13 @@ from bursar.kube.client.following import Following
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.packed import Packed
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, LEASES, PODS
 from bursar.kube.client.retries import Retry
-from bursar.kube.controller.packedpod import POD
-from bursar.kube.controller.seenpod import SeenPod, identity
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.identities import ALICE
 from tests.cluster.controlplane.objects import pod
-from tests.kube.client.conformance import Followed, config_map
+from tests.kube.client.conformance import Followed, OnlyPacked, config_map
 from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +65,7 @@ async def test_a_version_that_the_server_has_forgotten_is_no_obstacle(
     await api.create(CONFIG_MAPS, config_map("stays"), namespace)
     await asyncio.to_thread(plane.restart_component, "kube-apiserver")
     followed = Followed(api, CONFIG_MAPS, Following(namespace=namespace, pause=0.1, longest_pause=1.0))
-    packed = Followed(api, PODS, Following(namespace=namespace), Packed(SeenPod, identity, POD))
+    packed = Followed(api, PODS, Following(namespace=namespace), OnlyPacked())
     packed.reflector._version = "1"
     with pytest.raises(Gone, match="too old resource version"):
         await packed.reflector._connect()

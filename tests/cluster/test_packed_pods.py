@@ -7,17 +7,18 @@ import pytest
 
 from bursar.kube.client.api import Api, PatchKind
 from bursar.kube.client.following import Following
-from bursar.kube.client.packed import Packed
+from bursar.kube.client.http import Call, Request
+from bursar.kube.client.packing import _ENVELOPE, MAGIC, PACKED, bytes_of
 from bursar.kube.client.resources import PODS
-from bursar.kube.controller.packedpod import _VOLUME_SOURCES, POD
-from bursar.kube.controller.seenpod import SeenPod, identity, read_pod
+from bursar.kube.controller.packedpod import _VOLUME_SOURCES
+from bursar.kube.controller.seenpod import read_pod
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.objects import pod, unique
-from tests.kube.client.conformance import Followed
+from tests.kube.client.conformance import Followed, OnlyPacked
+from tests.kube.packing import sized
 
 pytestmark = pytest.mark.anyio
 
-DECODE: Packed[SeenPod] = Packed(SeenPod, identity, POD)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
 WHERE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
@@ -120,7 +121,7 @@ async def test_whatever_a_pod_has_is_read_as_from_json(plane: ControlPlane, api:
     on_host["spec"]["hostNetwork"] = True
     await api.create(PODS, on_host, namespace)
     await api.create(PODS, _everything(plane), namespace)
-    async with Followed(api, PODS, Following(namespace=namespace), DECODE) as followed:
+    async with Followed(api, PODS, Following(namespace=namespace), OnlyPacked()) as followed:
         await _same(api, namespace, followed)
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
         status = {"phase": "Failed", "conditions": [condition]}
@@ -148,3 +149,18 @@ async def _same(api: Api, namespace: str, followed: Followed) -> None:
                     break
                 await asyncio.sleep(0.05)
         assert seen == known
+
+
+async def test_text_that_is_no_utf8_is_read_as_what_the_server_makes_of_it_in_json(api: Api, namespace: str) -> None:
+    """Who sends Protocol Buffers can have any bytes kept as the value of an annotation."""
+    await api.create(PODS, pod("odd", {}, gates=["a/b"]), namespace)
+    path = f"/api/v1/namespaces/{namespace}/pods/odd"
+    there = await api.http.send(Request(Call("get", "", "pods"), "GET", path, accept=PACKED))
+    note = sized(1, sized(12, sized(1, b"note") + sized(2, b"<\xe2\x82>")))  # a part of a message is added to it
+    what = sized(1, b"v1") + sized(2, b"Pod")
+    body = MAGIC + sized(1, what) + sized(2, bytes_of(_ENVELOPE.read(there, len(MAGIC))) + note)
+    await api.http.send(Request(Call("update", "", "pods"), "PUT", path, body=body, content_type=PACKED))
+    async with Followed(api, PODS, Following(namespace=namespace), OnlyPacked()) as followed:
+        seen = followed.diary.last["odd"]
+    assert seen == read_pod((await api.get(PODS, "odd", namespace)).raw)
+    assert seen.metadata.annotations == {"note": "<\ufffd\ufffd>"}

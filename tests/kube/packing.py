@@ -1,6 +1,6 @@
 """Writes Protocol Buffers, field by field: the other direction of what the client reads, slow and plain.
 
-As Kubernetes does, it writes what is said and, where that is said to be read, also what is empty.
+It writes what it is given, also what is empty. (Kubernetes writes strings, numbers and flags that nobody gave, too.)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _written(number: int, field: Field, body: Mapping[str, Any]) -> Iterator[byt
         return
     if field.kind in {kinds.TEXTS, kinds.QUANTITIES}:
         for key, text in value.items():
-            inner = str(text).encode()
+            inner = text if isinstance(text, bytes) else str(text).encode()
             yield sized(
                 number, sized(1, key.encode()) + sized(2, inner if field.kind == kinds.TEXTS else sized(1, inner))
             )
@@ -70,7 +70,7 @@ def _one(number: int, field: Field, value: Any) -> bytes:  # noqa: ANN401 whatev
     if field.kind in {kinds.NUMBER, kinds.AMOUNT, kinds.FLAG}:
         return plain(number, int(value))
     if field.kind in {kinds.TEXT, kinds.NAME}:
-        return sized(number, value.encode())
+        return sized(number, value if isinstance(value, bytes) else value.encode())
     if field.kind == kinds.TIME:
         return sized(number, plain(1, int(datetime.fromisoformat(value).timestamp())))
     if field.kind == kinds.MESSAGE:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import pytest
 
@@ -101,6 +101,16 @@ def tell(reflector: Reflector[Any], *lines: bytes) -> None:
     _, read = reading(reflector._decode, JSON, "/here")
     for line in lines:
         reflector._take(read(line))
+
+
+class OnlyPacked(Packed[SeenPod]):
+    """Reads pods that come packed, and no others."""
+
+    def __init__(self) -> None:
+        super().__init__(SeenPod, identity, POD)
+
+    def line(self, line: bytes) -> NoReturn:
+        raise AssertionError(f"JSON was sent to who had asked for something else: {line[:80]!r}")
 
 
 def _contains(lines: list[str], wanted: tuple[str, ...]) -> bool:
@@ -405,8 +415,7 @@ async def follows_cluster_scoped_objects(api: Api, namespace: str) -> None:
 @case
 async def pods_can_be_watched_packed(api: Api, namespace: str) -> None:
     await api.create(PODS, pod("a", team="x"), namespace)
-    decode: Packed[SeenPod] = Packed(SeenPod, identity, POD)
-    async with Followed(api, PODS, Following(namespace=namespace), decode) as followed:
+    async with Followed(api, PODS, Following(namespace=namespace), OnlyPacked()) as followed:
         diary = followed.diary
         await api.patch(PODS, "a", namespace, PatchKind.MERGE, {"metadata": {"annotations": {"note": "ü"}}})
         await diary.until("+a", "~a")
@@ -421,9 +430,11 @@ async def pods_can_be_watched_packed(api: Api, namespace: str) -> None:
 
 @case
 async def a_refusal_to_who_reads_packed_is_read(api: Api, namespace: str) -> None:
-    decode: Packed[SeenPod] = Packed(SeenPod, identity, POD)
-    reflector = Reflector(api, PODS, decode, Diary(), Following(namespace=namespace))
-    reflector._version = "nonsense"
-    with pytest.raises(ApiError) as refusal:
-        await reflector._connect()
-    assert (refusal.value.code, '"nonsense"' in refusal.value.message) == (500, True)
+    async def refusal(decode: Decode[Any]) -> tuple[int, str, str]:
+        reflector: Reflector[Any] = Reflector(api, PODS, decode, Diary(), Following(namespace=namespace))
+        reflector._version = "nonsense"
+        with pytest.raises(ApiError) as raised:
+            await reflector._connect()
+        return raised.value.code, raised.value.reason, raised.value.message
+
+    assert await refusal(OnlyPacked()) == await refusal(as_body)

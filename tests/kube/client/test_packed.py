@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bursar.kube.client import packed as packed_module
 from bursar.kube.client.api import Api
 from bursar.kube.client.errors import Gone, Malformed, status_from
-from bursar.kube.client.following import Bookmark, Event, Typed
+from bursar.kube.client.following import Bookmark, Event, Following, Typed
 from bursar.kube.client.http import JSON
 from bursar.kube.client.models import Meta, Wire
 from bursar.kube.client.packed import Frames, Packed
@@ -18,10 +18,13 @@ from bursar.kube.client.packing import OBJECT_META, PACKED
 from bursar.kube.client.protobuf import MESSAGE, NUMBER, Field, Message
 from bursar.kube.client.reading import acceptable, reading
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS
+from bursar.kube.client.resources import CONFIG_MAPS, PODS
 from bursar.kube.client.store import as_body
-from tests.kube.client.conformance import Diary
-from tests.kube.packing import enveloped, framed, sized, status
+from bursar.kube.controller.packedpod import POD
+from bursar.kube.controller.seenpod import SeenPod, identity
+from tests.kube.client.conformance import Diary, Followed, pod
+from tests.kube.fakeapi import FakeApi
+from tests.kube.packing import enveloped, framed, packed, sized, status
 
 
 class Thing(Wire, frozen=True):
@@ -93,10 +96,13 @@ def test_an_error_is_raised_as_what_it_stands_for() -> None:
     [
         framed("ERROR", enveloped(DESCRIBED, thing("7", 3))),
         framed("STRANGE", enveloped(DESCRIBED, thing("7", 3))),
+        framed("STRANGE", status({"kind": "Status", "code": 410})),
+        framed("", status({"kind": "Status", "code": 410})),
         framed("ADDED", b"k8s"),
         framed("ADDED", b'{"metadata": {}}'),
         framed("ADDED", b"k8s\0\x0a\x7f"),
         framed("BOOKMARK", b"k8s\0" + sized(2, sized(1, b"\xff"))),
+        framed("ADDED", b"k8s\0" + sized(2, sized(1, b"\xff"))),
         b"\0\0\0\x01\x0a",
         b"\0\0\0\0",
     ],
@@ -112,12 +118,16 @@ async def test_one_that_cannot_be_used_is_told_by_its_name_and_the_last_good_for
     reflector: Reflector[Thing] = Reflector(api, CONFIG_MAPS, THINGS, diary)
     split, read = reading(THINGS, STREAM, "/things")
     problems: list[dict[str, str]] = []
-    for frame in split(event("ADDED", "1", 3) + event("MODIFIED", "2", 11) + event("MODIFIED", "3", 4)):
+    broken = framed(
+        "MODIFIED", b"k8s\0" + sized(2, packed(DESCRIBED, {"metadata": thing("4", 3)["metadata"]}) + b"\x12\x01x")
+    )
+    for frame in split(event("ADDED", "1", 3) + event("MODIFIED", "2", 11) + event("MODIFIED", "3", 4) + broken):
         reflector._take(read(frame))
         problems.append(dict(reflector.store.undecodable))
-    assert diary.lines == ["+a", "?a", "~a"]
-    assert problems == [{}, {"ns/a": "Expected `int` <= 9 - at `$.size`"}, {}]
-    assert reflector._version == "3"
+    assert diary.lines == ["+a", "?a", "~a", "?a"]
+    too_large, other_kind = "Expected `int` <= 9 - at `$.size`", "size is of another kind"
+    assert problems == [{}, {"ns/a": too_large}, {}, {"ns/a": other_kind}]
+    assert reflector._version == "4"
 
 
 def test_who_can_read_frames_takes_lines_as_well() -> None:
@@ -133,6 +143,17 @@ def test_who_can_read_frames_takes_lines_as_well() -> None:
 def test_only_who_can_read_frames_asks_for_them() -> None:
     assert acceptable(THINGS) == "application/vnd.kubernetes.protobuf,application/json"
     assert acceptable(Typed(Thing, lambda thing: thing.metadata)) == acceptable(as_body) == "application/json"
+
+
+@pytest.mark.anyio
+async def test_a_server_that_packs_nothing_is_followed_in_json(fake: FakeApi, api: Api) -> None:
+    fake.packs = False
+    fake.state.create(PODS, "ns", pod("a"))
+    async with Followed(api, PODS, Following(), Packed(SeenPod, identity, POD)) as followed:
+        assert followed.diary.lines == ["+a"]
+        fake.state.create(PODS, "ns", pod("b"))
+        await followed.diary.until("+b")
+        assert followed.reflector.progress.counts["failures"] == 0
 
 
 def test_a_refusal_may_be_packed_too() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bursar.kube.client import protobuf
 from bursar.kube.client.protobuf import (
     AMOUNT,
     BYTES,
@@ -48,7 +49,6 @@ OUTER = Message(
     }
 )
 LEFT_OUT: dict[str, object] = {"text": "", "far": "", "inlined": "", "number": 0, "flag": False, "count": 0}
-NO_MOMENT = "1970-01-01T00:00:00Z"  # is written as nothing, and so is no time at all
 INT64 = st.integers(-(2**63), 2**63 - 1)
 inners = st.fixed_dictionaries({}, optional={"name": st.text(min_size=1), "count": INT64})
 outers = st.fixed_dictionaries(
@@ -64,7 +64,7 @@ outers = st.fixed_dictionaries(
         "inlined": st.text(),
         "there": st.just({}),
         "theres": st.lists(st.just({}), min_size=1),
-        "time": st.datetimes().map(lambda when: f"{when.replace(microsecond=0).isoformat()}Z").filter(NO_MOMENT.__ne__),
+        "time": st.datetimes().map(lambda when: f"{when.replace(microsecond=0).isoformat()}Z"),
         "texts": st.dictionaries(st.text(), st.text(), min_size=1),
         "quantities": st.dictionaries(st.text(), st.text("0123456789", min_size=1), min_size=1),
         "names": st.lists(st.text(), min_size=1),
@@ -137,7 +137,6 @@ def _read_or_refused(data: bytes) -> None:
         (sized(12, plain(1, 5)), "texts is of another kind"),
         (varint(99 << 3 | 3), "a field of a kind that there is not"),
         (varint(99 << 3 | 1) + b"only 7.", "ends in the middle of a field"),
-        (sized(1, b"\xff"), "utf-8"),
         (sized(11, plain(1, 253402300800)), "a time that no calendar has"),
         (sized(11, plain(1, -62135596801)), "a time that no calendar has"),
     ],
@@ -156,8 +155,34 @@ def test_a_quantity_that_was_never_set_is_zero() -> None:
     assert OUTER.read(sized(13, sized(1, b"cpu") + sized(2, b""))) == {"quantities": {"cpu": "0"}}
 
 
-def test_what_is_no_moment_at_all_is_left_out() -> None:
+def test_what_is_no_moment_at_all_is_left_out_and_the_first_second_is_not() -> None:
     assert OUTER.read(sized(11, b"")) == {}
+    assert OUTER.read(sized(11, plain(1, 0) + plain(2, 0))) == {"time": "1970-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\xffb", "a\ufffdb"),
+        (b"\xe2\x82", "\ufffd\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"\xe2\x82\xac", "\u20ac"),
+    ],
+)
+def test_text_that_is_no_utf8_is_read_as_json_would_have_it(data: bytes, expected: str) -> None:
+    assert OUTER.read(sized(1, data)) == {"text": expected}
+    assert OUTER.read(sized(12, sized(1, data) + sized(2, data))) == {"texts": {expected: expected}}
+
+
+def test_objects_share_the_keys_of_their_maps() -> None:
+    def keys(number: int) -> list[str]:
+        texts = OUTER.read(packed(OUTER, {"texts": {f"key-{number}": "x"}}))["texts"]
+        assert isinstance(texts, dict)
+        return list(texts)
+
+    assert keys(0)[0] is keys(0)[0]
+    assert [keys(number) for number in range(10_000)] == [[f"key-{number}"] for number in range(10_000)]
+    assert len(protobuf._KEYS) <= 4096
 
 
 def test_the_numbers_of_other_fields_can_be_asked_for() -> None:

@@ -1,4 +1,7 @@
-"""Pods that come in Protocol Buffers are the pods that come as JSON."""
+"""Pods that come in Protocol Buffers are the pods that come as JSON.
+
+The numbers of fields are the same here and there: whether they are right a real API server shows (tests/cluster).
+"""
 
 from collections.abc import Iterator
 from types import UnionType

@@ -84,17 +84,18 @@ class Packed(Typed[T]):
                 return self._change(type_, raw)
             if type_ == "BOOKMARK":
                 return _bookmark(raw)
+            if type_ != "ERROR":
+                raise ValueError(f"{type_!r:.40} is not a type of events")
             status = unpacked_status(raw)
         except (ValueError, msgspec.MsgspecError) as error:
             raise Malformed(f"watch {path}: {error}: {frame[:200]!r}") from None
         raise error_for(f"watch {path}", status.code, status)
 
     def _change(self, type_: str, raw: bytes) -> Event[T]:
-        found = unpacked(raw, self._described)
         try:
-            item = msgspec.convert(found, self._struct)
-        except msgspec.ValidationError:  # whoever keeps it finds out what is wrong
-            return Event(type_, msgspec.convert(found, Envelope).metadata, None, raw)
+            item = msgspec.convert(unpacked(raw, self._described), self._struct)
+        except (ValueError, msgspec.ValidationError):  # whoever keeps it finds out what is wrong
+            return Event(type_, msgspec.convert(unpacked(raw, _MARK), Envelope).metadata, None, raw)
         return Event(type_, self._identify(item), item)
 
 

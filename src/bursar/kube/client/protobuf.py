@@ -3,8 +3,10 @@
 A ``Message`` says what is read of one: its fields by number, each with its name in JSON and what it is. Everything else
 is skipped unread. Invariants:
 
-* What comes out is what ``json.loads`` would give for these fields. Kubernetes writes strings, numbers and flags also
-  where they are empty, and leaves them out of JSON; so they are left out here, but for those that JSON always has.
+* What comes out is what ``json.loads`` would give for these fields, but for those of which nothing is read (``THERE``)
+  and those that are not described (``others``). Kubernetes writes strings, numbers and flags also where they are
+  empty, and leaves them out of JSON; so they are left out here, but for those that JSON always has.
+* Text that is no UTF-8 is text nevertheless, as it is in JSON: the API server keeps whatever it is sent.
 * Bytes that are no such message raise ``ValueError``, and nothing else does. No length is believed: a field ends within
   the message that it is a part of. Messages are nested as deep as their description is, however the bytes are made.
 
@@ -13,6 +15,7 @@ Why not with a library: docs/decisions/0012-pods-are-watched-in-protobuf.md.
 
 from __future__ import annotations
 
+import codecs
 import time
 from functools import lru_cache
 from typing import Final
@@ -40,6 +43,9 @@ _LAST_SHIFT: Final = 63
 _HALF_OF_SIGN: Final = 2**62
 _FIRST_SECOND: Final = -62135596800  # 0001-01-01T00:00:00Z
 _LAST_SECOND: Final = 253402300799  # 9999-12-31T23:59:59Z
+_MOST_KEYS: Final = 4096
+_KEYS: Final[dict[bytes, str]] = {}
+_AS_IN_JSON: Final = "bursar-as-in-json"
 _CUT_OFF: Final = "ends in the middle of a field"
 
 
@@ -145,12 +151,13 @@ class _Reader:
         return nothing
 
     def _time(self, field: Field, end: i64, found: dict[str, object]) -> None:
-        """A moment; what is no moment at all is written as an empty message."""
+        """A moment; what is no moment at all is an empty message."""
+        if self._at == end:
+            return
         inner: dict[str, object] = {}
         self.message(_TIME, end, inner)
         seconds = inner.get("seconds")
-        if isinstance(seconds, int):
-            found[field.name] = _timestamp(seconds)
+        found[field.name] = _timestamp(seconds if isinstance(seconds, int) else 0)
 
     def _entry(self, field: Field, end: i64, found: dict[str, object]) -> None:
         """One entry of a map: its key is the first field, its value the second."""
@@ -161,7 +168,7 @@ class _Reader:
                 raise ValueError(f"{field.name} is of another kind")
             inner = self._end(end)
             if tag >> 3 == 1:
-                key = self._text(inner)
+                key = self._key(inner)
             elif tag >> 3 == 2:
                 value = self._text(inner) if field.kind == TEXTS else self._quantity(inner)
             else:
@@ -179,8 +186,20 @@ class _Reader:
         found = inner.get("string")
         return found if isinstance(found, str) else "0"
 
+    def _key(self, end: i64) -> str:
+        """A key of a map: there are few, and they are the same in most objects, so these share them."""
+        data = self._data[self._at : end]
+        found = _KEYS.get(data)
+        if found is None:
+            found = _decoded(data)
+            if len(_KEYS) >= _MOST_KEYS:
+                _KEYS.clear()
+            _KEYS[data] = found
+        self._at = end
+        return found
+
     def _text(self, end: i64) -> str:
-        found = self._data[self._at : end].decode("utf-8")
+        found = _decoded(self._data[self._at : end])
         self._at = end
         return found
 
@@ -227,6 +246,23 @@ class _Reader:
             self._at += 4
         else:
             raise ValueError("a field of a kind that there is not")
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", _AS_IN_JSON)
+
+
+def _as_in_json(error: UnicodeError) -> tuple[str, int]:
+    """What Go writes to JSON for bytes that are no UTF-8: a sign for each of them."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error(_AS_IN_JSON, _as_in_json)
 
 
 @lru_cache(maxsize=1024)

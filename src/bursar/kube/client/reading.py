@@ -31,8 +31,8 @@ def reading(decode: Decode[T], content_type: str, path: str) -> tuple[Split, Rea
     if isinstance(decode, Packed) and content_type.startswith(PACKED):
         return Frames().feed, lambda frame: decode.frame(frame, path)
 
-    def line(line: bytes) -> Event[T] | Bookmark:
+    def read_line(line: bytes) -> Event[T] | Bookmark:
         found = decode.line(line) if isinstance(decode, Typed) else None
         return read_any(lambda line: read_event(line, path), line)[0] if found is None else found
 
-    return Lines().feed, line
+    return Lines().feed, read_line
