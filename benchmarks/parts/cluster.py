@@ -41,7 +41,7 @@ _CONTROLLERS: dict[str, Starter] = {
     _BURSAR_PINNED: bursar("--pin-all"),
 }
 
-_RUNS = 3  # in a turn, of each: shorter ones would measure how soon the first and the last pod are noticed
+_RUNS = 5  # in a turn, of each: shorter ones would measure how soon the first and the last pod are noticed
 _OF_PASSED = 0.95
 _OF_STOCK = {Size(1_000, 3_000, 0): 0.75, Size(5_000, 3_000, 10_000): 0.85}
 _SHIPPED = {"": (True, False), "shipped": (True,), "lifted": (False,)}
