@@ -9,17 +9,19 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench cluster lint format soak manifests lock clean setup-run setup-dev compiled binaries
+.PHONY: help run test bench cluster lint format soak manifests reference house lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
 	@echo "make test              lint, then the test suite interpreted and compiled, and on a real control plane"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
 	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
-	@echo "make lint              ruff, mypy --strict, import-linter"
+	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its naive twin"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
+	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
+	@echo "make house             figures of the code base: sizes of modules and functions, repeated class names"
 	@echo "make lock              pin the newest dependencies, with hashes"
 	@echo "make clean             remove .venv and everything built"
 
@@ -45,6 +47,7 @@ lint: setup-dev
 	$(VENV) -m ruff format --check $(CHECKED)
 	$(VENV) -m mypy --strict $(CHECKED)
 	PYTHONPATH=src .venv/bin/lint-imports --no-cache --no-logo
+	$(VENV) tools/check_house.py cycles classes
 
 format: setup-dev
 	$(VENV) -m ruff check --fix $(CHECKED)
@@ -53,6 +56,12 @@ format: setup-dev
 manifests: setup-dev
 	PYTHONPATH=src $(VENV) -m bursar.kube.admission
 	PYTHONPATH=src $(VENV) tools/manifests.py
+
+reference: setup-dev
+	PYTHONPATH=src $(VENV) tools/reference.py
+
+house: setup-dev
+	@$(VENV) tools/house.py
 
 lock: setup-dev
 	$(VENV) tools/lock.py

@@ -17,16 +17,13 @@ from setuptools.command.build_ext import build_ext
 PACKAGE = Path("src/bursar")
 COMPILED_FILES = (
     "quantity.py",
-    "fingerprints.py",
-    "dimensions.py",
-    "vectors.py",
-    "limits.py",
+    "resources.py",
     "selectors.py",
     "kube/client/protobuf.py",
 )
 COMPILED_FOLDERS = ("ledger", "policies", "engine")
-# kinds.py and plugin.py hold msgspec structs and registration; __init__.py only re-exports.
-INTERPRETED_NAMES = {"__init__.py", "kinds.py", "plugin.py"}
+# api.py, journal_lines.py and plugin.py hold msgspec structs and registration; __init__.py only re-exports.
+INTERPRETED_NAMES = {"__init__.py", "api.py", "plugin.py", "journal_lines.py"}
 
 
 def compiled_sources() -> list[str]:

@@ -37,7 +37,7 @@ def measure(function: str, mode: str, /, **arguments: object) -> dict[str, float
 
 def loaded_mode() -> str:
     """Which kind of package this process has."""
-    file = str(importlib.import_module("bursar.vectors").__file__)
+    file = str(importlib.import_module("bursar.resources").__file__)
     return COMPILED if file.endswith(tuple(EXTENSION_SUFFIXES)) else INTERPRETED
 
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import Tally, Vector, from_amounts
+from bursar.resources import Tally, Vector, from_amounts
 
 NAMES = ["memory", "cpu", "nvidia.com/gpu", "pods", "example.com/a", "zz"]
 EDGES = [0, 1, -1, 7, MAX_AMOUNT, MAX_AMOUNT - 1, MAX_AMOUNT // 2, MAX_AMOUNT // 2 + 1, -MAX_AMOUNT, -MAX_AMOUNT // 2]

@@ -6,8 +6,7 @@ Each gives the plain manifest, as YAML would. ``read`` and ``read_pod`` make typ
 from typing import Any, cast
 
 from bursar.objects.core import Pod
-from bursar.objects.corekinds import CORE_KINDS
-from bursar.objects.kindset import KindSet, TypedObject
+from bursar.objects.kinds import CORE_KINDS, KindSet, TypedObject
 from bursar.objects.manifests import Document
 
 Manifest = dict[str, Any]

@@ -22,8 +22,8 @@ MODES = ("interpreted", "compiled")
 
 
 def loaded_mode() -> tuple[str, str]:
-    """Which kind of module bursar.vectors is, and its file."""
-    file = str(import_module("bursar.vectors").__file__)
+    """Which kind of module bursar.resources is, and its file."""
+    file = str(import_module("bursar.resources").__file__)
     return ("compiled" if file.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"), file
 
 
@@ -35,7 +35,7 @@ def pytest_sessionstart() -> None:
         pytest.exit(f"BURSAR_EXPECT={expected}: must be one of {', '.join(MODES)}", returncode=2)
     mode, file = loaded_mode()
     if mode != expected:
-        pytest.exit(f"expected {expected} modules, but bursar.vectors is {mode}: {file}", returncode=2)
+        pytest.exit(f"expected {expected} modules, but bursar.resources is {mode}: {file}", returncode=2)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import bursar
 from tests.conftest import loaded_mode
 
 PACKAGE = Path(bursar.__file__).parent
-ARITHMETIC = ("quantity.py", "fingerprints.py", "dimensions.py", "vectors.py", "limits.py", "selectors.py")
+ARITHMETIC = ("quantity.py", "resources.py", "selectors.py")
 CORE = (*ARITHMETIC, "ledger/**/*.py", "policies/**/*.py", "engine/**/*.py")
-INTERPRETED_NAMES = {"__init__.py", "kinds.py", "plugin.py"}
+INTERPRETED_NAMES = {"__init__.py", "api.py", "plugin.py", "journal_lines.py"}
 
 
 def core_modules() -> list[str]:

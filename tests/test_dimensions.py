@@ -3,8 +3,8 @@ from threading import Barrier
 
 import pytest
 
-from bursar.dimensions import dimension, dimension_at
 from bursar.quantity import MILLI, UNIT
+from bursar.resources import dimension, dimension_at
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
-from bursar.fingerprints import fingerprint, name_mark
+from bursar.resources import fingerprint, name_mark
 
 
 def test_marks_do_not_follow_the_spelling() -> None:
@@ -13,7 +13,7 @@ def test_marks_do_not_follow_the_spelling() -> None:
 
 
 def test_marks_are_the_same_in_every_process() -> None:
-    script = "from bursar.fingerprints import fingerprint, name_mark; print(fingerprint('n1'), name_mark('n1'))"
+    script = "from bursar.resources import fingerprint, name_mark; print(fingerprint('n1'), name_mark('n1'))"
     command = [sys.executable, "-c", script]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert printed == [str(fingerprint("n1"))] * 2

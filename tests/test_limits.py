@@ -2,10 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.dimensions import dimension
-from bursar.limits import NO_LIMITS, UNLIMITED, Limits, first_short, parse_limits, shortfall
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import from_amounts
+from bursar.resources import NO_LIMITS, UNLIMITED, Limits, dimension, first_short, from_amounts, parse_limits, shortfall
 from tests.amounts import AMOUNTS, NAMES, plain, tally_of
 from tests.twins import vectors_twin as twin
 

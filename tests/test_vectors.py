@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.dimensions import dimension_at
-from bursar.limits import Limits, parse_limits
 from bursar.quantity import MAX_AMOUNT, QuantityError
-from bursar.vectors import EMPTY, Vector, from_amounts, from_indices, parse_vector
+from bursar.resources import EMPTY, Limits, Vector, dimension_at, from_amounts, from_indices, parse_limits, parse_vector
 from tests.amounts import AMOUNTS, NAMES, plain, tally_of
 from tests.twins import vectors_twin as twin
 

@@ -17,12 +17,11 @@ from typing import Any
 
 import yaml
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.kube import rbac
-from bursar.kube.admission.guards import guards
-from bursar.kube.admission.hooks import gate_hooks, quota_hooks
-from bursar.kube.admission.options import Options
-from bursar.kube.admission.policies import FORGET_MANAGERS, gate
+from bursar.kube.admission.manifests import gate_hooks, quota_hooks
+from bursar.kube.admission.policies import FORGET_MANAGERS, gate, guards
+from bursar.kube.admission.predicate import AdmissionOptions
 from bursar.objects.crds import definitions
 from bursar.policies.plugin import Registry, default_registry
 
@@ -48,7 +47,7 @@ CEL_LISTS = {
 }
 PARTS = {FORGET_MANAGERS: f"{{{{ if not .Values.admission.keepManagedFields }}}}{FORGET_MANAGERS}{{{{ end }}}}"}
 EXEMPTED = re.compile(rf"^( *)- {EXEMPT}\n", re.MULTILINE)
-CHOSEN = Options(
+CHOSEN = AdmissionOptions(
     namespace=NAMESPACE,
     accounts=(f"system:serviceaccount:{NAMESPACE}:{rbac.NAME}",),
     schedulers=(SCHEDULERS,),
@@ -127,7 +126,7 @@ def by_reinvocation() -> str:
     return f"{asked}\n{again}{{{{- else }}}}\n{by_reach(gate)}{{{{- end }}}}\n"
 
 
-def by_reach(make: Callable[[Options], Sequence[Manifest]]) -> str:
+def by_reach(make: Callable[[AdmissionOptions], Sequence[Manifest]]) -> str:
     """Three forms: for namespaces that quotas name, for all, and for all but some."""
     return (
         f"{{{{- if not .Values.admission.everywhere }}}}\n{filled_in(make(CHOSEN))}"

@@ -7,9 +7,9 @@ that schedulers written in Go use, here in plain Python.
 
 from benchmarks.timing import rate
 from benchmarks.work.tree import DIMENSIONS, LEAVES, WIDE, cost_of, parent_numbers
-from bursar.ledger.accounts import Account, first_unfit
 from bursar.ledger.changes import add_costs
-from bursar.vectors import Vector
+from bursar.ledger.state import Account, first_unfit
+from bursar.resources import Vector
 
 _LIVE = 100  # so many charges stand while the next are made
 

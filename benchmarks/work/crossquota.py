@@ -14,14 +14,13 @@ from mypy_extensions import i64
 
 from benchmarks.timing import collector, say
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND
+from bursar.ledger.transaction import Ledger
+from bursar.policies.crossquota.arguments import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, Arguments
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.crossquota.quotas import NodeBody
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.settings import Setting
-from bursar.vectors import from_amounts
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.results import Setting
+from bursar.resources import from_amounts
 
 RUNS = 101
 _GIB = 2**30
@@ -104,7 +103,7 @@ class Filled:
         specs = [ClaimSpec(from_amounts(shape)) for shape in _SHAPES]
         for node in range(nodes):
             name = f"node-{node:05d}"
-            self.policy.configure(tx, Setting(NODE_KIND, name, NodeBody(dict(_ALLOCATABLE), {})))
+            self.policy.configure(tx, Setting(NODE_KIND, name, CrossQuotaNodeBody(dict(_ALLOCATABLE), {})))
             for number in range(pods):
                 claim = Claim(f"{node}-{number}", specs[shape_of(node, number)], number)
                 bound = self.policy.bind(claim, name)

@@ -13,7 +13,7 @@ from benchmarks.timing import RUNS, collector, rate, rate_once, say
 from benchmarks.work.tree import LEAVES, TreePolicy, cost_of
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 
 DROPPED, SEALED, KEPT = "dropped", "sealed", "kept"
 _EMPTY_EVERY = 1_000

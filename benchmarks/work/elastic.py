@@ -10,14 +10,19 @@ from time import perf_counter
 from benchmarks.timing import collector, rate
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.limits import Limits
-from bursar.policies.elastic.names import ELASTIC_QUOTA, OPTIONS_SETTING, QUOTA_SETTING, quota_id
+from bursar.ledger.transaction import Ledger
 from bursar.policies.elastic.policy import ElasticPolicy
-from bursar.policies.elastic.settings import OptionsBody, QuotaBody
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.settings import Setting
-from bursar.vectors import from_amounts
+from bursar.policies.elastic.settings import (
+    ELASTIC_QUOTA,
+    OPTIONS_SETTING,
+    QUOTA_SETTING,
+    ElasticOptionsBody,
+    ElasticQuotaBody,
+    quota_id,
+)
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.results import Setting
+from bursar.resources import Limits, from_amounts
 
 GPU = "nvidia.com/gpu"
 OVER = 10  # over-quota claims of a quota
@@ -26,7 +31,7 @@ LENDER = "lender"
 
 def quota(namespace: str, minimum: int) -> Setting:
     key = f"{namespace}/quota"
-    body = QuotaBody(ELASTIC_QUOTA, key, (namespace,), Limits({GPU: minimum, "cpu": minimum * 1000}))
+    body = ElasticQuotaBody(ELASTIC_QUOTA, key, (namespace,), Limits({GPU: minimum, "cpu": minimum * 1000}))
     return Setting(QUOTA_SETTING, quota_id(ELASTIC_QUOTA, key), body)
 
 
@@ -50,7 +55,7 @@ def full_engine(quotas: int, each: int) -> tuple[Engine, ElasticPolicy]:
             claim = new_claim(f"c-{team}-{number}", f"team-{team}", number, (team + number) % 5)
             assert engine.decide(claim, number).admitted
         engine.journal.records.clear()
-    engine.configure([Setting(OPTIONS_SETTING, "default", OptionsBody())])
+    engine.configure([Setting(OPTIONS_SETTING, "default", ElasticOptionsBody())])
     engine.journal.records.clear()
     return engine, policy
 

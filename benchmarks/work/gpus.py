@@ -6,18 +6,16 @@ from statistics import median
 from benchmarks.timing import collector, rate
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.limits import Limits
-from bursar.policies.gpus.bodies import GPU, GpuBody
+from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
-from bursar.policies.limits.judging import judge
-from bursar.policies.limits.policy import QUOTA, LimitsPolicy
-from bursar.policies.limits.quotas import Quota, QuotaBody, Space
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.gpus.settings import GPU, GpuBody
+from bursar.policies.namespace.policy import QUOTA, LimitsPolicy, judge
+from bursar.policies.namespace.settings import NamespaceQuota, NamespaceQuotaBody, Space
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
-from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.vectors import from_amounts
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import Limits, from_amounts
 
 _WIDE = {"requests.tflops": 10**15, "requests.vram": 10**18, "limits.tflops": 10**15, "workers": 10**9}
 _RUNS = 5
@@ -33,7 +31,7 @@ def engine_of(nodes: int, per_node: int, namespaces: int) -> Engine:
         for index in range(per_node):
             gpu = Gpu(f"{node}-gpu-{index}", node, 312_000, 80 * 2**30, "pool", "A100", "NVIDIA", index)
             settings.append(Setting(GPU, gpu.name, GpuBody(gpu)))
-    settings.extend(Setting(QUOTA, f"ns-{n}/quota", QuotaBody(_WIDE)) for n in range(namespaces))
+    settings.extend(Setting(QUOTA, f"ns-{n}/quota", NamespaceQuotaBody(_WIDE)) for n in range(namespaces))
     engine.configure(settings)
     return engine
 
@@ -80,8 +78,10 @@ def checks(rounds: int) -> dict[str, float]:
     """
     engine = engine_of(1, 1, 1)
     engine.decide(Claim("counted", worker(1), 0, "ns-0"))
-    cells = {f"ns-0/{name}": QuotaBody(_WIDE, {"limits.tflops": 10**12, "gpus": 8}).cell() for name in ("a", "b")}
-    space = Space({key: Quota(key, cell) for key, cell in cells.items()})
+    cells = {
+        f"ns-0/{name}": NamespaceQuotaBody(_WIDE, {"limits.tflops": 10**12, "gpus": 8}).cell() for name in ("a", "b")
+    }
+    space = Space({key: NamespaceQuota(key, cell) for key, cell in cells.items()})
     account = engine.state.accounts["limits/ns-0"]
     cost = from_amounts({"requests.tflops": 30_000, "requests.vram": 2**32, "limits.tflops": 30_000, "workers": 1})
 

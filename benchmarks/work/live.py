@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Self
 
-from bursar.server.serving import Options, listen, running, server
+from bursar.server.serve import ServeOptions, listen, running, server
 
 
 class Caller:
@@ -76,7 +76,7 @@ def p99(times: list[float]) -> float:
 
 
 def main(path: Path) -> None:
-    options = Options(data=path, port=0)
+    options = ServeOptions(data=path, port=0)
     listener = listen("127.0.0.1", 0)
     with running(options) as (_, app):
         built = server(app, options)

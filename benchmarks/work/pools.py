@@ -6,21 +6,16 @@ is, so that every level is shared out in rounds.
 """
 
 from benchmarks.timing import rate
-from bursar.dimensions import dimension
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.ledger.transactions import Transaction
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.pools import changing
-from bursar.policies.pools.branch import Branch
-from bursar.policies.pools.changing import QuotaObject
-from bursar.policies.pools.judging import check
-from bursar.policies.pools.names import QUOTA_OF_POD, ROOT
-from bursar.policies.pools.policy import PoolsPolicy
-from bursar.policies.pools.profiles import PoolNode
-from bursar.policies.pools.quotas import Quota
-from bursar.policies.settings import Setting
-from bursar.vectors import from_amounts
+from bursar.ledger.transaction import Ledger, Transaction
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.pools.configure import NODE, QUOTA, QuotaObject
+from bursar.policies.pools.node_pools import PoolNode
+from bursar.policies.pools.policy import PoolsPolicy, check
+from bursar.policies.pools.quota_node import Branch
+from bursar.policies.pools.settings import QUOTA_OF_POD, ROOT, PoolQuotaBody
+from bursar.policies.results import Setting
+from bursar.resources import dimension, from_amounts
 
 _GI = 2**30
 _CHILDREN = 100
@@ -38,7 +33,7 @@ class Field:
         self.forest = self.policy.books.forest
         self.teams: list[str] = []
         cores = quotas * 3
-        self.set(changing.NODE, "node", PoolNode({"cpu": cores * 1000, "memory": cores * 4 * _GI}, {}))
+        self.set(NODE, "node", PoolNode({"cpu": cores * 1000, "memory": cores * 4 * _GI}, {}))
         self._plant(quotas)
         self.forest.refresh_all("")
 
@@ -60,8 +55,8 @@ class Field:
     def quota(self, name: str, parent: str, is_parent: bool, least: int) -> None:
         maximum = {"cpu": least * 10_000, "memory": least * 40 * _GI}
         minimum = {"cpu": least * 500, "memory": least * 2 * _GI}
-        quota = Quota(name, "quotas", parent, "", is_parent, True, maximum, minimum)
-        self.set(changing.QUOTA, f"quotas/{name}", QuotaObject(quota))
+        quota = PoolQuotaBody(name, "quotas", parent, "", is_parent, True, maximum, minimum)
+        self.set(QUOTA, f"quotas/{name}", QuotaObject(quota))
 
     def claim(self, team: str, cores: int) -> Claim:
         requests = from_amounts({"cpu": cores * 1000, "memory": cores * 4 * _GI})

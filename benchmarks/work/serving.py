@@ -20,10 +20,9 @@ from benchmarks.work.live import Caller, p99, serving, together
 from bursar.objects.manifests import Document
 from bursar.server.app import App
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
-from bursar.server.explaining import explanation
+from bursar.server.serve import ServeOptions, server
 from bursar.server.service import Service
-from bursar.server.serving import Options, server
-from bursar.server.trials import what_if
+from bursar.server.what_if import explanation, what_if
 
 Manifest = dict[str, Any]
 _FRACTIONS, _CPUS = 80, 120  # pods on a node of each sort
@@ -203,7 +202,7 @@ def _whole(path: Path) -> Iterator[tuple[Service, AuditWatch]]:
     """All that `bursar serve` has in memory; nobody calls."""
     service = Service.open(path)
     audit, keeper, ticker = AuditWatch(service), SnapshotKeeper(service), Ticker(service)
-    server(App(service, audit=audit), Options(data=path, port=0)).config.load()
+    server(App(service, audit=audit), ServeOptions(data=path, port=0)).config.load()
     try:
         yield service, audit
     finally:

@@ -16,11 +16,9 @@ from benchmarks.work.deciding import new_claims, resident
 from benchmarks.work.tree import LEAVES, TreePolicy
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
-from bursar.policies.settings import Setting
-from bursar.store.batches import Batch
-from bursar.store.committer import GroupCommitter
+from bursar.policies.results import Setting
 from bursar.store.snapshots import restore, take
-from bursar.store.store import Store
+from bursar.store.store import Batch, GroupCommitter, Store
 
 _POLICY = "tree"
 _TOGETHER = 1_000  # pairs a transaction when a journal is made

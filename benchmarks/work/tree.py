@@ -1,13 +1,11 @@
 """A quota tree of depth 4 in 6 dimensions, as accounts alone and as a policy: the shape all figures share."""
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
-from bursar.policies.base import Policy
-from bursar.policies.checks import Refusal
-from bursar.policies.settings import Setting
-from bursar.vectors import Vector, from_amounts
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Transaction
+from bursar.policies.policy import Policy
+from bursar.policies.results import Refusal, Setting
+from bursar.resources import Limits, Vector, from_amounts
 
 DIMENSIONS = ("cpu", "memory", "nvidia.com/gpu", "ephemeral-storage", "example.com/a", "example.com/b")
 WIDE = Limits(dict.fromkeys(DIMENSIONS, 10**15))

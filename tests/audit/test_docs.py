@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from bursar.audit.auditor import Auditor
 from bursar.cli.main import cli
-from bursar.ledger.kinds import EFFECTS
+from bursar.ledger.journal_lines import EFFECTS
 from tests.audit.test_auditor import record, small_history
 from tests.store.world import filled
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from bursar.audit.auditor import Auditor
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.engine.engine import Engine
-from bursar.engine.recalling import Recall
-from bursar.ledger.snapshot import read_snapshot
-from bursar.ledger.summary import Summary
+from bursar.engine.session import Recall
+from bursar.ledger.compaction import Summary
+from bursar.ledger.transaction import read_snapshot
 from bursar.policies.plugin import default_registry
-from bursar.sim import running
+from bursar.sim import runner
 from bursar.sim.cluster import Cluster
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.scenario import Scenario, load_scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], known_kinds(default_registry()))
@@ -23,7 +23,7 @@ PIECES = 3
 def played(scenario: Scenario) -> Engine:
     cluster = Cluster()
     for step in scenario.steps:
-        list(running._run(cluster, step))
+        list(runner._run(cluster, step))
     return cluster.engine
 
 

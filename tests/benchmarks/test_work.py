@@ -8,7 +8,7 @@ from benchmarks.work.deciding import DROPPED, KEPT, SEALED, engine_over, growth,
 from benchmarks.work.quantities import TEXTS
 from benchmarks.work.tree import DIMENSIONS, TreePolicy, cost_of, parent_numbers
 from bursar.engine.engine import Engine
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 from bursar.quantity import MILLI, UNIT, parse
 from tests.twins.quantity_twin import parse as parse_with_fractions
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bursar.cli import listings
+from bursar.cli import tables
 from bursar.cli.main import cli
-from bursar.sim.store import timestamp
+from bursar.sim.objects import timestamp
 from tests.server.live import Live, ManualClock, live, node, pod, quota
 
 TREE: dict[str, Any] = {
@@ -64,5 +64,5 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         clock.now += 60_000
         bed.give(pod("b", "two", 2))
         clock.now += 60_000
-        monkeypatch.setattr(listings, "wall_time", lambda: timestamp(clock.now))
+        monkeypatch.setattr(tables, "wall_time", lambda: timestamp(clock.now))
         yield Shell(bed, tmp_path / "bursar.db", clock)

@@ -8,8 +8,7 @@ from click.testing import CliRunner, Result
 
 from bursar._version import __version__
 from bursar.cli import exit_codes
-from bursar.cli.lazy import LazyGroup, load_command
-from bursar.cli.main import COMMANDS, cli, program_name
+from bursar.cli.main import COMMANDS, LazyGroup, cli, load_command, program_name
 
 
 def run(*arguments: str, program: str = "bursar") -> Result:
@@ -26,9 +25,9 @@ def test_version_names_version_and_kind_of_core() -> None:
 
 
 def test_version_tells_the_kind_of_core_it_runs() -> None:
-    import bursar.vectors
+    import bursar.resources
 
-    core = "interpreted" if str(bursar.vectors.__file__).endswith(".py") else "compiled"
+    core = "interpreted" if str(bursar.resources.__file__).endswith(".py") else "compiled"
     assert f"({core} core" in run("version").output
 
 
@@ -132,7 +131,7 @@ def test_lazy_group_imports_nothing_for_an_unknown_name() -> None:
 
 
 def test_lazy_group_finds_a_command_of_its_table() -> None:
-    group = LazyGroup("g", {"v": "bursar.cli.version:version"}, help="")
+    group = LazyGroup("g", {"v": "bursar.cli.info:version"}, help="")
     context = click.Context(group)
     assert group.list_commands(context) == ["v"]
     command = group.get_command(context, "v")

@@ -95,7 +95,7 @@ class Watching:
         self.pauses: list[float] = []
         watched = SimpleNamespace(sleep=self._sleep, monotonic=time.monotonic)
         monkeypatch.setattr("bursar.cli.output.time", watched)  # of no other thread
-        monkeypatch.setattr("bursar.cli.listings.age", lambda *_: "1s")  # nothing grows older
+        monkeypatch.setattr("bursar.cli.tables.age", lambda *_: "1s")  # nothing grows older
 
     def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

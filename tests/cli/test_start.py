@@ -15,7 +15,7 @@ HEAVY = (
     "bursar.ledger",
     "bursar.objects",
     "bursar.sim",
-    "bursar.vectors",
+    "bursar.resources",
 )
 
 REPORT_IMPORTS = """

@@ -6,9 +6,7 @@ import sys
 
 import pytest
 
-from bursar.cli import tables
-from bursar.cli.output import age, amounts
-from bursar.cli.tables import Column, bar, table
+from bursar.cli.output import Column, age, amounts, bar, painted, table
 
 COLUMNS = (
     Column("NAME"),
@@ -60,8 +58,8 @@ def test_colours_only_on_a_terminal(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    assert ("\x1b[" in tables.painted("Running", "Running")) == is_coloured
-    assert tables.painted("whatever", "whatever") == "whatever"
+    assert ("\x1b[" in painted("Running", "Running")) == is_coloured
+    assert painted("whatever", "whatever") == "whatever"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from bursar.kube.admission.options import GATE, SERVICE, TERM_ANNOTATION
+from bursar.kube.admission.predicate import GATE, SERVICE, TERM_ANNOTATION
 from tests.cluster import scraping
 from tests.cluster.controlplane import ComponentError, ControlPlane
 from tests.cluster.controlplane.api import ApiError

@@ -13,8 +13,8 @@ import yaml
 
 from bursar._version import __version__
 from bursar.cli.controller import controller
-from bursar.kube.admission.options import Options
 from bursar.kube.admission.policies import gate
+from bursar.kube.admission.predicate import AdmissionOptions
 from tests.cluster.charting import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
@@ -137,13 +137,16 @@ def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("value", "options"),
     [
-        ("reinvocationPolicy=null", Options()),
-        ("keepManagedFields=true", Options(keep_managed_fields=True)),
-        ("reinvocationPolicy=IfNeeded", Options(reinvocation="IfNeeded")),
-        ("reinvocationPolicy=IfNeeded,admission.everywhere=true", Options(reinvocation="IfNeeded", everywhere=True)),
+        ("reinvocationPolicy=null", AdmissionOptions()),
+        ("keepManagedFields=true", AdmissionOptions(keep_managed_fields=True)),
+        ("reinvocationPolicy=IfNeeded", AdmissionOptions(reinvocation="IfNeeded")),
+        (
+            "reinvocationPolicy=IfNeeded,admission.everywhere=true",
+            AdmissionOptions(reinvocation="IfNeeded", everywhere=True),
+        ),
     ],
 )
-def test_the_gate_has_other_forms(helm: Helm, value: str, options: Options) -> None:
+def test_the_gate_has_other_forms(helm: Helm, value: str, options: AdmissionOptions) -> None:
     rendered = identified(helm.template("--set", f"admission.{value}"))
     wanted = identified(gate(options))
     assert {key: rendered[key] for key in wanted} == wanted

@@ -9,17 +9,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bursar.kube.client.api import Api, Outcome, PatchKind
-from bursar.kube.client.config import in_cluster
+from bursar.kube.client.api import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, LEASES, PODS, Api, Outcome, PatchKind
+from bursar.kube.client.auth import in_cluster
 from bursar.kube.client.errors import Gone, KubeError, Unauthorized
 from bursar.kube.client.events import Recorder, Regarding
-from bursar.kube.client.following import Following
-from bursar.kube.client.http import Http
+from bursar.kube.client.http import Http, Retry
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, EVENTS, LEASES, PODS
-from bursar.kube.client.retries import Retry
+from bursar.kube.client.watch import Following
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.identities import ALICE
 from tests.cluster.controlplane.objects import pod

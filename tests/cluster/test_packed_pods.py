@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.api import Api, PatchKind
-from bursar.kube.client.following import Following
+from bursar.kube.client.api import PODS, Api, PatchKind
 from bursar.kube.client.http import Call, Request
-from bursar.kube.client.packing import _ENVELOPE, MAGIC, PACKED, bytes_of
-from bursar.kube.client.resources import PODS
-from bursar.kube.controller.packedpod import _VOLUME_SOURCES
-from bursar.kube.controller.seenpod import read_pod
+from bursar.kube.client.pod_protobuf import _VOLUME_SOURCES
+from bursar.kube.client.protobuf import _ENVELOPE, MAGIC, PACKED, bytes_of
+from bursar.kube.client.watch import Following
+from bursar.kube.controller.pod_model import read_pod
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.objects import pod, unique
 from tests.kube.client.conformance import Followed, OnlyPacked

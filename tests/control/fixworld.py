@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bursar.control.edits import edited
-from bursar.control.fixes import Fix, Found
+from bursar.control.suggestions.search import Found, Suggestion
+from bursar.control.suggestions.trial import edited
 from bursar.objects.manifests import Document, load_text
 from bursar.sim.cluster import Cluster
-from bursar.sim.fixing import fixes_for
+from bursar.sim.suggestions import fixes_for
 
 SETTINGS = """
 apiVersion: v1
@@ -122,7 +122,7 @@ def fixes(cluster: Cluster, key: str) -> Found:
     return fixes_for(cluster, found.uid)
 
 
-def follow(cluster: Cluster, fix: Fix) -> None:
+def follow(cluster: Cluster, fix: Suggestion) -> None:
     """Do what the fix says."""
     bodies: dict[tuple[str, str], dict[str, Any]] = {}
     for edit in fix.edits:

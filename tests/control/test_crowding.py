@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bursar.control.crowding import Crowd
-from bursar.ledger.accounts import Account
+from bursar.control.wakeups import TerminatingUsage
+from bursar.ledger.state import Account
 from tests.builders import node, pod
 from tests.sim.purse import registry
 from tests.sim.steps import TestBed
@@ -62,14 +62,14 @@ def test_who_goes_meanwhile_is_not_started() -> None:
 
 def test_those_who_may_not_start_are_not_all_looked_at_with_each_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    exceeded = Crowd._exceeded
+    exceeded = TerminatingUsage._exceeded
 
-    def counted(crowd: Crowd, account: Account, dim: int) -> bool:
+    def counted(crowd: TerminatingUsage, account: Account, dim: int) -> bool:
         nonlocal looked
         looked += 1
         return exceeded(crowd, account, dim)
 
-    monkeypatch.setattr(Crowd, "_exceeded", counted)
+    monkeypatch.setattr(TerminatingUsage, "_exceeded", counted)
     bed = crowded()
     assert looked < 4 * SMALL
     bed.advance(5_000)

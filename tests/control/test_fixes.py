@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.control.edits import Edit, edited, look_up, show_path
-from bursar.control.fixes import Found, find_fixes
-from bursar.control.lining import Effort, Raise
-from bursar.control.trying import Attempt, Tries
+from bursar.control.suggestions.search import Found, find_fixes
+from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trials, edited, look_up, show_path
 from bursar.engine.engine import Engine
 from bursar.sim.cluster import Cluster
-from bursar.sim.fixing import ClusterDesk, fixes_for
+from bursar.sim.suggestions import ClusterDesk, fixes_for
 from tests.control.fixworld import TEAMS, apply, fixes, follow, new_cluster, pod
 
 
@@ -233,7 +231,7 @@ def test_an_account_of_an_unknown_policy_is_raised_itself() -> None:
     apply(cluster, pod("vision", "big", 4))
     claim = cluster.controller.claim("vision/big")
     assert claim is not None
-    tries = Tries(
+    tries = Trials(
         cluster.engine, cluster.registry, ClusterDesk(cluster), cluster.controller.queue, claim, [claim], Effort(100)
     )
     assert not tries.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 3),)))

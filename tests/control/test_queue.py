@@ -2,9 +2,9 @@
 
 import pytest
 
-from bursar.control import units
+from bursar.control import gangs
+from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
-from bursar.control.units import urgency
 from bursar.ledger.claims import RUNNING, TERMINATING, Claim, ClaimSpec
 
 
@@ -302,12 +302,12 @@ class TestGroups:
         """In one commit of thousands that would take longer than the lease lasts."""
         asked = 0
 
-        def counted(one: Claim) -> units.Urgency:
+        def counted(one: Claim) -> gangs.Urgency:
             nonlocal asked
             asked += 1
             return urgency(one)
 
-        monkeypatch.setattr(units, "urgency", counted)
+        monkeypatch.setattr(gangs, "urgency", counted)
         queue, size = Queue(), 500
         for number in range(size):
             queue.add(claim(f"m{number:03}", group="ns/g", size=size))

@@ -8,32 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from bursar.cli.reasons import page
-from bursar.control.kinds import known_kinds
+from bursar.cli.info import reasons_page
+from bursar.control.admission import known_kinds
 from bursar.control.reasons import all_reasons
-from bursar.kube.controller import comparing, names, pinning
-from bursar.policies.checks import Check
-from bursar.policies.plugin import BUILT_IN, default_registry
-from bursar.policies.reasons import Reason
+from bursar.kube.controller import drift, patches, pod_writer
+from bursar.policies.plugin import Reason, default_registry
+from bursar.policies.results import Check
 from bursar.policies.trees import QuotaManager
-from bursar.policies.trees.asks import Ask
-from bursar.policies.trees.refusing import quota_refusal
-from bursar.sim import running
+from bursar.policies.trees.policy import quota_refusal
+from bursar.policies.trees.records import Ask
+from bursar.resources import from_amounts
+from bursar.sim import runner
 from bursar.sim.cluster import Cluster
-from bursar.sim.scenarios import load_scenarios
-from bursar.vectors import from_amounts
+from bursar.sim.scenario import load_scenarios
 from tests.policies.trees.world import tree
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "examples", ROOT / "tests" / "scenarios"]
-REASONS = [reason for reasons in all_reasons().values() for reason in reasons]
+REASONS = [reason for reasons in all_reasons(default_registry()).values() for reason in reasons]
 SHOWN_BY = {  # tests that have a reason without saying its code
     "gpus.plugin.<resource>": "policies/gpus/test_contest.py::test_a_min_is_reclaimed_in_the_set_of_the_plugin",
     "gpus.unknown": "policies/gpus/test_gpus.py::test_a_record_of_a_gpu_that_is_not_known_yet_waits_for_it",
     "gpus.gone": "policies/gpus/test_vectors_allocator.py::test_a6_a_gpu_that_is_gone_does_not_keep_the_others",
     "engine.displaced": "policies/gpus/test_gpus.py::test_a_worker_that_has_to_wait_again_loses_its_record",
 }
-ON_KUBERNETES = {names.INVALID, names.UNJUDGED, pinning.UNPLACED, comparing.DIFFERENT}
+ON_KUBERNETES = {patches.INVALID, patches.UNJUDGED, pod_writer.UNPLACED, drift.DIFFERENT}
 PLAIN_EVENT = re.compile(r"[A-Z]\w*")  # Admitted, Held, ...: named as Kubernetes names events, they are no reasons
 
 
@@ -44,7 +43,7 @@ def said() -> frozenset[str]:
     for scenario in load_scenarios(FOLDERS, known_kinds(default_registry())):
         cluster = Cluster()
         for step in scenario.steps:
-            list(running._run(cluster, step))
+            list(runner._run(cluster, step))
             for key in cluster.pods():
                 pod, check = cluster.pod(key), cluster.explain(key)
                 found |= {"" if pod is None else pod.reason, *(codes(check) if check is not None else ())}
@@ -87,7 +86,7 @@ def test_a_tree_with_room_that_cannot_be_cleared() -> None:
 
 
 def test_codes_begin_with_who_says_them_and_are_declared_once() -> None:
-    for name, reasons in all_reasons().items():
+    for name, reasons in all_reasons(default_registry()).items():
         for reason in reasons:
             seeds = name == "limits" and reason.code.startswith(("single.", "total."))
             assert reason.code.startswith(f"{name}.") or seeds
@@ -97,12 +96,12 @@ def test_codes_begin_with_who_says_them_and_are_declared_once() -> None:
 
 
 def test_every_policy_declares_some() -> None:
-    assert [*all_reasons()] == [*(address.split(".")[2] for address in BUILT_IN), "engine", "control"]
+    assert [*all_reasons(default_registry())] == [*(plugin.name for plugin in default_registry()), "engine", "control"]
 
 
 def test_the_page_is_up_to_date(repository: Path) -> None:
-    advice = "run: PYTHONPATH=src python -m bursar.cli.reasons > docs/reasons.md"
-    assert (repository / "docs" / "reasons.md").read_text() == page(), advice
+    advice = "run: make reference"
+    assert (repository / "docs" / "reasons.md").read_text() == reasons_page(), advice
 
 
 @pytest.mark.parametrize(

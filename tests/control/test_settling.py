@@ -2,17 +2,16 @@
 
 import pytest
 
-from bursar.control.loop import Controller
+from bursar.control.controller import Controller, LivelockGuard, SettlingError
 from bursar.control.queue import Queue
-from bursar.control.settling import Rounds, SettlingError
-from bursar.control.watching import Watch
-from bursar.engine.decisions import Decision
+from bursar.control.wakeups import Wakeups
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
-from bursar.policies.base import Policy
 from bursar.policies.plugin import Plugin, Registry
-from bursar.policies.settings import Output
+from bursar.policies.policy import Policy
+from bursar.policies.results import Output
 from tests.builders import pod
 from tests.sim.steps import TestBed
 
@@ -65,7 +64,7 @@ def test_the_claims_that_move_are_named() -> None:
     bed = TestBed(pod("p", "a"), registry=Registry())
     watch = bed.controller._watch
     watch.moves["a/p#1"] = 7
-    rounds = Rounds(bed.engine.state, watch, 20)
+    rounds = LivelockGuard(bed.engine.state, watch, 20)
     for _ in range(20 + 100):  # so many always, so many for the one claim
         rounds.count(0)
     with pytest.raises(SettlingError, match=r"no rest after 121 rounds at 0 ms; it moves: a/p \(7 times\)"):
@@ -73,9 +72,9 @@ def test_the_claims_that_move_are_named() -> None:
 
 
 def test_time_that_passes_is_progress() -> None:
-    watch = Watch(Queue())
+    watch = Wakeups(Queue())
     watch.moves["a/p#1"] = 7
-    rounds = Rounds(State(), watch, 50)
+    rounds = LivelockGuard(State(), watch, 50)
     for now in range(1, 4):
         for _ in range(50):
             rounds.count(now)

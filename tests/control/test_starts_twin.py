@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.audit.auditor import Auditor
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import HELD, PENDING, RESERVED, RUNNING, Claim
-from bursar.vectors import Vector
+from bursar.ledger.state import Account
+from bursar.resources import Vector
 from tests.builders import node, pod
 from tests.control.test_wake_twin import GPU, NAMES, NAMESPACES, nodes, perform, purse, purses, references
 from tests.sim.purse import registry

@@ -7,11 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.control.likeness import Likeness
-from bursar.control.watching import Watch
+from bursar.control.wakeups import Likeness, Wakeups
 from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from tests.builders import disruption_budget, node, pod
 from tests.sim.purse import registry
 from tests.sim.steps import TestBed
@@ -21,7 +20,7 @@ NAMESPACES = ("red", "blue")
 GPU = "nvidia.com/gpu"
 
 
-class RestlessWatch(Watch):
+class RestlessWatch(Wakeups):
     """Wakes everybody at every commit that changed anything."""
 
     def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:

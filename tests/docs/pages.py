@@ -25,10 +25,10 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from bursar.cli import listings
+from bursar.cli import tables
 from bursar.cli.main import cli
-from bursar.objects.durations import duration_ms
-from bursar.sim.store import timestamp
+from bursar.objects.validation import duration_ms
+from bursar.sim.objects import timestamp
 from tests.server.live import Live, ManualClock, live
 
 WIDTH = 90
@@ -74,7 +74,7 @@ class Session:
         if words[:1] != ["bursar"]:
             raise ValueError(f"only commands of bursar are run: {line}")
         env = {"BURSAR_SERVER": self._bed.address, "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
-        with mock.patch.object(listings, "wall_time", return_value=timestamp(self._clock.now)):
+        with mock.patch.object(tables, "wall_time", return_value=timestamp(self._clock.now)):
             result = CliRunner().invoke(cli, words[1:], prog_name="bursar", env=env)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

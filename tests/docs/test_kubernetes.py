@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from bursar.cli.controller import controller
-from bursar.cli.get import get
-from bursar.cli.plan import plan
-from bursar.control.kinds import known_kinds
-from bursar.kube.controller import measuring
+from bursar.cli.query import get
+from bursar.cli.trial import plan
+from bursar.control.admission import known_kinds
+from bursar.kube.controller import metrics
 from bursar.objects.manifests import load_text
 from bursar.policies.plugin import default_registry
 
@@ -92,7 +92,7 @@ def test_options_that_are_named_are_those_of_the_commands(page: Path) -> None:
 
 
 def test_metrics_that_are_named_are_told() -> None:
-    source = Path(measuring.__file__).with_suffix(".py").read_text()
+    source = Path(metrics.__file__).with_suffix(".py").read_text()
     made = {
         f"{name}_total" if kind == "counter" else name
         for kind, name in re.findall(r'_(gauge|counter)\("(\w+)"', source)

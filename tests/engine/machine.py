@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Configure, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 from tests.engine.pots import Hosts, Pots, Room, spec
 from tests.engine.twin import Asker, Twin
 

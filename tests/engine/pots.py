@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
-from bursar.policies.base import Policy
-from bursar.policies.checks import Check, Refusal, refusal_for
-from bursar.policies.settings import Body, Setting
-from bursar.vectors import Vector, from_amounts
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Transaction
+from bursar.policies.policy import Policy
+from bursar.policies.results import Body, Check, Refusal, Setting, refusal_for
+from bursar.resources import Limits, Vector, from_amounts
 
 
 class Room(Body):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.budgets import KIND, BudgetBody
-from bursar.engine.decisions import WAITING
+from bursar.engine.decision import WAITING
+from bursar.engine.disruption_budgets import KIND, BudgetBody
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim
-from bursar.policies.settings import Revocation, Setting
+from bursar.policies.results import Revocation, Setting
 from bursar.selectors import Requirement, Selector
 from tests.engine.pots import Hosts, Pots, Room, spec
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Binding, Claim
-from bursar.limits import Limits
-from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import Limits
 from bursar.selectors import NodeNeeds
 from tests.engine.pots import Pots, Room, spec
 

@@ -6,16 +6,15 @@ from threading import Thread
 
 import pytest
 
-from bursar.engine.decisions import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING
+from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING
 from bursar.engine.engine import Engine
-from bursar.engine.errors import EngineError
-from bursar.engine.locked_ledger import CommitListener
+from bursar.engine.session import CommitListener, EngineError
 from bursar.engine.what_if import Adjust, Configure, Release, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.journal import Record
-from bursar.policies.settings import Setting, SettingError
+from bursar.policies.results import Setting, SettingError
+from bursar.resources import from_amounts
 from bursar.selectors import NodeNeeds
-from bursar.vectors import from_amounts
 from tests.engine.pots import Hosts, Pots, Room, spec
 
 TEAM = {"teams": "a"}

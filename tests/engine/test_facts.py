@@ -2,18 +2,17 @@
 
 import pytest
 
-from bursar.engine import budgets
-from bursar.engine.budgets import BudgetBody
-from bursar.engine.decisions import ADMITTED, EVICTED
+from bursar.engine import disruption_budgets
+from bursar.engine.decision import ADMITTED, EVICTED
+from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.engine import Engine
-from bursar.engine.errors import EngineError
+from bursar.engine.session import EngineError
 from bursar.ledger.claims import PENDING, RESERVED, RUNNING, Claim, ClaimSpec
-from bursar.limits import Limits
-from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy
-from bursar.policies.settings import Setting
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import Limits, from_amounts
 from bursar.selectors import Requirement, Selector
-from bursar.vectors import from_amounts
 
 
 def engine_with_node(gpus: int) -> Engine:
@@ -79,7 +78,7 @@ def test_placing_what_waits_without_force_is_refused() -> None:
 def test_budgets_follow_a_claim_that_changes_its_labels() -> None:
     engine = engine_with_node(4)
     selector = Selector((Requirement("app", "In", ("x",)),))
-    engine.configure([Setting(budgets.KIND, "ns/b", BudgetBody("ns", selector, 1, None, False))])
+    engine.configure([Setting(disruption_budgets.KIND, "ns/b", BudgetBody("ns", selector, 1, None, False))])
     engine.decide(Claim("a", asking(1, {"app": "x"}), 0, "ns", "a"))
     engine.observe("a", RUNNING)
     engine.adjust("a", asking(1, {"app": "y"}))

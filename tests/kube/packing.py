@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from bursar.kube.client import protobuf as kinds
-from bursar.kube.client.packing import _STATUS, MAGIC
-from bursar.kube.client.protobuf import Field, Message
+from bursar.kube.client.protobuf import _STATUS, MAGIC, Message, MessageField
 
 UNKNOWN_SOURCE = 99
 """The number of a field that is not described, and gets written nevertheless where others are read, too."""
@@ -47,7 +46,7 @@ def packed(described: Message, body: Mapping[str, Any]) -> bytes:
     return found + b"".join(sized(UNKNOWN_SOURCE, b"") for _ in others)
 
 
-def _written(number: int, field: Field, body: Mapping[str, Any]) -> Iterator[bytes]:
+def _written(number: int, field: MessageField, body: Mapping[str, Any]) -> Iterator[bytes]:
     if field.kind == kinds.INLINE:
         assert field.message is not None
         yield sized(number, packed(field.message, body))
@@ -66,7 +65,7 @@ def _written(number: int, field: Field, body: Mapping[str, Any]) -> Iterator[byt
         yield _one(number, field, one)
 
 
-def _one(number: int, field: Field, value: Any) -> bytes:  # noqa: ANN401 whatever the field is
+def _one(number: int, field: MessageField, value: Any) -> bytes:  # noqa: ANN401 whatever the field is
     if field.kind in {kinds.NUMBER, kinds.AMOUNT, kinds.FLAG}:
         return plain(number, int(value))
     if field.kind in {kinds.TEXT, kinds.NAME}:

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.resources import NODES, RESOURCE_SLICES, Resource
-from bursar.kube.controller.names import ADMISSION, HOLD
-from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
-from bursar.kube.listing import list_cluster
-from bursar.policies.crossquota.names import CLAIMS_DEVICES, DEVICES
+from bursar.kube.client.api import NODES, RESOURCE_SLICES, Resource
+from bursar.kube.cluster_list import list_cluster
+from bursar.kube.controller.patches import ADMISSION, HOLD, AdmissionRecord, HoldRecord, written
+from bursar.policies.crossquota.arguments import CLAIMS_DEVICES, DEVICES
+from bursar.policies.gpus.worker import GPU_IDS
 from bursar.policies.plugin import default_registry
-from bursar.policies.tensorfusion.worker import GPU_IDS
 from tests.kube.controller.stage import Stage, is_gated, stage
 
 Body = dict[str, Any]

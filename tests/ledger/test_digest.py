@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Ledger, Transaction
+from bursar.resources import Limits, from_amounts
 from bursar.selectors import NodeNeeds
-from bursar.vectors import from_amounts
 from tests.ledger.world import POLICY, STEPS, Step, World, plain_of, rebuilt
 
 ONE = from_amounts({"cpu": 1})

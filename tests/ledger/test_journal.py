@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec, claim_from_record
 from bursar.ledger.journal import FORMAT, GENESIS, Journal, Recordable, chain
-from bursar.ledger.ledger import Ledger
 from bursar.ledger.replay import ReplayError
-from bursar.limits import Limits
-from bursar.vectors import from_amounts
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Ledger
+from bursar.resources import Limits, from_amounts
 from tests.ledger.world import POLICY, SPECS, STEPS, Step, World, plain_of
 
 ONE = from_amounts({"cpu": 1})

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.ledger.lineage import Lineages
+from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.transaction import Ledger
 
 
 class World:

@@ -4,9 +4,9 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from bursar.audit.digests import plain_mark as audited
-from bursar.ledger.marks import cell_mark, plain_mark
-from bursar.vectors import EMPTY, Vector, from_amounts
+from bursar.audit.digest import plain_mark as audited
+from bursar.ledger.claims import cell_mark, plain_mark
+from bursar.resources import EMPTY, Vector, from_amounts
 
 VALUES = [
     None,

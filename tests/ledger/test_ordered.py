@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.ledger import ordered
-from bursar.ledger.ordered import Ordered
+from bursar.ledger import state
+from bursar.ledger.state import Ordered
 
 KEYS = st.tuples(st.integers(-3, 3), st.sampled_from("abcdefgh"))
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), KEYS), max_size=60)
@@ -59,7 +59,7 @@ def test_taking_out_and_putting_back_restores_the_order_across_chunks(chosen: li
 
 def test_chunks_stay_small_and_empty_ones_go() -> None:
     found = filled(5000)
-    assert all(0 < len(chunk) <= ordered._CHUNK for chunk in found.chunks)
+    assert all(0 < len(chunk) <= state._CHUNK for chunk in found.chunks)
     assert found.tops == [chunk[-1] for chunk in found.chunks]
     for key in found.keys():  # noqa: SIM118 a copy: the original shrinks
         found.remove(key)

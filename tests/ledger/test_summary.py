@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
+from bursar.ledger.compaction import Summary
 from bursar.ledger.replay import ReplayError
-from bursar.ledger.snapshot import Snapshot, read_snapshot
-from bursar.ledger.summary import Summary
-from bursar.vectors import from_amounts
+from bursar.ledger.transaction import Ledger, Snapshot, read_snapshot
+from bursar.resources import from_amounts
 from tests.ledger.world import POLICY, STEPS, Step, World
 
 ONE = from_amounts({"cpu": 1})

@@ -5,13 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import BOUND, Binding, Claim, ClaimSpec
-from bursar.ledger.ledger import Ledger
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Ledger, Transaction
 from bursar.quantity import MAX_AMOUNT
-from bursar.vectors import Vector, from_amounts
+from bursar.resources import Limits, Vector, from_amounts
 from tests.ledger.world import COSTS, LIMITS, POLICY, SPECS, STEPS, Step, World, plain_of, rebuilt
 
 CPU = from_amounts({"cpu": 3})

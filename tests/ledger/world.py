@@ -8,15 +8,13 @@ from typing import Any, NamedTuple, cast
 
 from hypothesis import strategies as st
 
-from bursar.ledger.accounts import Account, Watcher
-from bursar.ledger.claims import Binding, Claim, ClaimSpec, Container, claim_from_record
-from bursar.ledger.ledger import Ledger
+from bursar.ledger.claims import Binding, Claim, ClaimSpec, ContainerSpec, claim_from_record
 from bursar.ledger.replay import frozen
-from bursar.ledger.transactions import Transaction
-from bursar.limits import NO_LIMITS, Limits
+from bursar.ledger.state import Account, Watcher
+from bursar.ledger.transaction import Ledger, Transaction
 from bursar.quantity import MAX_AMOUNT
+from bursar.resources import EMPTY, NO_LIMITS, Limits, Vector, from_amounts
 from bursar.selectors import NodeNeeds, Requirement, Toleration
-from bursar.vectors import EMPTY, Vector, from_amounts
 
 POLICY = "p"
 COSTS = [from_amounts({"cpu": 3}), from_amounts({"cpu": 1, "memory": 7}), from_amounts({"pods": -2}), EMPTY]
@@ -26,7 +24,7 @@ SPECS = [
     ClaimSpec(requests=COSTS[0], priority=-3, labels={"b": "\u00e9\U0001fae8", "a": "1"}, preempts=False),
     ClaimSpec(
         limits=COSTS[1],
-        containers=(Container("main", COSTS[0], COSTS[1]), Container("side", COSTS[0], EMPTY, "sidecar")),
+        containers=(ContainerSpec("main", COSTS[0], COSTS[1]), ContainerSpec("side", COSTS[0], EMPTY, "sidecar")),
         annotations={"x": "y"},
         preemptible=False,
         owner="job/1",

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.corekinds import int_or_percent
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import int_or_percent
 from tests.builders import disruption_budget, namespace_named, node, pod, priority_class, read
 
 VALID: list[dict[str, Any]] = [

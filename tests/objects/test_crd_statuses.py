@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.crd_rules import Status
+from bursar.control.admission import known_kinds
+from bursar.objects.crds import WrittenStatus
 from bursar.objects.kinds import Kind
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
-from bursar.sim.running import _run
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.runner import _run
+from bursar.sim.scenario import Scenario, load_scenarios
 
 ROOT = Path(__file__).parent.parent.parent
 KINDS = known_kinds(default_registry())
@@ -31,7 +31,7 @@ def test_statuses_fit_their_definition(scenario: Scenario) -> None:
         list(_run(cluster, step))
         for kind, status in statuses(cluster):
             if kind.status is not None or kind.strict:
-                msgspec.convert(status, kind.status or Status)
+                msgspec.convert(status, kind.status or WrittenStatus)
 
 
 def test_there_are_statuses_of_most_kinds() -> None:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.objects.crds import definitions, status_schema
-from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Column, Kind
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
 from tests.objects.crd_cases import GOOD, PYTHON_ONLY, RULES, SCHEMA, SECTIONS, SERVER_ONLY, Case, Manifest
@@ -167,7 +167,7 @@ def test_fields_of_strict_kinds_are_explained(kind: Kind) -> None:
 
 def test_a_column_of_no_field_is_refused() -> None:
     kind = next(kind for kind in KINDS if kind.kind == "QuotaTree")
-    broken = Kind("g", "v1", "K", "ks", True, kind.struct, columns=(Column("X", ".spec.nothing"),))
+    broken = Kind("g", "v1", "K", "ks", True, kind.struct, columns=(PrinterColumn("X", ".spec.nothing"),))
     with pytest.raises(ValueError, match=r"the column X prints \.spec\.nothing, which has no \.nothing"):
         definitions([broken])
 

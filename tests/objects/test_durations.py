@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.objects.durations import duration_ms
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
+from bursar.objects.validation import duration_ms
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from bursar.objects.errors import ManifestError, join
+from bursar.objects.decode import ManifestError, join
 
 
 def test_a_line_names_everything_that_is_known() -> None:

@@ -6,16 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, field
 
-from bursar.objects.configuration import configuration_kind
 from bursar.objects.core import LabelSelector, Lenient, Manifest, Object, ObjectMeta, Part, Pod, Quantities
-from bursar.objects.corekinds import CORE_KINDS
-from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
-from bursar.objects.kindset import KindSet
+from bursar.objects.crds import configuration_kind
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import CORE_KINDS, Kind, KindSet
 from bursar.objects.manifests import Document, load_text
-from bursar.objects.pods import spec_from_pod
-from bursar.objects.priorities import Priorities
-from bursar.objects.quantities import limits_from
+from bursar.objects.pods import Priorities, spec_from_pod
+from bursar.objects.requests import limits_from
 from tests.builders import namespace_named, node, pod, read, read_pod
 
 

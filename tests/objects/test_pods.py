@@ -4,9 +4,8 @@ import pytest
 
 from bursar.ledger.claims import PENDING, ClaimSpec, spec_from_record
 from bursar.objects.core import PriorityClass
-from bursar.objects.errors import ManifestError
-from bursar.objects.pods import SpecCache, claim_from_pod, spec_from_pod
-from bursar.objects.priorities import Priorities
+from bursar.objects.decode import ManifestError
+from bursar.objects.pods import Priorities, SpecCache, claim_from_pod, spec_from_pod
 from bursar.selectors import NO_NEEDS, Taint
 from tests.builders import container, pod, priority_class, read, read_pod
 

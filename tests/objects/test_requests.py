@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.objects.core import PodSpec
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.objects.requests import PodResources, check_whole, pod_resources
 from tests.builders import container
 from tests.objects import requests_twin

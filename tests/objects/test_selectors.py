@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from bursar.objects.core import LabelSelector, NodeSelector
-from bursar.objects.errors import ManifestError
-from bursar.objects.selectors import node_terms_from, selector_from
+from bursar.objects.decode import ManifestError
+from bursar.objects.validation import node_terms_from, selector_from
 
 
 def selector(**fields: object) -> LabelSelector:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim
-from bursar.ledger.ledger import Ledger
-from bursar.policies.base import Policy
-from bursar.policies.checks import Refusal
-from bursar.policies.node_index import NodeIndex
+from bursar.ledger.transaction import Ledger
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.policy import Policy
+from bursar.policies.results import Refusal
 
 
 class PlacementWorld(ABC):

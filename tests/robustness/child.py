@@ -14,10 +14,8 @@ from random import Random
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
-from bursar.store.batches import Batch, ObjectWrite
-from bursar.store.committer import GroupCommitter
 from bursar.store.snapshots import restore, take
-from bursar.store.store import Store
+from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.pots import spec
 

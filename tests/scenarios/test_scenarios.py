@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.policies.plugin import default_registry
 from bursar.sim import report
-from bursar.sim.running import run_scenario
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.runner import run_scenario
+from bursar.sim.scenario import Scenario, load_scenarios
 
 SCENARIOS = load_scenarios([Path(__file__).parent], known_kinds(default_registry()))
 

@@ -22,8 +22,8 @@ from threading import Thread
 
 from bursar.audit.auditor import Auditor
 from bursar.policies.plugin import default_registry
-from bursar.server import archive
-from bursar.server.client import ApiError, Client
+from bursar.server import time_travel
+from bursar.server.client import Client, RequestFailedError
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import ENDED
 from bursar.store.store import Store
@@ -73,7 +73,7 @@ class Process:
 
 
 def _env() -> dict[str, str]:
-    source = Path(archive.__file__).parents[2]
+    source = Path(time_travel.__file__).parents[2]
     return {**os.environ, "PYTHONPATH": str(source)}
 
 
@@ -98,7 +98,7 @@ def call(address: str, numbers: list[int], promises: Promises) -> None:
                 client.delete([f"Pod/{key}" for key in keys])
                 promises.unknown.discard(number)
                 promises.absent.add(number)
-    except ApiError as error:
+    except RequestFailedError as error:
         if error.status:
             promises.problems.append(f"pair {number}: {error}")
 
@@ -106,7 +106,7 @@ def call(address: str, numbers: list[int], promises: Promises) -> None:
 def check(data: Path, promises: Promises) -> tuple[Cluster, int]:
     """Read the file that a killed server left."""
     with Store.open(data, read_only=True) as store:
-        cluster = archive.present(store, default_registry())
+        cluster = time_travel.present(store, default_registry())
         there = set(cluster.pods())
         auditor = Auditor()
         for line in store.load_journal():

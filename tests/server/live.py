@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from bursar.server.app import Limits
-from bursar.server.chronicle import Change
+from bursar.server.app import RequestLimits
 from bursar.server.client import Client
-from bursar.server.moments import wall_clock
+from bursar.server.serve import ServeOptions, listen, running, server
 from bursar.server.service import Service
-from bursar.server.serving import Options, listen, running, server
+from bursar.server.time_travel import wall_clock
+from bursar.server.types import Change
 
 NODE = {
     "apiVersion": "v1",
@@ -107,10 +107,12 @@ def live(
     *,
     clock: ManualClock | None = None,
     tokens: Path | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     token: str = "",
 ) -> Iterator[Live]:
-    options = Options(data=data, port=0, tokens=tokens, limits=limits or Limits(), clock=clock or wall_clock)
+    options = ServeOptions(
+        data=data, port=0, tokens=tokens, limits=limits or RequestLimits(), clock=clock or wall_clock
+    )
     listener = listen("127.0.0.1", 0)
     try:
         with running(options) as (service, app):

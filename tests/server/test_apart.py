@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from bursar.objects.manifests import Document
-from bursar.server.apart import AuditProcess, SumProcess, Verdict
-from bursar.server.background import AuditWatch, SnapshotKeeper
+from bursar.server.background import AuditProcess, AuditVerdict, AuditWatch, SnapshotKeeper, SumProcess
 from bursar.server.service import Service
-from bursar.store.processes import ApartError
 from bursar.store.snapshots import newest, summed
+from bursar.store.verify import ApartError
 from tests.server.live import node, pod, wait_for
 from tests.store.world import filled, lines_of
 
@@ -35,8 +34,8 @@ def test_the_auditor_goes_as_far_as_it_is_asked(path: Path) -> None:
     lines = lines_of(3)
     with filled(path, lines):
         auditor = AuditProcess(path)
-        assert auditor.audit(5) == Verdict(5)
-        assert auditor.audit(len(lines)) == Verdict(len(lines))
+        assert auditor.audit(5) == AuditVerdict(5)
+        assert auditor.audit(len(lines)) == AuditVerdict(len(lines))
         auditor.close()
 
 
@@ -66,9 +65,9 @@ def test_signals_for_the_whole_group_do_not_end_whoever_works_for_a_server(path:
         auditor, summing = AuditProcess(path), SumProcess(path)
         for pid in (auditor.pid, summing._process.pid):
             os.kill(pid, number)  # at once: before it has begun to work
-        assert auditor.audit(5) == Verdict(5)
+        assert auditor.audit(5) == AuditVerdict(5)
         os.kill(auditor.pid, number)
-        assert auditor.audit(9) == Verdict(9)
+        assert auditor.audit(9) == AuditVerdict(9)
         assert summing.keep(store) == store.last_seq
         auditor.close()
     assert auditor._process.returncode == 0

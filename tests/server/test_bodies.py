@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bursar.objects.corekinds import POD
+from bursar.objects.kinds import POD
 from bursar.objects.manifests import Document
 from bursar.server.service import Service
-from bursar.sim.store import Stored
+from bursar.sim.objects import Stored
 from bursar.store.store import Store
 from tests.server.live import node, pod, quota
 

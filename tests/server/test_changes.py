@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from bursar.objects.manifests import Document
-from bursar.server.answers import Problem
 from bursar.server.background import Ticker
-from bursar.server.client import ApiError, Client
+from bursar.server.client import Client, RequestFailedError
 from bursar.server.service import Service
+from bursar.server.types import Problem
 from tests.server.live import Live, ManualClock, node, pod, quota, text, wait_for
 
 
 def refused(call: Callable[..., object], *args: object, **kwargs: object) -> Problem:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestFailedError) as caught:
         call(*args, **kwargs)
     return caught.value.problem
 

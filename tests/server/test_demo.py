@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bursar.policies.plugin import BUILT_IN
+from bursar.policies.plugin import default_registry
 from bursar.server import demo, quotas
 from bursar.server.client import Client
 from bursar.server.service import Service
@@ -52,7 +52,7 @@ def test_a_few_minutes_show_borrowing_reclaim_and_refusals_of_every_policy() -> 
 def test_every_dialect_has_a_quota_in_the_table() -> None:
     cluster = Cluster()
     cluster.apply(demo.organisation())
-    names = {address.split(".")[2] for address in BUILT_IN}
+    names = {plugin.name for plugin in default_registry()}
     assert {quota.policy for quota in quotas.quotas(cluster)} == names - {"nodes", "gpus"}
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.server.gpuparts import gpu_parts
+from bursar.server.rows import gpu_parts
 from tests.server.live import Live, pod
 
 DOMAIN = "tensor-fusion.ai/"

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bursar.server.access import Access, TokenFileError
-from bursar.server.app import Limits
-from bursar.server.client import ApiError, Client
-from bursar.server.serving import Options, UnsafeError
-from bursar.store.batches import Batch
+from bursar.server.app import Access, RequestLimits, TokenFileError
+from bursar.server.client import Client, RequestFailedError
+from bursar.server.serve import ServeOptions, UnsafeError
+from bursar.store.store import Batch
 from tests.server.live import Live, live, node, pod, text
 from tests.server.test_changes import refused
 
@@ -72,7 +71,7 @@ def test_bad_requests_are_problems_and_change_nothing(bed: Live, case: tuple[str
 
 
 def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    with live(tmp_path / "b.db", limits=Limits(body=1000)) as bed:
+    with live(tmp_path / "b.db", limits=RequestLimits(body=1000)) as bed:
         before = bed.position()
         status, _, _ = bed.raw("POST", f"{API}/apply", b"#" * 1001, Content_Type=YAML)
         assert status == 413
@@ -80,7 +79,7 @@ def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    with live(tmp_path / "b.db", limits=Limits(seconds=0.3)) as bed, bed.service.lock:
+    with live(tmp_path / "b.db", limits=RequestLimits(seconds=0.3)) as bed, bed.service.lock:
         status, _, content = bed.raw("GET", f"{API}/claims")
         assert status == 503
         assert "not done within 0.3 seconds" in content.decode()
@@ -134,13 +133,13 @@ def test_token_files_that_cannot_be_used(tmp_path: Path, content: str, mode: int
 
 def test_only_loopback_is_open(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "localhost", "::1", "127.8.9.1"):
-        Options(tmp_path / "b.db", host=host).check()
+        ServeOptions(tmp_path / "b.db", host=host).check()
     for host in ("0.0.0.0", "::", "example.com"):  # noqa: S104 must be refused
         with pytest.raises(UnsafeError, match="--tokens FILE"):
-            Options(tmp_path / "b.db", host=host).check()
-    Options(tmp_path / "b.db", host="0.0.0.0", tokens=tmp_path / "t").check()  # noqa: S104 with tokens
+            ServeOptions(tmp_path / "b.db", host=host).check()
+    ServeOptions(tmp_path / "b.db", host="0.0.0.0", tokens=tmp_path / "t").check()  # noqa: S104 with tokens
     with pytest.raises(UnsafeError, match="both a certificate and its key"):
-        Options(tmp_path / "b.db", certificate=tmp_path / "c").check()
+        ServeOptions(tmp_path / "b.db", certificate=tmp_path / "c").check()
 
 
 def test_metrics_tell_usage_borrowing_and_the_audit(bed: Live) -> None:
@@ -178,7 +177,7 @@ def test_a_store_that_fails_ends_the_taking_of_changes(bed: Live, monkeypatch: p
         raise OSError(28, f"No space left on device for {len(batches)} batches")
 
     monkeypatch.setattr(bed.service.store, "commit_all", fail)
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(RequestFailedError) as caught:
         bed.give(pod("a", "p1"))
     assert caught.value.status in {500, 503}
     assert refused(bed.give, pod("a", "p2")).status == 503

@@ -7,7 +7,7 @@ from asyncio import base_events
 
 import pytest
 
-from bursar.server.serving import listen
+from bursar.server.serve import listen
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.server import quotas
-from bursar.sim.store import Stored
+from bursar.sim.objects import Stored
 from tests.server.live import Live, node, pod, quota
 
 
@@ -19,7 +19,7 @@ def test_rows_of_quotas_are_made_without_the_lock(bed: Live, monkeypatch: pytest
     owned: list[bool] = []
     make = quotas.row
 
-    def noted(found: quotas.Quota) -> object:
+    def noted(found: quotas.QuotaRecord) -> object:
         owned.append(bed.service.lock._is_owned())  # type: ignore[attr-defined]
         return make(found)
 

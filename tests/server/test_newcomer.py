@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bursar.control.edits import Edit, edited
-from bursar.control.edits import Path as FieldPath
-from bursar.server.demo_org import ORGANISATION
-from bursar.server.verdicts import Fix
+from bursar.control.suggestions.trial import Edit, edited
+from bursar.control.suggestions.trial import Path as FieldPath
+from bursar.server.demo import ORGANISATION
+from bursar.server.types import Fix
 from tests.server.live import ManualClock, live, pod, text
 
 

@@ -185,7 +185,7 @@ class Listening:
         try:
             for event in self._stream:
                 self.events.append(event)
-        except clients.ApiError:
+        except clients.RequestFailedError:
             return
 
     def until(self, count: int, kind: str = "record") -> list[ServerEvent]:

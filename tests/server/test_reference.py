@@ -6,15 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from bursar.server.catalog import API, OPERATIONS
-from bursar.server.openapi import document
-from bursar.server.reference import reference
+from bursar.server.openapi import document, reference
+from bursar.server.operations import API, OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_reference_is_up_to_date() -> None:
-    advice = "run: PYTHONPATH=src python -m bursar.server.reference > docs/api.md"
+    advice = "run: make reference"
     assert (ROOT / "docs" / "api.md").read_text() == reference(), advice
 
 

@@ -12,19 +12,17 @@ from typing import Any, cast
 
 from msgspec import field
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Transaction
 from bursar.objects.core import Manifest, Part, Quantities
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind
-from bursar.objects.quantities import limits_from
-from bursar.policies.base import Policy
-from bursar.policies.checks import Refusal
+from bursar.objects.requests import limits_from
 from bursar.policies.plugin import ObjectView, Plugin, Registry, default_registry
-from bursar.policies.settings import Body, Output, Revocation, Setting
-from bursar.vectors import Vector
+from bursar.policies.policy import Policy
+from bursar.policies.results import Body, Output, Refusal, Revocation, Setting
+from bursar.resources import Limits, Vector
 
 NAME = "purse"
 PURSE = "Purse.test.dev"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bursar.control.translation import ObjectChange
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import ObjectChange
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
 from tests.builders import disruption_budget, node, pod, priority_class
 from tests.sim.purse import registry

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import load_text
-from bursar.sim.running import Result, run_scenario
-from bursar.sim.scenarios import read_scenario
+from bursar.sim.runner import Result, run_scenario
+from bursar.sim.scenario import read_scenario
 from tests.builders import node, pod
 from tests.sim.purse import registry
 from tests.sim.steps import TestBed

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bursar.sim.expectations import differences
+from bursar.sim.runner import differences
 
 
 def paths(expected: Any, found: Any) -> list[str]:  # noqa: ANN401 any plain data

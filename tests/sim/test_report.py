@@ -4,13 +4,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.objects.manifests import load_text
 from bursar.policies.plugin import default_registry
 from bursar.sim import report
-from bursar.sim.clock import show_duration
-from bursar.sim.running import Result, run_scenario
-from bursar.sim.scenarios import read_scenario
+from bursar.sim.pods import show_duration
+from bursar.sim.runner import Result, run_scenario
+from bursar.sim.scenario import read_scenario
 
 KINDS = known_kinds(default_registry())
 

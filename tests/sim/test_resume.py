@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from bursar.control import ports as outside
-from bursar.control.kinds import known_kinds
+from bursar.control import actions as outside
+from bursar.control.admission import known_kinds
 from bursar.policies.plugin import default_registry
-from bursar.sim import running
+from bursar.sim import runner
 from bursar.sim.cluster import Cluster
-from bursar.sim.resuming import same
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.persistence import same
+from bursar.sim.scenario import Scenario, load_scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = known_kinds(default_registry())
@@ -83,7 +83,7 @@ def pods(cluster: Cluster) -> list[tuple[str, str, str, str]]:
 def test_a_restart_after_every_step_changes_nothing(scenario: Scenario) -> None:
     cluster, tape = Cluster(), Tape()
     for step in scenario.steps:
-        failure = list(running._run(cluster, step))
+        failure = list(runner._run(cluster, step))
         if scenario.name not in TIMES_OVER_USE:
             assert failure == []
         old, cluster = cluster, tape.restart(cluster)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import known_kinds
+from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document, load_text
 from bursar.policies.plugin import Plugin, Registry, default_registry
-from bursar.sim.scenarios import load_scenarios, read_scenario
+from bursar.sim.scenario import load_scenarios, read_scenario
 from tests.sim.purse import Purse, PursePolicy, registry
 
 KINDS = known_kinds(default_registry())

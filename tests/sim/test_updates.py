@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.objects.errors import ManifestError
-from bursar.sim.updates import ConflictError
+from bursar.objects.decode import ManifestError
+from bursar.sim.apply import ConflictError
 from tests.sim.steps import TestBed
 
 NODE = {

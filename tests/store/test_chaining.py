@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bursar.store import chaining
-from bursar.store.batches import Batch
-from bursar.store.errors import DamagedStoreError
-from bursar.store.processes import ApartError
+from bursar.store import verify
+from bursar.store.schema import DamagedStoreError
 from bursar.store.snapshots import restore, take
-from bursar.store.store import Store
+from bursar.store.store import Batch, Store
+from bursar.store.verify import ApartError
 from tests.engine.machine import new_engine
 from tests.store.world import filled, lived
 
@@ -26,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chaining, "worthwhile", lambda _: True)
+    monkeypatch.setattr(verify, "worthwhile", lambda _: True)
 
 
 def alter(path: Path, seq: int) -> None:
@@ -70,7 +69,7 @@ def test_a_line_that_was_altered_is_named(path: Path, seq: int) -> None:
 def test_another_end_than_the_one_that_was_read_is_refused(path: Path) -> None:
     lines = lived(3, 100).engine.journal.take()
     store = filled(path, lines)
-    proof = chaining.ChainProof(store, 1, len(lines), "0" * 32)
+    proof = verify.ChainProof(store, 1, len(lines), "0" * 32)
     with store, proof, pytest.raises(ValueError, match="changed while it was read"):
         proof.check("1" * 32)
 
@@ -78,9 +77,9 @@ def test_another_end_than_the_one_that_was_read_is_refused(path: Path) -> None:
 def test_a_proof_that_does_not_end_is_no_proof(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = subprocess.PIPE
     for_ever = [sys.executable, "-c", "input()"]
-    monkeypatch.setattr(chaining, "start", lambda *_: subprocess.Popen(for_ever, stdin=pipe, stdout=pipe))
+    monkeypatch.setattr(verify, "start", lambda *_: subprocess.Popen(for_ever, stdin=pipe, stdout=pipe))
     store = filled(path, lived(3, 20).engine.journal.take())
-    proof = chaining.ChainProof(store, 1, 5, "0" * 32)
+    proof = verify.ChainProof(store, 1, 5, "0" * 32)
     proof._process.kill()
     with store, proof, pytest.raises(ApartError, match="ended with code -9"):
         proof.check("0" * 32)
@@ -88,4 +87,4 @@ def test_a_proof_that_does_not_end_is_no_proof(path: Path, monkeypatch: pytest.M
 
 def test_short_journals_are_proven_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert not chaining.worthwhile(99_999)
+    assert not verify.worthwhile(99_999)

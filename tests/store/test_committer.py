@@ -7,11 +7,9 @@ import pytest
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
-from bursar.store.batches import Batch
-from bursar.store.committer import GroupCommitter
-from bursar.store.errors import StoreError
+from bursar.store.schema import StoreError
 from bursar.store.snapshots import restore
-from bursar.store.store import Store
+from bursar.store.store import Batch, GroupCommitter, Store
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.pots import spec
 from tests.store.world import lines_of, put

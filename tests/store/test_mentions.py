@@ -8,11 +8,9 @@ import pytest
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
-from bursar.store import mentions
-from bursar.store.batches import Batch
-from bursar.store.snapshots import take
-from bursar.store.store import Store
-from bursar.store.upkeep import prune
+from bursar.store import verify
+from bursar.store.snapshots import prune, take
+from bursar.store.store import Batch, Store
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.pots import spec
 
@@ -26,7 +24,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "BLOCK", 8)
+    monkeypatch.setattr(verify, "BLOCK", 8)
 
 
 def fill(store: Store, engine: Engine, rounds: int, start: int = 0) -> None:
@@ -58,20 +56,20 @@ def test_it_finds_what_a_scan_finds(store: Store, key: str, indexed: str) -> Non
     engine = new(store)
     fill(store, engine, 10)
     if indexed != "nothing":
-        assert mentions.extend(store) == store.last_seq // 8
+        assert verify.extend(store) == store.last_seq // 8
     fill(store, engine, 10, 10)
     if indexed == "all":
-        mentions.extend(store)
-    found = list(mentions.lines_about(store, key))
+        verify.extend(store)
+    found = list(verify.lines_about(store, key))
     assert found == scanned(store, key)
     assert found
-    assert list(mentions.lines_about(store, key, 50)) == scanned(store, key, 50)
+    assert list(verify.lines_about(store, key, 50)) == scanned(store, key, 50)
 
 
 def test_blocks_that_do_not_mention_it_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = new(store)
     fill(store, engine, 20)
-    mentions.extend(store)
+    verify.extend(store)
     read: list[int] = []
     load = Store.load_journal
 
@@ -80,27 +78,27 @@ def test_blocks_that_do_not_mention_it_are_not_read(store: Store, monkeypatch: p
         return load(store, first, last)
 
     monkeypatch.setattr(Store, "load_journal", noted)
-    assert list(mentions.lines_about(store, "ns/nobody")) == []
+    assert list(verify.lines_about(store, "ns/nobody")) == []
     assert len(read) <= 1  # what is not indexed yet
-    found = list(mentions.lines_about(store, KEYS[6]))  # in three of twenty rounds
+    found = list(verify.lines_about(store, KEYS[6]))  # in three of twenty rounds
     assert len(found) == 6
     assert len(read) < store.last_seq // 8 // 2
 
 
 def test_nothing_is_indexed_twice(store: Store) -> None:
     fill(store, new(store), 10)
-    assert mentions.extend(store) > 0
-    assert mentions.extend(store) == 0
+    assert verify.extend(store) > 0
+    assert verify.extend(store) == 0
 
 
 def test_what_was_pruned_is_neither_indexed_nor_read(store: Store) -> None:
     engine = new(store)
     fill(store, engine, 10)
-    mentions.extend(store)
+    verify.extend(store)
     at = take(store).at
     fill(store, engine, 10, 10)
     assert prune(store, at) > 0
-    mentions.extend(store)
-    found = list(mentions.lines_about(store, KEYS[0]))
+    verify.extend(store)
+    found = list(verify.lines_about(store, KEYS[0]))
     assert found == scanned(store, KEYS[0])
     assert len(found) == 20

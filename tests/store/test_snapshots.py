@@ -2,13 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
-from bursar.store.batches import Batch, ObjectWrite
-from bursar.store.errors import DamagedStoreError, StoreError
-from bursar.store.snapshots import newest, packed, restore, take
-from bursar.store.store import Store
-from bursar.store.upkeep import prune
+from bursar.store.schema import DamagedStoreError, StoreError
+from bursar.store.snapshots import newest, packed, prune, restore, take
+from bursar.store.store import Batch, ObjectWrite, Store
 from tests.engine.machine import Machine, new_engine
 from tests.store.world import filled, gone, lines_of, lived, put
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bursar.store.batches import Batch, ObjectWrite, StoredObject, line_position
-from bursar.store.errors import DamagedStoreError, ForeignFileError, StoreBusyError, StoreError
-from bursar.store.store import Store
-from bursar.store.upkeep import backup, check
+from bursar.store.schema import DamagedStoreError, ForeignFileError, StoreBusyError, StoreError
+from bursar.store.snapshots import backup, check
+from bursar.store.store import Batch, ObjectWrite, Store, StoredObject, line_position
 from tests.store.world import filled, gone, lines_of, put
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from bursar.store.batches import Batch, ObjectWrite
-from bursar.store.store import Store
+from bursar.store.store import Batch, ObjectWrite, Store
 from tests.engine.machine import Machine
 from tests.soak import step
 

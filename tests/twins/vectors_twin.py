@@ -1,4 +1,4 @@
-"""The naive twin of bursar.vectors and bursar.limits: dictionaries of Python integers, dimension by dimension."""
+"""The naive twin of bursar.resources and bursar.resources: dictionaries of Python integers, dimension by dimension."""
 
 LARGEST = 2**62 - 1
 Amounts = dict[str, int]

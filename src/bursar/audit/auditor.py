@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bursar.audit.digests import LANES, Book, Spec, account_number, cell_number, claim_number, each_cost, mark
+from bursar.audit.digest import LANES, Book, Spec, account_number, cell_number, claim_number, each_cost, mark
 
 FORMAT = 1
 PENDING, HELD, RESERVED = 0, 1, 2

@@ -1,5 +1,7 @@
 """`bursar audit`: check a journal from its lines alone, and name the first record that cannot be true."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from bursar.cli import exit_codes
 
 if TYPE_CHECKING:
     from bursar.audit.auditor import Auditor
+
 
 _SQLITE = b"SQLite format 3\0"
 Lines = Iterator[bytes]
@@ -28,7 +31,7 @@ def audit(file: Path, head: str | None, output: str) -> None:
     not be read.
     """
     from bursar.audit.auditor import AuditError, Auditor
-    from bursar.store.errors import StoreError
+    from bursar.store.schema import StoreError
 
     name = "stdin" if str(file) == "-" else str(file)
     auditor = Auditor()
@@ -61,7 +64,7 @@ def _anchor(text: str | None) -> tuple[int, str] | None:
 
 
 @contextmanager
-def _lines(file: Path, auditor: "Auditor") -> Iterator[Lines]:
+def _lines(file: Path, auditor: Auditor) -> Iterator[Lines]:
     """The lines to check; the auditor stands where they begin."""
     if str(file) == "-":
         yield _records(sys.stdin.buffer)
@@ -83,11 +86,10 @@ def _records(stream: Iterator[bytes]) -> Lines:
 
 
 @contextmanager
-def _stored(file: Path, auditor: "Auditor") -> Iterator[Lines]:
-    from bursar.store.errors import damaged
-    from bursar.store.snapshots import newest
+def _stored(file: Path, auditor: Auditor) -> Iterator[Lines]:
+    from bursar.store.schema import damaged
+    from bursar.store.snapshots import check, newest
     from bursar.store.store import Store
-    from bursar.store.upkeep import check
 
     with Store.open(file, read_only=True) as store:
         problems = check(store)
@@ -107,7 +109,7 @@ def _stored(file: Path, auditor: "Auditor") -> Iterator[Lines]:
             yield iter(bar)
 
 
-def _print(name: str, first: int, auditor: "Auditor", output: str) -> None:
+def _print(name: str, first: int, auditor: Auditor, output: str) -> None:
     if output == "json":
         import json
 

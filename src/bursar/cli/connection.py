@@ -2,7 +2,11 @@
 
 Every command that asks somebody has the same options for it, and every error is one line that says what to do next,
 with the exit code that scripts rely on.
+
+The error of a live cluster that cannot be asked, apart from what asks it: importing that takes its time.
 """
+
+from __future__ import annotations
 
 import functools
 import os
@@ -18,10 +22,11 @@ import click
 from bursar.cli import exit_codes
 
 if TYPE_CHECKING:
-    from bursar.server.answers import Problem
     from bursar.server.client import Client
+    from bursar.server.types import Problem
 
     Opened = Callable[[], AbstractContextManager[Client]]
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLUGIN = "kubectl-bursar"
@@ -60,7 +65,7 @@ class Target:
             fail(str(error))
 
     @contextmanager
-    def open(self, *, changes: bool = False, past: bool = False) -> Iterator["Client"]:
+    def open(self, *, changes: bool = False, past: bool = False) -> Iterator[Client]:
         """Somebody to ask, who can be asked about the ``past``. Errors of asking end the program."""
         if changes and self.data is not None:
             fail("a store file is only read; to change it, ask the server that has it (--server URL)")
@@ -70,25 +75,25 @@ class Target:
             yield client
 
     @contextmanager
-    def looking(self, *, past: bool = False) -> Iterator["Opened"]:
+    def looking(self, *, past: bool = False) -> Iterator[Opened]:
         """The same for who looks more than once: each time it is opened, it answers as of then."""
         if past and self.live:
             fail("a live cluster is known here as it is now; ask a server (--server URL) or a store file (--data FILE)")
         with reporting():
             if self.live:
-                from bursar.cli.livecluster import live_cluster
+                from bursar.cli.live_cluster import live_cluster
 
                 with live_cluster(self.kubeconfig, self.context) as cluster:
                     yield cluster.copied
             elif self.data is not None:
-                from bursar.cli.storefile import open_file
+                from bursar.cli.store_file import open_file
 
                 yield functools.partial(open_file, self.data)
             else:
                 client = self._remote()
                 yield lambda: nullcontext(client)
 
-    def _remote(self) -> "Client":
+    def _remote(self) -> Client:
         from bursar.server.client import DEFAULT_ADDRESS, Client
 
         try:
@@ -149,14 +154,13 @@ def at_option(command: F) -> F:
 @contextmanager
 def reporting() -> Iterator[None]:
     """Errors of asking become one line and an exit code."""
-    from bursar.cli.liveerror import LiveError
-    from bursar.objects.errors import ManifestError
-    from bursar.server.client import ApiError
-    from bursar.store.errors import StoreError
+    from bursar.objects.decode import ManifestError
+    from bursar.server.client import RequestFailedError
+    from bursar.store.schema import StoreError
 
     try:
         yield
-    except ApiError as error:
+    except RequestFailedError as error:
         refuse(error.problem)
     except (ManifestError, StoreError) as error:
         fail(str(error))
@@ -168,7 +172,7 @@ def reporting() -> Iterator[None]:
         sys.exit(exit_codes.OK)
 
 
-def refuse(problem: "Problem") -> NoReturn:
+def refuse(problem: Problem) -> NoReturn:
     """The server's answer in a line, and what to do about it."""
     click.echo(f"error: {problem.detail}", err=True)
     advice = _ADVICE.get(problem.status, "")
@@ -194,3 +198,7 @@ def fail(problem: str) -> NoReturn:
     """The command line or a file is wrong."""
     click.echo(f"error: {problem}", err=True)
     sys.exit(exit_codes.BAD_INPUT)
+
+
+class LiveError(Exception):
+    """The cluster cannot be asked."""

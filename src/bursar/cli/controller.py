@@ -1,5 +1,7 @@
 """`bursar controller`: Bursar on Kubernetes, beside the cluster's own scheduler."""
 
+from __future__ import annotations
+
 import logging
 import sys
 from pathlib import Path
@@ -70,16 +72,16 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     import asyncio
     import functools
 
-    from bursar.cli.journaling import journals_in
-    from bursar.kube.admission.options import Options as AdmissionOptions
+    from bursar.kube.admission.predicate import AdmissionOptions
     from bursar.kube.client.errors import ConfigError
     from bursar.kube.client.kubeconfig import load
     from bursar.kube.client.lease import Timing
+    from bursar.kube.controller.leader_term import TermOptions
+    from bursar.kube.controller.main import RunOptions, run
     from bursar.kube.controller.mirror import MirrorOptions
-    from bursar.kube.controller.process import ProcessOptions, own_identity
-    from bursar.kube.controller.running import RunOptions, run
-    from bursar.kube.controller.term import TermOptions
-    from bursar.kube.serving import ListenError
+    from bursar.kube.controller.replica import ProcessOptions, own_identity
+    from bursar.kube.http_server import ListenError
+    from bursar.store.term_journal import journals_in
 
     if shadow and dry_run:
         raise click.UsageError("--shadow sends nothing, --dry-run everything, to be checked: choose one of them")

@@ -1,5 +1,7 @@
 """The exit codes of every command. Scripts rely on them: they never change their meaning."""
 
+from __future__ import annotations
+
 OK = 0
 """Everything asked for was done, and every expectation held."""
 

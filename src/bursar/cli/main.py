@@ -1,32 +1,72 @@
 """The entry point of `bursar` and `kubectl-bursar`, and the table of commands.
 
 A new command is one module and one row here.
+
+A click group that imports a command only when somebody needs it.
+
+The group is given a table from command name to "module:attribute". Running a command imports its module and
+no other; an unknown name is answered from the table alone, with the nearest names. Help lists the commands
+in alphabetic order.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
-from bursar.cli.lazy import LazyGroup
+import click
+
+
+def load_command(address: str) -> click.Command:
+    module_name, _, attribute = address.partition(":")
+    command = getattr(import_module(module_name), attribute)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{address} is {type(command).__name__}, not a click command")
+    return command
+
+
+class LazyGroup(click.Group):
+    def __init__(self, name: str, table: Mapping[str, str], *, help: str) -> None:  # noqa: A002 click's own name
+        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        address = self.table.get(cmd_name)
+        return None if address is None else load_command(address)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(name, possibilities=sorted(self.table), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
 
 COMMANDS = {
-    "apply": "bursar.cli.apply:apply",
+    "apply": "bursar.cli.change:apply",
     "audit": "bursar.cli.audit:audit",
-    "completion": "bursar.cli.completion:completion",
+    "completion": "bursar.cli.info:completion",
     "controller": "bursar.cli.controller:controller",
-    "delete": "bursar.cli.delete:delete",
-    "describe": "bursar.cli.describe:describe",
-    "diff": "bursar.cli.diff:diff",
-    "explain": "bursar.cli.explain:explain",
-    "get": "bursar.cli.get:get",
-    "history": "bursar.cli.history:history",
-    "plan": "bursar.cli.plan:plan",
-    "reasons": "bursar.cli.reasons:reasons",
+    "delete": "bursar.cli.change:delete",
+    "describe": "bursar.cli.query:describe",
+    "diff": "bursar.cli.change:diff",
+    "explain": "bursar.cli.query:explain",
+    "get": "bursar.cli.query:get",
+    "history": "bursar.cli.query:history",
+    "plan": "bursar.cli.trial:plan",
+    "reasons": "bursar.cli.info:reasons",
     "serve": "bursar.cli.serve:serve",
     "test": "bursar.cli.test:test",
     "top": "bursar.cli.top:top",
-    "undo": "bursar.cli.undo:undo",
-    "version": "bursar.cli.version:version",
-    "what-if": "bursar.cli.what_if:what_if",
+    "undo": "bursar.cli.change:undo",
+    "version": "bursar.cli.info:version",
+    "what-if": "bursar.cli.trial:what_if",
 }
 
 PROGRAMS = ("bursar", "kubectl-bursar")

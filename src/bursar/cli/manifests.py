@@ -1,5 +1,7 @@
 """Manifests from files, folders and stdin for the commands that take some, and where each of them came from."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from bursar.cli.connection import fail, refuse
 
 if TYPE_CHECKING:
     from bursar.objects.manifests import Document
-    from bursar.server.answers import Problem
+    from bursar.server.types import Problem
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +37,7 @@ def files_option(*, required: bool) -> Callable[[F], F]:
 class Manifests:
     """All documents, to be sent as one text."""
 
-    documents: list["Document"]
+    documents: list[Document]
 
     @property
     def text(self) -> bytes:
@@ -47,11 +50,11 @@ class Manifests:
         """A problem with the n-th document of the text, or with a named object, is one with a document of a file."""
         import msgspec
 
-        from bursar.server.client import ApiError
+        from bursar.server.client import RequestFailedError
 
         try:
             yield
-        except ApiError as error:
+        except RequestFailedError as error:
             problem = error.problem
             found = self._document(problem)
             if found is None:
@@ -60,15 +63,15 @@ class Manifests:
             where = ": ".join(part for part in (found.source, f"document {found.number}", found.item) if part)
             refuse(msgspec.structs.replace(problem, detail=f"{where}: {rest}"))
 
-    def _document(self, problem: "Problem") -> "Document | None":
+    def _document(self, problem: Problem) -> Document | None:
         if 0 < problem.document <= len(self.documents):
             return self.documents[problem.document - 1]
         return next((one for one in self.documents if problem.detail.startswith(_beginnings(one))), None)
 
 
-def _beginnings(document: "Document") -> tuple[str, ...]:
+def _beginnings(document: Document) -> tuple[str, ...]:
     """How a sentence about the object begins, with and without the namespace that it gets where none is given."""
-    from bursar.objects.kindset import subject_of
+    from bursar.objects.kinds import subject_of
 
     kind, _, key = subject_of(document.body).partition(" ")
     return f"{kind} {key}: ", f"{kind} default/{key}: "
@@ -76,7 +79,7 @@ def _beginnings(document: "Document") -> tuple[str, ...]:
 
 def read(files: tuple[Path, ...], namespace: str = "") -> Manifests:
     """Everything in the files, in that namespace if it names none; a file that cannot be read ends the program."""
-    from bursar.objects.errors import ManifestError
+    from bursar.objects.decode import ManifestError
     from bursar.objects.manifests import load_path, load_text
 
     found: list[Document] = []
@@ -90,16 +93,16 @@ def read(files: tuple[Path, ...], namespace: str = "") -> Manifests:
     return Manifests(_placed(found, namespace) if namespace else found)
 
 
-def _placed(documents: list["Document"], namespace: str) -> list["Document"]:
+def _placed(documents: list[Document], namespace: str) -> list[Document]:
     """With the namespace, where they name none and belong to one."""
-    from bursar.control.kinds import known_kinds
+    from bursar.control.admission import known_kinds
     from bursar.policies.plugin import default_registry
 
     nowhere = [kind.kind for kind in known_kinds(default_registry()) if not kind.namespaced]
     return [one if one.body.get("kind") in nowhere else _placed_one(one, namespace) for one in documents]
 
 
-def _placed_one(document: "Document", namespace: str) -> "Document":
+def _placed_one(document: Document, namespace: str) -> Document:
     import dataclasses
 
     metadata = document.body.get("metadata")

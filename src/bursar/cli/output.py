@@ -1,18 +1,137 @@
-"""How answers are printed: tables for people, JSON and YAML for programs, again and again with --watch."""
+"""How answers are printed: tables for people, JSON and YAML for programs, again and again with --watch.
 
+Tables that fit: columns as wide as what they hold, shortened where the terminal is narrower; sentences are wrapped.
+
+Colours are only written to a terminal, and not if NO_COLOR is set; text that goes elsewhere is neither coloured nor
+shortened.
+
+Kinds as people type them: for completion, and to tell an object from what they wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from bursar.cli.tables import Column, shortened_line, table
+from bursar.cli.connection import fail
 
 if TYPE_CHECKING:
     from bursar.cli.connection import Opened
-    from bursar.server.answers import Answer
     from bursar.server.client import Client
+    from bursar.server.types import Answer, KindInfo
+
+
+ENDLESS = 1 << 30
+_GAP = "  "
+_SHORTEST = 6
+_COLOURS = {
+    "Running": "green", "now": "green", "ok": "green", "admitted": "green", "created": "green", "started": "green",
+    "Pending": "yellow", "held": "yellow", "waiting": "yellow", "queued": "yellow", "changed": "yellow",
+    "after-evictions": "yellow", "Terminating": "yellow", "waits": "yellow",
+    "Evicted": "red", "never": "red", "evicted": "red", "FAIL": "red", "deleted": "red", "over": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers."""
+
+    title: str
+    wide: bool = False
+    fixed: bool = False
+    right: bool = False
+
+
+def terminal_width() -> int:
+    """Of the terminal; what goes elsewhere has no width, unless COLUMNS says so."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return ENDLESS
+
+
+def coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, wide: bool = False) -> list[str]:
+    """The lines of a table; rows have a cell for each column, shown or not."""
+    shown = [index for index, column in enumerate(columns) if wide or not column.wide]
+    kept = [columns[index] for index in shown]
+    cells = [[_text(row[index]) for index in shown] for row in rows]
+    widths = [max([len(column.title), *(len(row[i]) for row in cells)]) for i, column in enumerate(kept)]
+    widths = _fitted(kept, widths, terminal_width())
+    lines = [_line([column.title for column in kept], kept, widths, plain=True)]
+    lines.extend(_line(row, kept, widths) for row in cells)
+    return lines
+
+
+def _text(value: object) -> str:
+    text = str(value) if value not in {None, ""} else "-"
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
+    """Take from the widest column that may be shortened, until it fits or nothing can be taken."""
+    widths = list(widths)
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while over > 0:
+        able = [i for i, column in enumerate(columns) if not column.fixed and widths[i] > _SHORTEST]
+        if not able:
+            break
+        widest = max(able, key=lambda i: (widths[i], i))
+        second = max((widths[i] for i in able if i != widest), default=_SHORTEST)
+        taken = min(over, max(1, widths[widest] - max(second, _SHORTEST)))
+        widths[widest] -= taken
+        over -= taken
+    return widths
+
+
+def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, plain: bool = False) -> str:
+    parts: list[str] = []
+    for index, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
+        text = shortened(cell, width)
+        last = index == len(cells) - 1
+        padded = text.rjust(width) if column.right else text if last else text.ljust(width)
+        parts.append(padded if plain else painted(padded, cell))
+    return shortened_line(_GAP.join(parts).rstrip())
+
+
+def shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def shortened_line(line: str) -> str:
+    """A line that is too long even so is cut, if it has no colours in it to be cut through."""
+    return line if "\x1b" in line else shortened(line, terminal_width())
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """The lines of a sentence that begins at a column; those after the first are set in by as much."""
+    width = max(terminal_width() - indent, 20)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return [lines[0], *(" " * indent + line for line in lines[1:])]
+
+
+def painted(text: str, word: str) -> str:
+    colour = _COLOURS.get(word) if coloured() else None
+    return text if colour is None else click.style(text, fg=colour)
+
+
+def bar(used: int, limit: int, width: int = 20) -> str:
+    """How full something is; over-full is full."""
+    full, empty = ("█", "░") if (sys.stdout.encoding or "").lower().startswith("utf") else ("#", ".")
+    filled = 0 if limit <= 0 else min(width, (used * width + limit // 2) // limit)
+    return full * filled + empty * (width - filled)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("table", "wide", "json", "yaml")
@@ -51,7 +170,7 @@ def machine(value: object, output: str) -> list[str]:
 
 
 def shown(
-    answer: "Answer | dict[str, Any] | list[Any]",
+    answer: Answer | dict[str, Any] | list[Any],
     output: str,
     columns: Sequence[Column],
     rows: Sequence[Sequence[object]],
@@ -72,7 +191,7 @@ def echo_fitted(lines: Sequence[str]) -> None:
     echo([shortened_line(line) for line in lines])
 
 
-def repeat(opened: "Opened", ask: Callable[["Client"], list[str]], *, watch: bool, interval: float) -> None:
+def repeat(opened: Opened, ask: Callable[[Client], list[str]], *, watch: bool, interval: float) -> None:
     """Print what ``ask`` finds; with ``watch`` whenever it is something else.
 
     After a look that took long the pause is longer: whoever is asked has others to answer, too.
@@ -90,7 +209,7 @@ def repeat(opened: "Opened", ask: Callable[["Client"], list[str]], *, watch: boo
             _again(lines, watch)
 
 
-def _timed(opened: "Opened", ask: Callable[["Client"], list[str]]) -> tuple[list[str], float]:
+def _timed(opened: Opened, ask: Callable[[Client], list[str]]) -> tuple[list[str], float]:
     began = time.monotonic()
     with opened() as client:
         lines = ask(client)
@@ -125,3 +244,42 @@ def wall_time() -> str:
 def amounts(found: dict[str, str]) -> str:
     """As in "cpu 2, gpu 1": what is asked for, with the domain of a resource left out."""
     return ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(found.items()))
+
+
+CLAIMS = ("pods", "pod", "po", "claims", "claim")
+NODES = ("nodes", "node", "no")
+TABLES = ("claims", "pods", "queue", "quotas", "trees", "nodes", "gpus", "events", "changes", "kinds")
+
+
+def complete_kind(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What `get` can list: the tables, then the kinds of objects."""
+    return [CompletionItem(name) for name in (*TABLES, *_kinds()) if name.lower().startswith(incomplete.lower())]
+
+
+def complete_reference(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The kind of KIND/namespace/name."""
+    return [CompletionItem(f"{name}/") for name in _kinds() if name.lower().startswith(incomplete.lower())]
+
+
+def _kinds() -> list[str]:
+    from bursar.control.admission import known_kinds
+    from bursar.policies.plugin import default_registry
+
+    return sorted(kind.name for kind in known_kinds(default_registry()))
+
+
+def reference(client: Client, text: str) -> tuple[str, str]:
+    """The kind and key that KIND/namespace/name names; namespace/name alone is a pod. A kind that two groups share is
+    left for the server to refuse.
+    """
+    first, _, rest = text.partition("/")
+    found = [info for info in client.kinds().items if first.lower() in _names(info)]
+    if found and rest and (not found[0].namespaced or "/" in rest):
+        return (found[0].name if len(found) == 1 else first), rest
+    if text.count("/") != 1 or not rest:
+        fail(f"{text!r:.120} names no object: expected KIND/namespace/name, KIND/name, or namespace/name of a pod")
+    return "Pod", text
+
+
+def _names(info: KindInfo) -> set[str]:
+    return {name.lower() for name in (info.kind, info.name, info.plural, *info.short_names)}

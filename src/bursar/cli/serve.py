@@ -1,5 +1,7 @@
 """`bursar serve`: the durable cluster of one machine behind an HTTP API."""
 
+from __future__ import annotations
+
 import shutil
 import sys
 from pathlib import Path
@@ -38,10 +40,10 @@ def serve(  # noqa: PLR0913, PLR0917 an option each
     Everything that was acknowledged is in the store file, whatever happens to the process. Exit code 0: ended by a
     signal; 1: the store or the address cannot be used; 2: the command line is wrong.
     """
-    from bursar.server.app import Limits
-    from bursar.server.serving import Options, StartError, UnsafeError, serve_forever
+    from bursar.server.app import RequestLimits
+    from bursar.server.serve import ServeOptions, StartError, UnsafeError, serve_forever
 
-    options = Options(
+    options = ServeOptions(
         data=data,
         host=host,
         port=port,
@@ -49,7 +51,7 @@ def serve(  # noqa: PLR0913, PLR0917 an option each
         certificate=tls_cert,
         key=tls_key,
         demo=demo,
-        limits=Limits(max_body, request_timeout),
+        limits=RequestLimits(max_body, request_timeout),
     )
     try:
         serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, data, demo))))

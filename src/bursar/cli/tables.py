@@ -1,116 +1,358 @@
-"""Tables that fit: columns as wide as what they hold, shortened where the terminal is narrower; sentences are wrapped.
+"""The tables of `bursar get`: which columns each has, and where its rows come from.
 
-Colours are only written to a terminal, and not if NO_COLOR is set; text that goes elsewhere is neither coloured nor
-shortened.
+Every table prints the answer itself where a program reads it (JSON, YAML): columns are for people alone.
+
+What a table is asked for, and the rows of it: all pages of a list as one, and of them those that were named.
+
+Nothing is left out in silence: a filter that the table does not have is an error, and so is a name that nobody has.
 """
 
-import os
-import shutil
+from __future__ import annotations
+
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-ENDLESS = 1 << 30
-_GAP = "  "
-_SHORTEST = 6
-_COLOURS = {
-    "Running": "green", "now": "green", "ok": "green", "admitted": "green", "created": "green", "started": "green",
-    "Pending": "yellow", "held": "yellow", "waiting": "yellow", "queued": "yellow", "changed": "yellow",
-    "after-evictions": "yellow", "Terminating": "yellow", "waits": "yellow",
-    "Evicted": "red", "never": "red", "evicted": "red", "FAIL": "red", "deleted": "red", "over": "red",
-}  # fmt: skip
+from bursar.cli.connection import fail, refuse
+from bursar.cli.output import CLAIMS, NODES, Column, age, amounts, shown, wall_time
+
+if TYPE_CHECKING:
+    from bursar.server import types
+    from bursar.server.client import Client
+
+
+PAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers."""
+class ListQuery:
+    """What to list; filters that the table does not have are an error."""
 
-    title: str
-    wide: bool = False
-    fixed: bool = False
-    right: bool = False
+    what: str
+    names: tuple[str, ...]
+    filters: dict[str, str]
+    limit: int
+    live: bool = False  # the present, as a server has it: ages go on
 
+    @property
+    def most(self) -> int:
+        """How many rows are enough; 0: all are read, as they must be where names are looked for among them."""
+        return 0 if self.names else self.limit
 
-def terminal_width() -> int:
-    """Of the terminal; what goes elsewhere has no width, unless COLUMNS says so."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-        return shutil.get_terminal_size().columns
-    return ENDLESS
+    def only(self, *known: str) -> dict[str, str]:
+        for name in self.filters:
+            if name not in known:
+                fail(f"{self.what} cannot be filtered by --{name}" if name != "at" else f"{self.what} takes no --at")
+        return self.filters
 
-
-def coloured() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, wide: bool = False) -> list[str]:
-    """The lines of a table; rows have a cell for each column, shown or not."""
-    shown = [index for index, column in enumerate(columns) if wide or not column.wide]
-    kept = [columns[index] for index in shown]
-    cells = [[_text(row[index]) for index in shown] for row in rows]
-    widths = [max([len(column.title), *(len(row[i]) for row in cells)]) for i, column in enumerate(kept)]
-    widths = _fitted(kept, widths, terminal_width())
-    lines = [_line([column.title for column in kept], kept, widths, plain=True)]
-    lines.extend(_line(row, kept, widths) for row in cells)
-    return lines
+    def wants(self, key: str) -> bool:
+        namespace = self.filters.get("namespace", "")
+        return key in self.names or (bool(namespace) and key.partition("/")[2] in self.names)
 
 
-def _text(value: object) -> str:
-    text = str(value) if value not in {None, ""} else "-"
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+def selected(fetch: Callable[..., Any], asked: ListQuery, query: dict[str, str], key: Callable[[Any], str]) -> Any:  # noqa: ANN401 the list that fetch gives
+    """The rows that were asked for; ``key`` says what a row is named by."""
+    found = pages(fetch, query, asked.most)
+    return _named(found, asked, key) if asked.names else found
 
 
-def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
-    """Take from the widest column that may be shortened, until it fits or nothing can be taken."""
-    widths = list(widths)
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    while over > 0:
-        able = [i for i, column in enumerate(columns) if not column.fixed and widths[i] > _SHORTEST]
-        if not able:
-            break
-        widest = max(able, key=lambda i: (widths[i], i))
-        second = max((widths[i] for i in able if i != widest), default=_SHORTEST)
-        taken = min(over, max(1, widths[widest] - max(second, _SHORTEST)))
-        widths[widest] -= taken
-        over -= taken
-    return widths
+def pages(fetch: Callable[..., Any], query: dict[str, str], most: int = 0) -> Any:  # noqa: ANN401 the list that fetch gives
+    """All pages of a list as one, or so many that there are ``most`` rows; a bar on a terminal if there are several."""
+    import msgspec
+
+    first = fetch(**query, limit=min(most, PAGE) or PAGE)
+    items = list(first.items)
+    page = first
+    if first.remaining and not (most and len(items) >= most):
+        with click.progressbar(
+            length=len(items) + first.remaining, label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
+        ) as progress:
+            while page.remaining and not (most and len(items) >= most):
+                page = fetch(**{**query, "continue": page.next}, limit=PAGE)
+                items.extend(page.items)
+                progress.update(len(page.items))
+    kept = items[:most] if most else items
+    return msgspec.structs.replace(first, items=kept, remaining=len(items) - len(kept) + page.remaining, next="")
 
 
-def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, plain: bool = False) -> str:
-    parts: list[str] = []
-    for index, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
-        text = shortened(cell, width)
-        last = index == len(cells) - 1
-        padded = text.rjust(width) if column.right else text if last else text.ljust(width)
-        parts.append(padded if plain else painted(padded, cell))
-    return shortened_line(_GAP.join(parts).rstrip())
+def _named(found: Any, asked: ListQuery, key: Callable[[Any], str]) -> Any:  # noqa: ANN401 a list of the API
+    """Only the rows that were named."""
+    import msgspec
+
+    items = [item for item in found.items if asked.wants(key(item))]
+    keys = {key(item) for item in items}
+    for name in asked.names:
+        if name not in keys and not any(one.partition("/")[2] == name for one in keys):
+            from bursar.server.types import Problem
+
+            refuse(Problem(type="", title="", status=404, detail=f"there is no {asked.what} {name}"))
+    return msgspec.structs.replace(found, items=items)
 
 
-def shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+EVENTS = 50
+Lines = list[str]
 
 
-def shortened_line(line: str) -> str:
-    """A line that is too long even so is cut, if it has no colours in it to be cut through."""
-    return line if "\x1b" in line else shortened(line, terminal_width())
+def listing(client: Client, asked: ListQuery, output: str) -> Lines:
+    for names, lister in _TABLES:
+        if asked.what in names:
+            return lister(client, asked, output)
+    return _objects(client, asked, output)
 
 
-def wrapped(text: str, indent: int) -> list[str]:
-    """The lines of a sentence that begins at a column; those after the first are set in by as much."""
-    width = max(terminal_width() - indent, 20)
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
-    return [lines[0], *(" " * indent + line for line in lines[1:])]
+def _now(found: Any, asked: ListQuery) -> str:  # noqa: ANN401 a list of the API
+    """What ages are counted to: a server's own time stands still while nothing happens."""
+    moment: str = found.moment.time
+    return max(moment, wall_time()) if asked.live else moment
 
 
-def painted(text: str, word: str) -> str:
-    colour = _COLOURS.get(word) if coloured() else None
-    return text if colour is None else click.style(text, fg=colour)
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
 
 
-def bar(used: int, limit: int, width: int = 20) -> str:
-    """How full something is; over-full is full."""
-    full, empty = ("█", "░") if (sys.stdout.encoding or "").lower().startswith("utf") else ("#", ".")
-    filled = 0 if limit <= 0 else min(width, (used * width + limit // 2) // limit)
-    return full * filled + empty * (width - filled)
+def row_key(row: types.ClaimRow | types.QueueRow | types.QuotaRow) -> str:
+    return _key(row.namespace, row.name)
+
+
+def _name(row: types.QuotaRow | types.NodeRow | types.GpuRow) -> str:
+    return row.name
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def _claims(client: Client, asked: ListQuery, output: str) -> Lines:
+    query = asked.only("namespace", "label", "phase", "node", "quota", "at")
+    found = selected(client.claims, asked, query, row_key)
+    columns = (
+        Column("NAMESPACE"), Column("NAME"), Column("PHASE", fixed=True), Column("ASKS FOR"), Column("NODE"),
+        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
+        Column("QUOTAS", wide=True), Column("NOTE"),
+    )  # fmt: skip
+    now = _now(found, asked)
+    rows = [
+        (row.namespace, row.name, row.phase, _asked_for(row), row.node, row.priority, age(row.created, now),
+         ", ".join(row.quotas), _claim_note(row, output))
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no claims found")
+
+
+def _asked_for(row: types.ClaimRow | types.QueueRow) -> str:
+    return ", ".join(part for part in (amounts(row.requests), amounts(row.gpus)) if part)
+
+
+def _claim_note(row: types.ClaimRow, output: str) -> str:
+    if row.waits_for:
+        return f"waits for {', '.join(row.waits_for)} to leave"
+    if row.reason:
+        return row.message if output == "wide" else row.reason
+    return "borrows" if row.borrowing else ""
+
+
+def _queue(client: Client, asked: ListQuery, output: str) -> Lines:
+    query = asked.only("namespace", "at")
+    found = selected(client.queue, asked, query, row_key)
+    columns = (
+        Column("#", fixed=True, right=True), Column("NAMESPACE"), Column("NAME"), Column("ASKS FOR"),
+        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True), Column("WHY"),
+    )  # fmt: skip
+    now = _now(found, asked)
+    rows = [
+        (row.position, row.namespace, row.name, _asked_for(row), row.priority, age(row.created, now),
+         row.message if output == "wide" else row.reason)
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "nobody waits")
+
+
+def _quotas(client: Client, asked: ListQuery, output: str) -> Lines:
+    query = asked.only("namespace", "at")
+    found = selected(client.quotas, asked, query, row_key)
+    columns = (
+        Column("KIND"), Column("QUOTA"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
+        Column("MIN", fixed=True, right=True), Column("MAX", fixed=True, right=True),
+        Column("RUNTIME", wide=True, right=True), Column("BORROWED", fixed=True, right=True),
+        Column("LENT", wide=True, right=True), Column("NOTE"),
+    )  # fmt: skip
+    rows = [
+        (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used, one.min,
+         one.max, one.runtime, _none_if_zero(one.borrowed), _none_if_zero(one.lent),
+         "over" if row.exceeded else row.message)
+        for row in found.items
+        for resource, one in row.resources.items()
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no quotas found")
+
+
+def quota_name(row: types.QuotaRow) -> str:
+    key = row_key(row)
+    return f"{key}:{row.node}" if row.node else key
+
+
+def _none_if_zero(amount: str) -> str:
+    return "" if amount == "0" else amount
+
+
+def _trees(client: Client, asked: ListQuery, output: str) -> Lines:
+    query = asked.only("at")
+    found = selected(client.quotas, asked, {**query, "policy": "trees"}, _name)
+    columns = (
+        Column("TREE"), Column("NODE"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
+        Column("QUOTA", fixed=True, right=True), Column("HARD", fixed=True), Column("BORROWED", fixed=True, right=True),
+    )  # fmt: skip
+    rows = [
+        (row.tree, "  " * depth + row.node, resource, one.used, one.min, "yes" if one.max else "",
+         _none_if_zero(one.borrowed))
+        for row, depth in _by_depth(found.items)
+        for resource, one in row.resources.items()
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no quota trees found")
+
+
+def _by_depth(rows: Sequence[types.QuotaRow]) -> list[tuple[types.QuotaRow, int]]:
+    """Each node under its parent."""
+    below: dict[tuple[str, str], list[types.QuotaRow]] = {}
+    for row in rows:
+        below.setdefault((row.tree, row.parent), []).append(row)
+    found: list[tuple[types.QuotaRow, int]] = []
+
+    def add(tree: str, parent: str, depth: int) -> None:
+        for row in below.get((tree, parent), []):
+            found.append((row, depth))
+            add(tree, row.node, depth + 1)
+
+    for tree in dict.fromkeys(row.tree for row in rows):
+        add(tree, "", 0)
+    return found
+
+
+def _nodes(client: Client, asked: ListQuery, output: str) -> Lines:
+    found = selected(client.nodes, asked, asked.only("label", "at"), _name)
+    columns = (
+        Column("NODE"), Column("READY", fixed=True), Column("PODS", fixed=True, right=True), Column("USED"),
+        Column("LEAVING", wide=True), Column("LABELS", wide=True),
+    )  # fmt: skip
+    rows = [
+        (row.name, "yes" if row.ready else "no", row.pods, _parts(row.used, row.allocatable), amounts(row.leaving),
+         _labels(row.labels))
+        for row in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "no nodes found")
+
+
+def _parts(used: dict[str, str], of: dict[str, str]) -> str:
+    return ", ".join(f"{name.rpartition('/')[2]} {used.get(name, '0')}/{most}" for name, most in sorted(of.items()))
+
+
+def _gpus(client: Client, asked: ListQuery, output: str) -> Lines:
+    found = selected(client.gpus, asked, asked.only("node", "at"), _name)
+    columns = (Column("GPU"), Column("NODE"), Column("MODEL"), Column("USED"), Column("CLAIMS"))
+    rows = [
+        (row.name, row.node, row.model, _parts(row.used, row.capacity), ", ".join(row.claims)) for row in found.items
+    ]
+    return shown(found, output, columns, rows, "no GPUs that are handed out in parts")
+
+
+def _events(client: Client, asked: ListQuery, output: str) -> Lines:
+    asked.only()
+    claim = asked.names[0] if asked.names else ""
+    found = client.decisions(limit=asked.limit or EVENTS, claim=claim)
+    return shown(found, output, EVENT_COLUMNS, [event_row(row, output) for row in found.items], "nothing happened yet")
+
+
+EVENT_COLUMNS = (
+    Column("RECORD", fixed=True, right=True), Column("TIME", fixed=True), Column("WHAT", fixed=True), Column("WHO"),
+    Column("NODE"), Column("WHY"),
+)  # fmt: skip
+
+
+def event_row(row: types.DecisionRow, output: str) -> tuple[object, ...]:
+    victims = f"takes the place of {', '.join(row.victims)}" if row.victims else ""
+    why = victims or (row.message if output == "wide" else row.reason)
+    if row.cause == "observe":
+        return row.seq, row.time, row.subjects[-1], row.subjects[0], "", ""
+    return row.seq, row.time, row.outcome or row.cause, row.claim or ", ".join(row.subjects), row.node, why
+
+
+def _changes(client: Client, asked: ListQuery, output: str) -> Lines:
+    asked.only()
+    found = client.changes(limit=asked.limit or EVENTS)
+    columns = (
+        Column("CHANGE", fixed=True, right=True), Column("TIME", fixed=True), Column("VERB", fixed=True),
+        Column("OBJECTS"), Column("EVICTED"),
+    )  # fmt: skip
+    rows = [
+        (one.id, one.moment.time, f"undo of {one.undoes}" if one.undoes else one.verb, _touched(one),
+         ", ".join(news.pod for news in one.pods if news.what == "evicted"))
+        for one in found.items
+    ]  # fmt: skip
+    return shown(found, output, columns, rows, "nothing was applied yet")
+
+
+def _touched(change: types.Change) -> str:
+    objects = [one for one in change.objects if one.result != "unchanged"]
+    names = ", ".join(f"{one.kind.partition('.')[0]}/{one.key}" for one in objects[:3])
+    return f"{names} and {len(objects) - 3} more" if len(objects) > 3 else names
+
+
+def _kinds(client: Client, asked: ListQuery, output: str) -> Lines:
+    asked.only()
+    found = client.kinds()
+    columns = (Column("KIND"), Column("API VERSION"), Column("PLURAL"), Column("SHORT"), Column("NAMESPACED"))
+    rows = [
+        (one.name, one.api_version, one.plural, ",".join(one.short_names), "yes" if one.namespaced else "no")
+        for one in sorted(found.items, key=lambda one: one.name)
+    ]
+    return shown(found, output, columns, rows)
+
+
+def _objects(client: Client, asked: ListQuery, output: str) -> Lines:
+    query = {**asked.only("namespace", "label", "at"), "kind": asked.what}
+    found = selected(client.objects, asked, query, _object_key)
+    spaced = any(_metadata(body).get("namespace") for body in found.items)
+    columns = (
+        Column("KIND", wide=True), Column("NAMESPACE", wide=not spaced), Column("NAME"),
+        Column("AGE", fixed=True, right=True), Column("VERSION", wide=True, right=True), Column("LABELS", wide=True),
+    )  # fmt: skip
+    now = _now(found, asked)
+    rows = [_object_row(body, now) for body in found.items]
+    return shown(found, output, columns, rows, f"no {asked.what} found")
+
+
+def _object_row(body: dict[str, Any], now: str) -> tuple[object, ...]:
+    meta = _metadata(body)
+    born = age(meta.get("creationTimestamp", ""), now)
+    labels = _labels(meta.get("labels") or {})
+    return body.get("kind"), meta.get("namespace") or "", _object_name(body), born, meta.get("resourceVersion"), labels
+
+
+def _object_key(body: dict[str, Any]) -> str:
+    return _key(_metadata(body).get("namespace") or "", _object_name(body))
+
+
+def _object_name(body: dict[str, Any]) -> str:
+    """Some kinds are named by an id in their spec."""
+    name: str = _metadata(body).get("name") or (body.get("spec") or {}).get("id") or ""
+    return name
+
+
+def _metadata(body: dict[str, Any]) -> dict[str, Any]:
+    return body.get("metadata") or {}
+
+
+_TABLES: tuple[tuple[tuple[str, ...], Callable[[Client, ListQuery, str], Lines]], ...] = (
+    (CLAIMS, _claims),
+    (("queue",), _queue),
+    (("quotas", "quota"), _quotas),
+    (("trees", "tree"), _trees),
+    (NODES, _nodes),
+    (("gpus", "gpu"), _gpus),
+    (("events", "event", "decisions"), _events),
+    (("changes", "change"), _changes),
+    (("kinds", "kind"), _kinds),
+)

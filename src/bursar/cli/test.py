@@ -1,5 +1,7 @@
 """`bursar test`: run scenario files, say what happened, and fail when an expectation does."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 from time import perf_counter
@@ -19,12 +21,12 @@ def test(paths: tuple[Path, ...], junit: Path | None, verbose: bool) -> None:
     A folder stands for all .yaml, .yml and .json files in it. Exit code 0: all passed; 1: an expectation failed;
     2: a file is wrong, and nothing was run.
     """
-    from bursar.control.kinds import known_kinds
-    from bursar.objects.errors import ManifestError
+    from bursar.control.admission import known_kinds
+    from bursar.objects.decode import ManifestError
     from bursar.policies.plugin import default_registry
     from bursar.sim import report
-    from bursar.sim.running import Result, run_scenario
-    from bursar.sim.scenarios import load_scenarios
+    from bursar.sim.runner import Result, run_scenario
+    from bursar.sim.scenario import load_scenarios
 
     try:
         scenarios = load_scenarios(paths, known_kinds(default_registry()))

@@ -1,15 +1,15 @@
 """`bursar top`: who uses how much, by quota, team or node, with bars."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from bursar.cli.connection import Target, asks, at_option
-from bursar.cli.listings import quota_name
-from bursar.cli.output import machine, output_option, repeat, watch_options
-from bursar.cli.selection import pages
-from bursar.cli.tables import Column, bar, table
+from bursar.cli.output import Column, bar, machine, output_option, repeat, table, watch_options
+from bursar.cli.tables import pages, quota_name
 
 if TYPE_CHECKING:
     from bursar.server.client import Client
@@ -32,7 +32,7 @@ Row = tuple[str, str, int, int, int]
 """(who, resource, used, the bound of it or 0, how many claims)"""
 
 
-def _look(client: "Client", by: str, resource: str, at: str, output: str) -> list[str]:
+def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[str]:
     make = {"quotas": _quotas, "teams": _teams, "nodes": _nodes}[by]
     rows = [row for row in make(client, {"at": at} if at else {}) if _wanted(row[1], resource)]
     rows.sort(key=lambda row: (-(row[2] * 10_000 // row[3] if row[3] else -1), -row[2], row[0], row[1]))
@@ -54,7 +54,7 @@ def _wanted(name: str, resource: str) -> bool:
 
 
 def _cells(row: Row) -> tuple[object, ...]:
-    from bursar.dimensions import dimension
+    from bursar.resources import dimension
 
     who, resource, used, limit, claims = row
     show = dimension(resource).show
@@ -68,26 +68,26 @@ def _plain(row: Row) -> dict[str, object]:
 
 
 def _amount(resource: str, text: str) -> int:
-    from bursar.dimensions import dimension
+    from bursar.resources import dimension
 
     return dimension(resource).parse(text) if text else 0
 
 
-def _quotas(client: "Client", query: dict[str, str]) -> Iterator[Row]:
+def _quotas(client: Client, query: dict[str, str]) -> Iterator[Row]:
     for row in pages(client.quotas, query).items:
         for resource, one in row.resources.items():
             limit = one.max or one.runtime or one.min
             yield quota_name(row), resource, _amount(resource, one.used), _amount(resource, limit), 0
 
 
-def _nodes(client: "Client", query: dict[str, str]) -> Iterator[Row]:
+def _nodes(client: Client, query: dict[str, str]) -> Iterator[Row]:
     for row in pages(client.nodes, query).items:
         for resource, most in row.allocatable.items():
             used = row.used.get(resource, "")
             yield row.name, resource, _amount(resource, used), _amount(resource, most), row.pods
 
 
-def _teams(client: "Client", query: dict[str, str]) -> Iterator[Row]:
+def _teams(client: Client, query: dict[str, str]) -> Iterator[Row]:
     """What runs of a team, and (as its bound) that and what waits together."""
     used: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}

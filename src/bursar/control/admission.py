@@ -2,25 +2,41 @@
 
 Each policy brings the functions for its kinds. The loop's own: a pod gets its priority when it is created and keeps
 it, whatever becomes of its PriorityClass.
+
+Objects into settings: each policy translates its own; disruption budgets are the engine's.
+
+All kinds that a set of policies can be given, and the loop's own section of the Configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
 from msgspec import structs
 
-from bursar.objects.core import Pod, PriorityClass
-from bursar.objects.corekinds import POD, PRIORITY_CLASS
-from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
-from bursar.objects.kindset import KindSet, TypedObject
+from bursar.engine import disruption_budgets
+from bursar.engine.disruption_budgets import BudgetBody
+from bursar.objects.core import Part, Pod, PodDisruptionBudget, PriorityClass
+from bursar.objects.crds import configuration_kind
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import (
+    CORE_KINDS,
+    DISRUPTION_BUDGET,
+    POD,
+    PRIORITY_CLASS,
+    Kind,
+    KindSet,
+    TypedObject,
+    int_or_percent,
+)
 from bursar.objects.manifests import Document
-from bursar.objects.priorities import Priorities
-from bursar.policies.plugin import ObjectView, Registry
+from bursar.objects.pods import Priorities
+from bursar.objects.validation import selector_from
+from bursar.policies.plugin import ObjectView, Plugin, Registry
+from bursar.policies.results import Setting
 
 _PRIORITY_FIELDS = {
     "priority": "priority",
@@ -83,3 +99,99 @@ def _kept_priority(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, 
             problem = f"is {old.get(field)!r} since the pod was created, and cannot become {new[field]!r:.60}"
             raise ManifestError(problem, f"spec.{field}")
     return {field: old[field] for field in _PRIORITY_FIELDS if field in old}
+
+
+SECTION = "control"
+
+
+class ControlSection(Part, frozen=True):
+    """``Configuration.spec.control``."""
+
+    strict: bool = False  # nobody passes the most urgent claim that waits
+
+
+def known_kinds(registry: Registry) -> KindSet:
+    """Kubernetes' own kinds, the Configuration with a section for each policy that has one, and the policies' kinds."""
+    sections = {plugin.name: plugin.section for plugin in registry if plugin.section is not None}
+    configuration = configuration_kind(sections | {SECTION: ControlSection})
+    return KindSet([*CORE_KINDS, configuration, *(kind for plugin in registry for kind in plugin.kinds)])
+
+
+CONFIGURATION = "Configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """An object came or changed (``object``), or went (None). ``created``: milliseconds, for pods."""
+
+    kind: Kind
+    key: str
+    object: TypedObject | None
+    created: int = 0
+
+    @property
+    def is_pod(self) -> bool:
+        return self.kind.name == POD.name
+
+    @property
+    def typed(self) -> Any:  # noqa: ANN401 the struct of whatever kind it is
+        return None if self.object is None else self.object.typed
+
+
+def settings_of(registry: Registry, changes: Iterable[ObjectChange]) -> list[Setting]:
+    """The settings that these changes mean, in the order of the changes; pods are no settings."""
+    found: list[Setting] = []
+    for change in changes:
+        try:
+            found.extend(_settings(registry, change))
+        except ManifestError as error:
+            raise error.located(subject=f"{change.kind.kind} {change.key}") from None
+    return found
+
+
+def control_section(changes: Iterable[ObjectChange]) -> ControlSection | None:
+    """The loop's own options, if these changes say something about them."""
+    section: ControlSection | None = None
+    for change in changes:
+        if change.kind.kind == CONFIGURATION:
+            section = _section(change, SECTION) or ControlSection()
+    return section
+
+
+def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
+    if change.is_pod:
+        return []
+    if change.kind.name == DISRUPTION_BUDGET.name:
+        return [_budget(change.key, change.typed)]
+    if change.kind.kind == CONFIGURATION:
+        return [setting for plugin in registry for setting in _configured(plugin, change)]
+    found: list[Setting] = []
+    for plugin in registry:
+        translate = plugin.translate.get(change.kind.name)
+        if translate is not None:
+            found.extend(translate(change.key, change.typed))
+    return found
+
+
+def _configured(plugin: Plugin, change: ObjectChange) -> list[Setting]:
+    translate = plugin.translate.get(CONFIGURATION)
+    return [] if translate is None else translate(change.key, _section(change, plugin.name))
+
+
+def _section(change: ObjectChange, name: str) -> Any:  # noqa: ANN401 each policy has its own
+    return None if change.object is None else getattr(change.typed.spec, name, None)
+
+
+def _budget(key: str, budget: PodDisruptionBudget | None) -> Setting:
+    """A budget without a selector selects nobody; one without a bound wants one pod to stay, as in Kubernetes."""
+    spec = None if budget is None else budget.spec
+    if spec is None or spec.selector is None:
+        return Setting(disruption_budgets.KIND, key, None)
+    namespace = key.partition("/")[0]
+    selector = selector_from(spec.selector, "spec.selector")
+    if spec.max_unavailable is not None:
+        number, percent = int_or_percent(spec.max_unavailable, "spec.maxUnavailable")
+        return Setting(disruption_budgets.KIND, key, BudgetBody(namespace, selector, None, number, percent))
+    wanted = 1 if spec.min_available is None else spec.min_available
+    number, percent = int_or_percent(wanted, "spec.minAvailable")
+    return Setting(disruption_budgets.KIND, key, BudgetBody(namespace, selector, number, None, percent))

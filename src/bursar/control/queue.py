@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bursar.control.units import SLACK, Entry, Group, Line, Unit, urgency
+from bursar.control.gangs import SLACK, Entry, Gang, QueueEntry, QueueOrder, urgency
 from bursar.ledger.claims import PENDING, TERMINATING, Claim
 
 _ANYTHING = ""  # the topic of a refusal that names none
@@ -25,10 +25,10 @@ class Queue:
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
-        self._units: dict[str, Unit] = {}
-        self._unit_of: dict[str, Unit] = {}  # by uid: claims that wait, and members of groups
-        self._ready = Line()
-        self._line = Line()  # all units, for ``strict``; empty otherwise
+        self._units: dict[str, QueueEntry] = {}
+        self._unit_of: dict[str, QueueEntry] = {}  # by uid: claims that wait, and members of groups
+        self._ready = QueueOrder()
+        self._line = QueueOrder()  # all units, for ``strict``; empty otherwise
         self._topics: dict[str, dict[str, None]] = {}
 
     @property
@@ -39,7 +39,7 @@ class Queue:
     @strict.setter
     def strict(self, wanted: bool) -> None:
         self._strict = wanted
-        self._line = Line()
+        self._line = QueueOrder()
         for unit in self._units.values() if wanted else ():
             if unit.pending:
                 self._line.add((unit.urgency(), unit.name))
@@ -67,7 +67,7 @@ class Queue:
         unit.wait(claim)
         self._make_ready(unit)
 
-    def _join(self, claim: Claim) -> Unit:
+    def _join(self, claim: Claim) -> QueueEntry:
         group, uid = claim.spec.group, claim.uid
         name = _name(group) if group else f"claim {uid}"
         unit = self._unit_of.get(uid)
@@ -75,7 +75,7 @@ class Queue:
             self.remove(uid)
         unit = self._units.get(name)
         if unit is None:
-            unit = self._units[name] = Group(name) if group else Unit(name)
+            unit = self._units[name] = Gang(name) if group else QueueEntry(name)
         self._unit_of[uid] = unit
         return unit
 
@@ -85,13 +85,13 @@ class Queue:
             self.remove(claim.uid)
             return
         group = self._join(claim)
-        if isinstance(group, Group) and group.move(claim, leaves=leaves):
+        if isinstance(group, Gang) and group.move(claim, leaves=leaves):
             self._changed(claim.uid, group)
 
     def started(self, uid: str) -> None:
         """The claim was told to start."""
         group = self._unit_of.get(uid)
-        if isinstance(group, Group):
+        if isinstance(group, Gang):
             joins = bool(group.started)
             group.start(uid)
             if not joins:
@@ -100,8 +100,8 @@ class Queue:
     def finished(self, uid: str, group: str, owner: str) -> None:
         """A pod of the group has succeeded, and is there until it is removed."""
         name = _name(group)
-        unit = self._units.setdefault(name, Group(name))
-        if isinstance(unit, Group) and uid not in unit:
+        unit = self._units.setdefault(name, Gang(name))
+        if isinstance(unit, Gang) and uid not in unit:
             self._unit_of[uid] = unit
             unit.finish(uid, owner)
             self._changed(uid, unit)
@@ -109,7 +109,7 @@ class Queue:
     def leaves(self, uid: str) -> None:
         """The claim was told to leave, and counts until it is gone."""
         group = self._unit_of.get(uid)
-        if isinstance(group, Group) and group.leaves(uid):
+        if isinstance(group, Gang) and group.leaves(uid):
             self._changed(uid, group)
 
     def remove(self, uid: str) -> None:
@@ -119,7 +119,7 @@ class Queue:
             unit.discard(uid)
             self._changed(uid, unit)
 
-    def _changed(self, uid: str, unit: Unit) -> None:
+    def _changed(self, uid: str, unit: QueueEntry) -> None:
         """Somebody moved or went: a smaller unit may fit, come first, or have to wait for its members."""
         if uid not in unit:
             del self._unit_of[uid]
@@ -162,7 +162,7 @@ class Queue:
             if unit.pending:
                 self._make_ready(unit)
 
-    def _make_ready(self, unit: Unit) -> None:
+    def _make_ready(self, unit: QueueEntry) -> None:
         self._unlist(unit)
         unit.waits = False
         unit.never = False
@@ -171,13 +171,13 @@ class Queue:
         if self._strict:
             self._enlist(self._line, entry)
 
-    def _enlist(self, line: Line, entry: Entry) -> None:
+    def _enlist(self, line: QueueOrder, entry: Entry) -> None:
         """Where somebody is never passed, nobody meets the entries behind: so they are cleared out now and then."""
         line.add(entry)
         if len(line) > 2 * len(self._units) + SLACK:
             line.keep(lambda listed: self._valid(listed) is not None)
 
-    def _unlist(self, unit: Unit) -> None:
+    def _unlist(self, unit: QueueEntry) -> None:
         for topic in unit.topics:
             names = self._topics[topic]
             names.pop(unit.name, None)
@@ -200,12 +200,12 @@ class Queue:
             return unit.claims()
         return None
 
-    def _valid(self, entry: Entry) -> Unit | None:
+    def _valid(self, entry: Entry) -> QueueEntry | None:
         """The unit that an entry of a heap stands for, unless it is out of date."""
         unit = self._units.get(entry[1])
         return unit if unit is not None and unit.pending and unit.urgency() == entry[0] else None
 
-    def _head(self) -> Unit | None:
+    def _head(self) -> QueueEntry | None:
         """The most urgent unit that is complete and not hopeless."""
         while (entry := self._line.head()) is not None:
             unit = self._valid(entry)
@@ -223,18 +223,18 @@ class Queue:
     def missing(self, uid: str) -> tuple[int, int] | None:
         """(members that are here, members wanted) when the claim waits for its group; else None."""
         unit = self._unit_of.get(uid)
-        if not isinstance(unit, Group) or uid not in unit.pending or unit.complete:
+        if not isinstance(unit, Gang) or uid not in unit.pending or unit.complete:
             return None
         return unit.here, unit.size
 
     def placed(self) -> list[Claim]:
         """Members of groups that have their place, and were not told to start."""
-        return [c for unit in self._units.values() if isinstance(unit, Group) for c in unit.placed.values()]
+        return [c for unit in self._units.values() if isinstance(unit, Gang) for c in unit.placed.values()]
 
-    def group(self, name: str) -> Group | None:
+    def group(self, name: str) -> Gang | None:
         """The group of that name, as claims name it, if any member of it is here."""
         unit = self._units.get(_name(name))
-        return unit if isinstance(unit, Group) else None
+        return unit if isinstance(unit, Gang) else None
 
 
 def _name(group: str) -> str:

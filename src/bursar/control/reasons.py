@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
-from bursar.engine.reasons import REASONS as ENGINE
-from bursar.policies.plugin import BUILT_IN
-from bursar.policies.reasons import Reason
+from bursar.engine.decision import REASONS as ENGINE
+from bursar.policies.plugin import Reason, Registry
 
 CONTROL: Final = (
     Reason(
@@ -49,8 +47,7 @@ CONTROL: Final = (
 )
 
 
-def all_reasons() -> dict[str, tuple[Reason, ...]]:
-    """By who says them: the policies in their order, the engine, the control loop."""
-    folders = {address.split(".")[2]: address.rpartition(".")[0] for address in BUILT_IN}
-    found = {name: import_module(f"{folder}.reasons").REASONS for name, folder in folders.items()}
+def all_reasons(registry: Registry) -> dict[str, tuple[Reason, ...]]:
+    """All reasons by who gives them: the policies in their order, the engine, the control loop."""
+    found = {plugin.name: plugin.reasons for plugin in registry}
     return {**found, "engine": ENGINE, "control": CONTROL}

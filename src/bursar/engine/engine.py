@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import final
 
-from bursar.engine import deciding, leaving, restoring
-from bursar.engine.configuring import apply_settings
-from bursar.engine.decisions import ADMITTED, EVICTED, RELEASED, WAITING, Decision
-from bursar.engine.errors import EngineError
-from bursar.engine.explaining import explain_claim, explain_departed
-from bursar.engine.locked_ledger import LockedLedger
-from bursar.engine.placing import is_possible
-from bursar.engine.preempting import may_take
+from bursar.engine import decide as deciding
+from bursar.engine import eviction
+from bursar.engine.decide import apply_settings
+from bursar.engine.decision import ADMITTED, EVICTED, RELEASED, WAITING, Decision, explain_claim, explain_departed
+from bursar.engine.placement import is_possible
+from bursar.engine.preemption import may_take
 from bursar.engine.rebinding import respec
-from bursar.engine.what_if import Change, Outlook, look_ahead
+from bursar.engine.session import EngineError, LockedLedger
+from bursar.engine.what_if import Assumption, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
-from bursar.policies.checks import Check, Refusal
-from bursar.policies.settings import Output, Revocation, Setting
+from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 
 
 @final
@@ -116,7 +114,7 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             taken = claim.leaving or self.state.cell("revoked", uid) is not None
             self._begin()
-            leaving.drop(self._core, claim, taken)
+            eviction.drop(self._core, claim, taken)
             if not taken:
                 decision = Decision(uid, RELEASED, at, claim.place)
                 self._commit(at, ("release", uid), decision)
@@ -157,8 +155,8 @@ class Engine(LockedLedger):
             if claim.state not in (HELD, RESERVED):
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, neither held nor reserved")
             self._begin()
-            leaving.back_to_pending(self._core, claim)
-            leaving.has_left(self._core, claim)
+            eviction.back_to_pending(self._core, claim)
+            eviction.has_left(self._core, claim)
             self._commit(at, ("give-up", uid), None)
         finally:
             self._end()
@@ -187,7 +185,7 @@ class Engine(LockedLedger):
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, not pending")
             self._begin()
             found = [self.state.claims[victim] for victim in victims if victim in self.state.claims]
-            return self._conclude(claim, restoring.resume_hold(self._core, claim, node, found, at), at, "resume")
+            return self._conclude(claim, deciding.resume_hold(self._core, claim, node, found, at), at, "resume")
         finally:
             self._end()
 
@@ -199,7 +197,7 @@ class Engine(LockedLedger):
             self._begin()
             for victim, owner in victims:
                 if victim not in self.state.claims:
-                    restoring.recall_displaced(self._core, claim, victim, owner)
+                    deciding.recall_displaced(self._core, claim, victim, owner)
             if self._core.tx.log:
                 self._commit(at, ("recall", uid), None)
         finally:
@@ -266,7 +264,7 @@ class Engine(LockedLedger):
         finally:
             self._lock.release()
 
-    def what_if(self, changes: list[Change], at: int = 0, pending: bool = False) -> Outlook:
+    def what_if(self, changes: list[Assumption], at: int = 0, pending: bool = False) -> Outlook:
         """What would happen; changes nothing. ``pending``: also try the claims that wait now."""
         self._lock.acquire()
         try:

@@ -5,11 +5,11 @@ What a claim already holds is moved from the old bindings to the new ones; only 
 
 from __future__ import annotations
 
-from bursar.engine.core import Core
-from bursar.engine.leaving import moved
+from bursar.engine.charging import Core
+from bursar.engine.eviction import moved
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
-from bursar.policies.base import Policy
-from bursar.policies.checks import Refusal
+from bursar.policies.policy import Policy
+from bursar.policies.results import Refusal
 
 
 def respec(core: Core, claim: Claim, spec: ClaimSpec, forced: bool = False) -> tuple[Refusal, ...]:

@@ -10,14 +10,13 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from bursar.engine import deciding
-from bursar.engine.configuring import apply_settings
-from bursar.engine.core import Core
-from bursar.engine.decisions import ADMITTED, RELEASED, Decision
-from bursar.engine.leaving import drop
+from bursar.engine.charging import Core
+from bursar.engine.decide import apply_settings, decide, group, refused
+from bursar.engine.decision import ADMITTED, RELEASED, Decision
+from bursar.engine.eviction import drop
 from bursar.engine.rebinding import respec
 from bursar.ledger.claims import PENDING, Claim, ClaimSpec
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 
 
 @final
@@ -43,7 +42,7 @@ class Outlook:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Change:
+class Assumption:
     """Something that might happen."""
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
@@ -51,7 +50,7 @@ class Change:
 
 
 @final
-class Submit(Change):
+class Submit(Assumption):
     """A claim comes and is decided; several: as one group, all or none."""
 
     def __init__(self, *claims: Claim) -> None:
@@ -61,14 +60,14 @@ class Submit(Change):
         for claim in self.claims:
             core.enter(claim)
         if len(self.claims) == 1:
-            outlook.add(deciding.decide(core, self.claims[0], at))
+            outlook.add(decide(core, self.claims[0], at))
             return
-        for decision in deciding.group(core, list(self.claims), at):
+        for decision in group(core, list(self.claims), at):
             outlook.add(decision)
 
 
 @final
-class Release(Change):
+class Release(Assumption):
     """A claim ends."""
 
     def __init__(self, uid: str) -> None:
@@ -81,7 +80,7 @@ class Release(Change):
 
 
 @final
-class Adjust(Change):
+class Adjust(Assumption):
     """A claim grows or shrinks."""
 
     def __init__(self, uid: str, spec: ClaimSpec) -> None:
@@ -94,13 +93,13 @@ class Adjust(Change):
         refusals = respec(core, claim, self.spec)
         if refusals:
             core.tx.rollback_to(mark)
-            outlook.add(deciding.refused(claim, at, refusals))
+            outlook.add(refused(claim, at, refusals))
         else:
             outlook.add(Decision(self.uid, ADMITTED, at, claim.place))
 
 
 @final
-class Configure(Change):
+class Configure(Assumption):
     """Settings change."""
 
     def __init__(self, settings: list[Setting]) -> None:
@@ -110,7 +109,7 @@ class Configure(Change):
         apply_settings(core, self.settings)
 
 
-def look_ahead(core: Core, changes: list[Change], at: int, pending: bool) -> Outlook:
+def look_ahead(core: Core, changes: list[Assumption], at: int, pending: bool) -> Outlook:
     """Run the changes; the caller undoes them."""
     outlook = Outlook()
     for change in changes:
@@ -118,7 +117,7 @@ def look_ahead(core: Core, changes: list[Change], at: int, pending: bool) -> Out
         core.settle()
     if pending:
         for claim in waiting_claims(core):
-            decision = deciding.decide(core, claim, at)
+            decision = decide(core, claim, at)
             core.settle()
             outlook.add(decision)
     return outlook

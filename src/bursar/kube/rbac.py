@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bursar.control.kinds import known_kinds
-from bursar.kube.admission.hooks import GATE_HOOKS, QUOTA_HOOKS
-from bursar.kube.admission.options import CERTIFICATES, LEASE
+from bursar.control.admission import known_kinds
+from bursar.kube.admission.manifests import GATE_HOOKS, QUOTA_HOOKS
+from bursar.kube.admission.predicate import CERTIFICATES, LEASE
 from bursar.objects.kinds import Kind
 from bursar.policies.plugin import Registry
 
@@ -29,7 +29,7 @@ _HOOKS = (QUOTA_HOOKS, GATE_HOOKS)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RbacRule:
     """Verbs on resources of one group, and what they are for."""
 
     group: str
@@ -44,16 +44,16 @@ class Access:
 
 
 IN_CLUSTER = (
-    Access("", ("pods",), (*_FOLLOW, "patch"), "claims; remove the gate, write annotations and labels"),
-    Access("", ("pods/status",), ("patch",), "nominate a node for a pod whose victims leave"),
-    Access("", ("pods/eviction",), ("create",), "evict victims"),
-    Access("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
-    Access("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
-    Access("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
-    Access("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
-    Access("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
-    Access("events.k8s.io", ("events",), ("create", "list", "patch"), "tell people what they were not told yet"),
-    Access(
+    RbacRule("", ("pods",), (*_FOLLOW, "patch"), "claims; remove the gate, write annotations and labels"),
+    RbacRule("", ("pods/status",), ("patch",), "nominate a node for a pod whose victims leave"),
+    RbacRule("", ("pods/eviction",), ("create",), "evict victims"),
+    RbacRule("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
+    RbacRule("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
+    RbacRule("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
+    RbacRule("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
+    RbacRule("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
+    RbacRule("events.k8s.io", ("events",), ("create", "list", "patch"), "tell people what they were not told yet"),
+    RbacRule(
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
         ("get", "patch"),
@@ -62,10 +62,10 @@ IN_CLUSTER = (
     ),
 )
 IN_OWN_NAMESPACE = (
-    Access("coordination.k8s.io", ("leases",), ("create",), "elect a leader"),
-    Access("coordination.k8s.io", ("leases",), ("get", "patch"), "elect a leader", (LEASE,)),
-    Access("", ("secrets",), ("create",), "keep the webhook's certificate"),
-    Access("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
+    RbacRule("coordination.k8s.io", ("leases",), ("create",), "elect a leader"),
+    RbacRule("coordination.k8s.io", ("leases",), ("get", "patch"), "elect a leader", (LEASE,)),
+    RbacRule("", ("secrets",), ("create",), "keep the webhook's certificate"),
+    RbacRule("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
 )
 # Objects that policies make, label or delete, by kind.
 OBJECT_WRITES = {
@@ -81,27 +81,27 @@ def own_kinds(registry: Registry) -> list[Kind]:
     return sorted(found, key=lambda kind: (kind.group, kind.plural))
 
 
-def cluster_access(registry: Registry) -> list[Access]:
+def cluster_access(registry: Registry) -> list[RbacRule]:
     """Everything the controller does cluster-wide."""
     found = list(IN_CLUSTER)
     kinds = own_kinds(registry)
     for group in sorted({kind.group for kind in kinds}):
         plurals = tuple(kind.plural for kind in kinds if kind.group == group)
-        found.append(Access(group, plurals, _FOLLOW, "quotas and what they are about"))
+        found.append(RbacRule(group, plurals, _FOLLOW, "quotas and what they are about"))
         statuses = tuple(f"{kind.plural}/status" for kind in kinds if kind.group == group and kind.has_status)
-        found.append(Access(group, statuses, ("patch",), "say how they fare"))
+        found.append(RbacRule(group, statuses, ("patch",), "say how they fare"))
     written = [kind for kind in kinds if kind.name in OBJECT_WRITES]
     return found + [
-        Access(kind.group, (kind.plural,), OBJECT_WRITES[kind.name], "objects that policies keep") for kind in written
+        RbacRule(kind.group, (kind.plural,), OBJECT_WRITES[kind.name], "objects that policies keep") for kind in written
     ]
 
 
-def followed(registry: Registry) -> list[Access]:
+def followed(registry: Registry) -> list[RbacRule]:
     """Everything the controller does cluster-wide in shadow mode: it looks on, and cannot do more."""
     return [replace(one, verbs=_FOLLOW) for one in cluster_access(registry) if set(_FOLLOW) <= set(one.verbs)]
 
 
-def rules(accesses: Iterable[Access]) -> list[Manifest]:
+def rules(accesses: Iterable[RbacRule]) -> list[Manifest]:
     return [access.rule() for access in accesses]
 
 
@@ -122,7 +122,7 @@ def people_roles(registry: Registry) -> list[Manifest]:
 def _people_role(name: str, kinds: list[Kind], verbs: tuple[str, ...], part_of: str) -> Manifest:
     groups = sorted({kind.group for kind in kinds})
     accesses = [
-        Access(group, tuple(kind.plural for kind in kinds if kind.group == group), verbs, "") for group in groups
+        RbacRule(group, tuple(kind.plural for kind in kinds if kind.group == group), verbs, "") for group in groups
     ]
     labels = {f"{_AGGREGATE}{part_of}": "true"} if part_of else {}
     return _role("ClusterRole", f"{NAME}-{name}", "", rules(accesses), labels)

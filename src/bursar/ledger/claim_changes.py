@@ -6,10 +6,10 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from bursar.fingerprints import fingerprint, name_mark
 from bursar.ledger.changes import Change
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.state import State
+from bursar.resources import fingerprint, name_mark
 
 # Fields of a claim that ``SetField`` writes; the numbers stand in journals.
 STATE: Final = 0

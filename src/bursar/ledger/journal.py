@@ -6,7 +6,8 @@ the effect before (decisions are mostly about one claim). ``digest`` is that of 
 as the objects the transaction made and are written out (``sealed``) only when somebody takes them: encoding and hashing
 cost more than the decision itself.
 
-The chain: each sealed line carries a hash over the line before it and its own content.
+The chain: each sealed line carries a hash over the line before it and its own content. ``journal_lines.py`` reads
+the lines back.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Final, cast, final
 import msgspec
 from mypy_extensions import mypyc_attr
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.changes import Change
 from bursar.ledger.claim_changes import DropClaim
+from bursar.ledger.state import Account
 
 FORMAT: Final = 1
 GENESIS: Final = "0" * 32

@@ -5,6 +5,11 @@ that does not fit stops the replay with its number. No policy takes part: effect
 
 Specs, bindings and costs that stand in the journal with the same text become one shared object again, as they were, and
 so do names of namespaces, places and policies.
+
+What a state does not say about itself, gathered while a journal is replayed.
+
+An account knows its sums but not whose they are, a table not whose cells it holds. Watchers build their indexes from
+both, so a snapshot has to tell.
 """
 
 from __future__ import annotations
@@ -14,18 +19,28 @@ from typing import Final, cast, final
 
 import msgspec
 
-from bursar.ledger.account_changes import CloseAccount, OpenAccount, PutCell, SetLimits
-from bursar.ledger.accounts import Account
-from bursar.ledger.changes import CHARGE, CLEAR, RELEASE, RETURN, VACATE, Change, Charge
+from bursar.ledger.changes import (
+    CHARGE,
+    CLEAR,
+    RELEASE,
+    RETURN,
+    VACATE,
+    Change,
+    Charge,
+    CloseAccount,
+    OpenAccount,
+    PutCell,
+    SetLimits,
+)
 from bursar.ledger.claim_changes import PLACE, SPEC, WAITS_FOR, AddClaim, DropClaim, SetBindings, SetField, SetState
-from bursar.ledger.claims import Binding, Claim, ClaimSpec, spec_from_record
+from bursar.ledger.claims import Binding, Claim, ClaimSpec, costs_record, spec_from_record
 from bursar.ledger.journal import FORMAT, GENESIS, chain
-from bursar.ledger.kinds import (
+from bursar.ledger.journal_lines import (
     AMOUNTS,
     EFFECT_LISTS,
     EFFECTS,
     LINES,
-    Bindings,
+    BindingsEffect,
     Bound,
     Cell,
     Charged,
@@ -33,16 +48,62 @@ from bursar.ledger.kinds import (
     Dropped,
     Effect,
     Entered,
-    Field,
+    FieldEffect,
+    JournalLine,
     Limited,
-    Line,
     Opened,
     Stated,
 )
-from bursar.ledger.provenance import Provenance
-from bursar.ledger.state import State
-from bursar.limits import Limits
-from bursar.vectors import Vector, from_amounts
+from bursar.ledger.state import Account, State
+from bursar.resources import Limits, Vector, from_amounts
+
+
+@final
+class Provenance:
+    """Who is charged where, and whose table it is."""
+
+    __slots__ = ("charges", "tables")
+
+    def __init__(self) -> None:
+        self.charges: Final[dict[str, dict[tuple[str, Vector], tuple[int, int]]]] = {}  # uid: net (used, busy)
+        self.tables: Final[dict[str, str]] = {}  # table: policy
+
+    def note(self, change: Change) -> None:
+        """A change was made."""
+        if isinstance(change, Charge):
+            self._charged(change)
+        elif isinstance(change, PutCell):
+            self.tables.setdefault(change.table, change.policy)
+
+    def _charged(self, change: Charge) -> None:
+        uid = change.claim.uid
+        owed = self.charges.setdefault(uid, {})
+        for account, cost in zip(change.accounts, change.costs, strict=True):
+            key = (account.name, cost)
+            used, busy = owed.pop(key, (0, 0))
+            used += int(change.used)
+            busy += int(change.busy) if account.physical else int(change.used)
+            if used or busy:
+                owed[key] = (used, busy)
+        if not owed:
+            del self.charges[uid]
+
+    def charge_effects(self, uid: str) -> list[list[object]]:
+        """What a claim is charged, as effects that charge it anew."""
+        by_mode: dict[int, tuple[list[object], list[Vector]]] = {}
+        for (account, cost), (used, busy) in self.charges.get(uid, {}).items():
+            for mode in _modes(used, busy):
+                names, costs = by_mode.setdefault(mode, ([], []))
+                names.append(account)
+                costs.append(cost)
+        return [["charge", uid, mode, names, costs_record(tuple(costs))] for mode, (names, costs) in by_mode.items()]
+
+
+def _modes(used: int, busy: int) -> list[int]:
+    """The charges that bring the two sums of an account there from nothing."""
+    both = [CHARGE] * busy if busy > 0 else [RELEASE] * -busy
+    return both + ([RETURN] * (used - busy) if used > busy else [VACATE] * (busy - used))
+
 
 _KEPT: Final = 65536  # texts remembered of each sort
 _BOUND: Final = 0
@@ -58,7 +119,7 @@ class ReplayError(ValueError):
     """A journal that is damaged, was altered, or is newer than this version."""
 
 
-def read_line(text: bytes, number: int) -> Line:
+def read_line(text: bytes, number: int) -> JournalLine:
     """Decode one line; refuse what is no record or of a newer format."""
     try:
         line = LINES.decode(text)
@@ -89,7 +150,7 @@ def _wording(text: bytes, error: Exception) -> str:
     return f"not a record: {error}"
 
 
-def read_numbered(text: bytes, number: int) -> Line:
+def read_numbered(text: bytes, number: int) -> JournalLine:
     """Decode the line with that number; whether it continues the chain is for somebody else to prove."""
     line = read_line(text, number)
     if line.seq != number:
@@ -97,7 +158,7 @@ def read_numbered(text: bytes, number: int) -> Line:
     return line
 
 
-def read_next(text: bytes, head: str, number: int) -> Line:
+def read_next(text: bytes, head: str, number: int) -> JournalLine:
     """Decode the line with that number, and check that it continues the chain from the hash before it."""
     line = read_line(text, number)
     if line.hash != chain(head, text[:-_SEAL] + b"]") or line.seq != number:
@@ -121,13 +182,13 @@ class Replay:
         self.kinds: Final[dict[type, int]] = {
             Bound: _BOUND,
             Stated: _STATED,
-            Bindings: _BINDINGS,
+            BindingsEffect: _BINDINGS,
             Entered: _ENTERED,
             Dropped: _DROPPED,
-            **dict.fromkeys((Charged, Cell, Field, Opened, Closed, Limited), _RARER),
+            **dict.fromkeys((Charged, Cell, FieldEffect, Opened, Closed, Limited), _RARER),
         }
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: JournalLine) -> None:
         """Repeat the effects of a line and prove the digest, or change nothing."""
         self._repeat(line.changes, line.digest, line.seq)
 
@@ -172,7 +233,7 @@ class Replay:
             stated = cast("Stated", effect)
             return SetState(self._about(stated.uid), stated.state)
         if kind == _BINDINGS:
-            bound = cast("Bindings", effect)
+            bound = cast("BindingsEffect", effect)
             bindings = tuple([self._binding(bytes(raw)) for raw in bound.bindings])
             return SetBindings(self._about(bound.uid), bindings)
         if kind == _ENTERED:
@@ -189,7 +250,7 @@ class Replay:
             return Charge(self._about(effect.uid), accounts, costs, _known_mode(effect.mode))
         if isinstance(effect, Cell):
             return PutCell(state, effect.policy, effect.table, effect.key, _plain(bytes(effect.value)))
-        if isinstance(effect, Field):
+        if isinstance(effect, FieldEffect):
             return self._field(effect)
         if isinstance(effect, Opened):
             topic = effect.name if effect.topic == effect.name else effect.topic
@@ -226,7 +287,7 @@ class Replay:
         self.last = None
         return DropClaim(claim)
 
-    def _field(self, effect: Field) -> SetField:
+    def _field(self, effect: FieldEffect) -> SetField:
         claim = self._about(effect.uid)
         text = bytes(effect.value)
         if effect.field == SPEC:

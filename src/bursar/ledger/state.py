@@ -1,4 +1,13 @@
-"""The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
+"""Accounts: places where usage is counted against limits.
+
+An account keeps two sums. ``used`` is what decisions count. ``busy`` is what is physically taken: a claim that was
+told to leave is no longer in ``used`` but stays in ``busy`` until it is gone. Only *physical* accounts (a node, a
+GPU) keep ``busy``. Both sums are changed only by ``ledger.changes``.
+
+``topic`` names what a waiting claim listens to: the account itself, or a wider one that several accounts share
+(all nodes), so that a change of any of them wakes the claims that any of them may help.
+
+The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
 
 A cell is whatever a policy must remember besides usage: a key and a plain immutable value (None, bool, int, str,
 tuples of those) in a table of its own. Nothing here is changed directly: the changes beside it are the only writers.
@@ -7,18 +16,98 @@ The digest is a pair of residues, kept by adding and taking what each change con
 
 * usage: linear, sum over accounts of (account x amounts charged), so it proves the sums, not just the claims;
 * claims and cells: a non-linear mix of key and value, so that two values cannot be exchanged unnoticed.
+
+A sorted collection of claims by a total order, for policies that ask "who is next".
+
+Keys are tuples of integers and strings that no two claims share (they end with the uid), so that taking a claim out
+and putting it back leaves the very same order: this is what makes a rollback exact for ordered lists too.
+
+Adding, removing and finding cost O(log n) comparisons plus a shift inside one chunk of at most ``_CHUNK`` keys.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
-from bursar.ledger.accounts import Account, Watcher
-from bursar.ledger.claims import Claim
-from bursar.ledger.marks import plain_mark
-from bursar.vectors import Vector
+from bursar.ledger.claims import Claim, plain_mark
+from bursar.resources import NO_LIMITS, PRIME_A, PRIME_B, Limits, Tally, Vector, fingerprint, first_short, shortfall
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Watcher:
+    """Hears of every change of what it watches, whether done, undone or replayed.
+
+    Policies keep what they derive (indexes, sorted lists) by it, so that undo and replay need no code of theirs.
+    """
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        """``sign`` +1: the claim now counts in the account; -1: it no longer does."""
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        """A cell of a watched table changed; None stands for no cell."""
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Account:
+    """One place where usage is counted."""
+
+    __slots__ = (
+        "busy",
+        "busy_a",
+        "busy_b",
+        "lane_a",
+        "lane_b",
+        "limits",
+        "mark",
+        "name",
+        "opened",
+        "physical",
+        "policy",
+        "topic",
+        "used",
+    )
+
+    def __init__(self, policy: str, name: str, topic: str = "", physical: bool = False) -> None:
+        self.policy: Final = policy
+        self.name: Final = name  # unique in the ledger: <policy>/<whatever the policy says>
+        self.topic: Final = topic or name
+        self.physical: Final = physical
+        self.used: Final = Tally()
+        self.busy: Final = Tally()
+        self.limits: Limits = NO_LIMITS
+        self.opened: bool = False  # only accounts of the ledger can be charged
+        # The mark stands for all that never changes; the lanes weigh what is used and what is busy in the digest.
+        self.mark: Final[i64] = fingerprint(f"{len(policy)} {len(name)} {policy}{name}{self.topic} {physical}")
+        busy_mark = fingerprint(f"busy {name}")
+        self.lane_a: Final[i64] = self.mark % PRIME_A
+        self.lane_b: Final[i64] = self.mark % PRIME_B
+        self.busy_a: Final[i64] = busy_mark % PRIME_A
+        self.busy_b: Final[i64] = busy_mark % PRIME_B
+
+    def __repr__(self) -> str:
+        return f"Account({self.name}, used {self.used.vector().show()}, limits {self.limits.show()})"
+
+    def short_dimension(self, cost: Vector) -> int:
+        """Index of the first requested dimension that does not fit, or -1."""
+        return first_short(self.used, cost, self.limits)
+
+    def missing(self, cost: Vector) -> Vector:
+        """How much is missing for the cost, per requested dimension."""
+        return shortfall(self.used, cost, self.limits)
+
+
+def first_unfit(accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> int:
+    """The position of the first account in which its cost does not fit, or -1."""
+    for i, account in enumerate(accounts):
+        if first_short(account.used, costs[i], account.limits) >= 0:
+            return i
+    return -1
+
 
 _A: Final[i64] = 2147483647
 _B: Final[i64] = 2147483629
@@ -122,3 +211,112 @@ def _plain_account(account: Account) -> dict[str, object]:
         "busy": account.busy.vector().pairs(),
         "limits": [account.limits.listed, account.limits.stock],
     }
+
+
+_CHUNK: Final = 512
+
+
+@final
+class Ordered:
+    """Keys in ascending order, each with a claim's uid as its last part."""
+
+    __slots__ = ("chunks", "edits", "size", "tops")
+
+    def __init__(self) -> None:
+        self.chunks: list[list[tuple[object, ...]]] = []
+        self.tops: list[tuple[object, ...]] = []  # the largest key of each chunk
+        self.size: int = 0
+        self.edits: int = 0  # tells iterators that their position may be off
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
+        """Ascending. Keys may be added and removed meanwhile: what follows is the next larger key of that moment."""
+        at = 0
+        inside = 0
+        edits = self.edits
+        while at < len(self.chunks):
+            if inside >= len(self.chunks[at]):
+                at += 1
+                inside = 0
+                continue
+            key = self.chunks[at][inside]
+            yield key
+            inside += 1
+            if edits != self.edits:
+                edits = self.edits
+                at = bisect_left(self.tops, key)
+                inside = bisect_right(self.chunks[at], key) if at < len(self.chunks) else 0
+
+    def keys(self) -> list[tuple[object, ...]]:
+        found: list[tuple[object, ...]] = []
+        for chunk in self.chunks:
+            found.extend(chunk)
+        return found
+
+    def descending(self) -> Iterator[tuple[object, ...]]:
+        """Descending, otherwise as ``__iter__``."""
+        at = len(self.chunks) - 1
+        inside = len(self.chunks[at]) - 1 if self.chunks else -1
+        edits = self.edits
+        while at >= 0:
+            if inside < 0:
+                at -= 1
+                inside = len(self.chunks[at]) - 1 if at >= 0 else -1
+                continue
+            key = self.chunks[at][inside]
+            yield key
+            inside -= 1
+            if edits != self.edits:
+                edits = self.edits
+                at = min(bisect_left(self.tops, key), len(self.chunks) - 1)
+                inside = bisect_left(self.chunks[at], key) - 1 if self.chunks else -1
+
+    def add(self, key: tuple[object, ...]) -> None:
+        if not self.chunks:
+            self.chunks.append([key])
+            self.tops.append(key)
+            self._edited(1)
+            return
+        at = len(self.tops) - 1
+        if key > self.tops[at]:  # the newest of the most common kind: often the last one
+            chunk = self.chunks[at]
+            chunk.append(key)
+        else:
+            at = bisect_left(self.tops, key)
+            chunk = self.chunks[at]
+            inside = bisect_left(chunk, key)
+            if chunk[inside] == key:
+                raise ValueError(f"{key!r} is there already")
+            chunk.insert(inside, key)
+        self._edited(1)
+        if len(chunk) > _CHUNK:
+            half = len(chunk) // 2
+            self.chunks.insert(at + 1, chunk[half:])
+            self.tops.insert(at, chunk[half - 1])
+            del chunk[half:]
+            at += 1
+        self.tops[at] = self.chunks[at][-1]
+
+    def _edited(self, by: int) -> None:
+        self.size += by
+        self.edits += 1
+
+    def remove(self, key: tuple[object, ...]) -> None:
+        at = 0
+        inside = 0
+        chunk = self.chunks[0] if self.chunks else []
+        if not chunk or chunk[0] != key:  # who is next is asked for most often, and then taken out
+            at = bisect_left(self.tops, key)
+            chunk = self.chunks[at] if at < len(self.chunks) else []
+            inside = bisect_left(chunk, key)
+            if inside >= len(chunk) or chunk[inside] != key:
+                raise KeyError(key)
+        del chunk[inside]
+        self._edited(-1)
+        if chunk:
+            self.tops[at] = chunk[-1]
+        else:
+            del self.chunks[at]
+            del self.tops[at]

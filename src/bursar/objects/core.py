@@ -87,7 +87,7 @@ class ContainerPort(Lenient, frozen=True):
     protocol: str = "TCP"
 
 
-class Container(Lenient, frozen=True):
+class PodContainer(Lenient, frozen=True):
     name: str = ""
     resources: Resources = Resources()
     ports: tuple[ContainerPort, ...] = ()
@@ -111,7 +111,7 @@ class Affinity(Lenient, frozen=True):
     node_affinity: NodeAffinity = NodeAffinity()
 
 
-class Toleration(Lenient, frozen=True):
+class PodToleration(Lenient, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -123,14 +123,14 @@ class SchedulingGate(Lenient, frozen=True):
 
 
 class PodSpec(Lenient, frozen=True):
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
+    containers: tuple[PodContainer, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
     resources: Resources = Resources()
     overhead: Quantities = {}
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: Affinity = Affinity()
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[PodToleration, ...] = ()
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
@@ -149,7 +149,7 @@ class Pod(Object, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(Lenient, frozen=True):
+class NodeTaint(Lenient, frozen=True):
     key: str
     effect: str
     value: str = ""
@@ -157,7 +157,7 @@ class Taint(Lenient, frozen=True):
 
 class NodeSpec(Lenient, frozen=True):
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
 
 
 class Condition(Lenient, frozen=True):

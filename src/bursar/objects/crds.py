@@ -4,22 +4,220 @@ Group, version, plural and short names are those of the originals, so that their
 definition says what Python refuses on an object's spec alone. Left to the admission webhook is what CEL cannot see or
 say: labels and annotations, other objects, cycles in a tree, amounts beyond 62 bits, arguments of the section
 ``crossquota``.
+
+The structural schema of a typed struct: what the API server is told of a kind.
+
+Structural means: no references, no alternatives but number-or-text, no null (a field that may be None may be absent).
+Strict structs are closed, lenient ones keep fields that are not listed. What a CEL rule walks over must be bounded, or
+the API server estimates that the rule costs too much: lists and mappings of a spec are bounded unless they say so
+themselves.
+
+What a typed struct says to the API server beyond its fields: CEL rules, and the parts that all statuses share.
+
+A struct declares its rules as ``rules: ClassVar[tuple[Rule, ...]]``; the schema of every kind that contains it carries
+them. Bounds, patterns and descriptions of single fields stand in their annotation (``Meta``), where
+``extra_json_schema`` is for what only the API server checks, because Python checks it with a better sentence.
+
+Our own kind ``Configuration``: one object, named ``default``, whose spec has a section for each policy.
+
+The struct is made from the sections that exist, so that a section or a key that nobody reads is an error. A section
+whose keys are not fixed is a mapping, and whoever reads it checks the keys.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Meta
 
-from bursar.objects.crd_rules import Status
-from bursar.objects.crd_schema import Schema, rules_of, schema_of
-from bursar.objects.kinds import Column, Kind
+from bursar.objects.core import Manifest, Part
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import Kind, PrinterColumn
+
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+RESOURCE_NAME = rf"({SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+"""Patterns, as in ``objects.names``, for the API server."""
+
+
+class Rule(NamedTuple):
+    """One rule of ``x-kubernetes-validations``; ``self`` is the struct that declares it."""
+
+    rule: str
+    message: str
+    path: str = ""  # of the field that is to be blamed, such as .max
+
+
+def amount(value: str) -> str:
+    """CEL for the quantity that a value stands for, which may be a number or text."""
+    return f"(type({value}) == int ? quantity('0').add(int({value})) : quantity({value}))"
+
+
+def not_above(less: str, more: str) -> str:
+    """CEL: neither of two quantities is missing its sense by the first being more than the second."""
+    return f"{amount(less)}.compareTo({amount(more)}) <= 0"
+
+
+MIN_WITHIN_MAX = Rule(
+    "!has(self.min) || !has(self.max) || "
+    f"self.max.all(name, !(name in self.min) || {not_above('self.min[name]', 'self.max[name]')})",
+    "max must not be less than min in any resource that both list",
+    ".max",
+)
+
+
+class StatusCondition(Part, frozen=True):
+    """A condition in the form of Kubernetes."""
+
+    type: Annotated[str, Meta(description="What the condition is about.")]
+    status: Annotated[Literal["True", "False", "Unknown"], Meta(description="Whether it holds.")]
+    reason: Annotated[str, Meta(description="Why, in one word for machines.")] = ""
+    message: Annotated[str, Meta(description="Why, in a sentence.")] = ""
+    last_transition_time: Annotated[
+        str | None, Meta(description="Since when it is so.", extra_json_schema={"format": "date-time"})
+    ] = None
+    observed_generation: Annotated[int | None, Meta(description="The generation of the object that it is about.")] = (
+        None
+    )
+
+
+Conditions = Annotated[
+    tuple[StatusCondition, ...],
+    Meta(
+        description="How the object fares; one entry a type.",
+        extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+
+
+class WrittenStatus(Part, frozen=True):
+    """What is written by Bursar, and never read from a manifest."""
+
+    conditions: Conditions = ()
+    observed_generation: Annotated[int | None, Meta(description="The generation that the status is about.")] = None
+
+
+Schema = dict[str, Any]
+
+QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
+LONGEST_QUANTITY = 128
+MOST_ITEMS = 1024
+MOST_PROPERTIES = 64
+
+_SCALARS: dict[type, Schema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+}
+_ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+def schema_of(annotation: object, bounded: bool = True) -> Schema:
+    """The schema of a type; ``bounded``: lists and mappings without a bound of their own get one."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        found = schema_of(arguments[0], bounded)
+        for meta in arguments[1:]:
+            found |= _constraints(meta, found)
+        return found
+    if origin in {Union, UnionType}:
+        return _union([choice for choice in arguments if choice is not NoneType], bounded)
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin in {tuple, list}:
+        most = {"maxItems": MOST_ITEMS} if bounded else {}
+        return {"type": "array", "items": schema_of(arguments[0], bounded), "x-kubernetes-list-type": "atomic"} | most
+    if origin is dict:
+        return _mapping(arguments[1], bounded)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return _struct(annotation, bounded)
+    if annotation is object:
+        return dict(_ANYTHING)
+    if isinstance(annotation, type) and annotation in _SCALARS:
+        return dict(_SCALARS[annotation])
+    raise TypeError(f"there is no structural schema for {annotation!r}")
+
+
+def _union(choices: list[Any], bounded: bool) -> Schema:
+    if len(choices) == 1:
+        return schema_of(choices[0], bounded)
+    if set(choices) in ({str, int, float}, {str, int}):
+        return {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "pattern": QUANTITY,
+            "maxLength": LONGEST_QUANTITY,
+            "minimum": 0,
+        }
+    if set(choices) == {bool, str}:
+        return dict(_ANYTHING)  # whoever declares it lists what it may be
+    raise TypeError(f"there is no structural schema for one of {choices!r}")
+
+
+def _mapping(values: object, bounded: bool) -> Schema:
+    if values is object:
+        return {"type": "object"} | _ANYTHING
+    found: Schema = {"type": "object", "additionalProperties": schema_of(values, bounded)}
+    if not bounded:
+        return found
+    found["maxProperties"] = MOST_PROPERTIES
+    if "x-kubernetes-int-or-string" in found["additionalProperties"]:
+        rule = f"self.all(name, name.matches(r'^{RESOURCE_NAME}$'))"
+        found["x-kubernetes-validations"] = [{"rule": rule, "message": "a key is not the name of a resource"}]
+    return found
+
+
+def _struct(struct: type[msgspec.Struct], bounded: bool) -> Schema:
+    fields = msgspec.structs.fields(struct)
+    found: Schema = {
+        "type": "object",
+        "properties": {field.encode_name: schema_of(field.type, bounded) for field in fields},
+    }
+    required = [field.encode_name for field in fields if field.required]
+    if required:
+        found["required"] = required
+    if not struct.__struct_config__.forbid_unknown_fields:
+        found |= _ANYTHING
+    rules = rules_of(struct)
+    if rules:
+        found["x-kubernetes-validations"] = rules
+    return found
+
+
+def rules_of(struct: type[msgspec.Struct]) -> list[Schema]:
+    """The CEL rules that a struct declares itself."""
+    declared = getattr(struct, "rules", ())
+    return [
+        {"rule": rule.rule, "message": rule.message} | ({"fieldPath": rule.path} if rule.path else {})
+        for rule in declared
+    ]
+
+
+def _constraints(meta: object, schema: Schema) -> Schema:
+    if not isinstance(meta, Meta):
+        return {}
+    found: Schema = {}
+    if meta.description is not None:
+        found["description"] = meta.description
+    if (meta.ge, meta.le) == _INT32:
+        found["format"] = "int32"
+    for key, value in (("minimum", meta.ge), ("maximum", meta.le), ("pattern", meta.pattern)):
+        if value is not None:
+            found[key] = value
+    size = {"string": "Length", "array": "Items", "object": "Properties"}.get(schema.get("type", ""), "")
+    for key, value in ((f"min{size}", meta.min_length), (f"max{size}", meta.max_length)):
+        if value is not None:
+            found[key] = value
+    return found | (meta.extra_json_schema or {})
+
 
 CATEGORY = "bursar"
-AGE = Column("Age", ".metadata.creationTimestamp")
+AGE = PrinterColumn("Age", ".metadata.creationTimestamp")
 # Kubernetes wants to know where names of its own domain were agreed upon.
 _APPROVALS = {"scheduling.sigs.k8s.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"}
 _STEP = re.compile(r"\.(?P<name>(?:[^.\[\\]|\\.)+)|\[(?P<index>[^\]]*)\]")
@@ -96,15 +294,15 @@ def status_schema(kind: Kind) -> Schema:
     """What may be written to the status; of kinds that are not strict others write there too."""
     if not kind.has_status:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return schema_of(kind.status or Status, bounded=False)
+    return schema_of(kind.status or WrittenStatus, bounded=False)
 
 
-def _column(column: Column, schema: Schema) -> dict[str, Any]:
+def _column(column: PrinterColumn, schema: Schema) -> dict[str, Any]:
     found: dict[str, Any] = {"name": column.title, "type": _column_type(column, schema), "jsonPath": column.path}
     return found | ({"priority": 1} if column.wide else {})
 
 
-def _column_type(column: Column, schema: Schema) -> str:
+def _column_type(column: PrinterColumn, schema: Schema) -> str:
     """From the schema, which also shows that there is such a field."""
     if column.path == AGE.path:
         return "date"
@@ -118,3 +316,34 @@ def _column_type(column: Column, schema: Schema) -> str:
             raise ValueError(f"the column {column.title} prints {column.path}, which has no {step.group()}")
     found = str(schema.get("type", "string"))
     return found if found in {"integer", "number", "boolean"} else "string"
+
+
+GROUP = "bursar.dev"
+VERSION = "v1alpha1"
+NAME = "default"
+
+
+_ONLY = f"there is one Configuration, and its name is {NAME!r}"
+RULES = (Rule(f"self.metadata.name == {NAME!r}", _ONLY),)
+
+Section = type[msgspec.Struct] | type[dict[str, object]]
+
+
+def configuration_kind(sections: Mapping[str, Section]) -> Kind:
+    """The kind whose ``spec.<name>`` is read into the type of that name, None when it is not given."""
+    spec = msgspec.defstruct(
+        "ConfigurationSpec",
+        [(name, section | None, None) for name, section in sorted(sections.items())],
+        bases=(Part,),
+        rename=None,
+    )
+    struct = msgspec.defstruct("Configuration", [("spec", spec, spec())], bases=(Manifest,), namespace={"rules": RULES})
+    short_names = ("bursarconfig",)
+    return Kind(
+        GROUP, VERSION, "Configuration", "configurations", False, struct, True, short_names=short_names, check=_check
+    )
+
+
+def _check(configuration: Manifest) -> None:
+    if configuration.metadata.name != NAME:
+        raise ManifestError(_ONLY, "metadata.name")

@@ -3,19 +3,235 @@
 YAML (see ``yamltext``) and JSON, each with any number of documents; lists (``kind: List``, ``PodList``) are taken
 apart, empty documents left out. Nothing is typed here. All that can go wrong with the text is a ``ManifestError``
 with the source, the document and, where the text is malformed, the line.
+
+YAML text to plain data, by the rules that Kubernetes users expect.
+
+The events of libyaml are put together here rather than by PyYAML's composer, which follows YAML 1.1 (``on`` is
+true, ``2024-01-01`` a date, ``1:30`` is ninety), lets a repeated key win silently and overflows the C stack on deep
+nesting. Here:
+
+* Plain scalars are null, true, false, integers (also ``0x``, ``0o``, ``0b`` and, as in Kubernetes, octal after a
+  leading zero), finite floats, or else text. Mapping keys are always text, exactly as written.
+* A repeated key, an unknown tag, a key that is no scalar and more than ``MAX_DEPTH`` levels are errors with a line.
+* An alias stands for a copy, so that no two places of a manifest share one object; the copies of one document
+  are bounded, which makes an alias bomb an error instead of a full memory. ``<<`` merges mappings.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bursar.objects import yamltext
-from bursar.objects.errors import ManifestError, join
+import yaml
+
+from bursar.objects.decode import ManifestError, join
+
+MAX_DEPTH = 100
+MAX_COPIED = 100_000
+MAX_DIGITS = 400
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_TEXT_TAGS = ("!", "tag:yaml.org,2002:str")
+_COLLECTION_TAGS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+def documents(text: str) -> Iterator[tuple[int, object]]:
+    """(number from 1, content) of each document of a stream; an empty document has the content None."""
+    number = 0
+    try:
+        builder = _Builder()
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                number += 1
+                builder = _Builder()
+            elif isinstance(event, yaml.DocumentEndEvent):
+                yield number, builder.result
+            elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+                builder.take(event)
+    except ManifestError as error:
+        raise error.located(document=number) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context or "malformed"
+        raise ManifestError(f"not YAML: {problem}", document=number, line=mark.line + 1 if mark else 0) from None
+    except yaml.YAMLError as error:
+        first_line = str(error).partition("\n")[0]
+        raise ManifestError(f"not YAML: {first_line}", document=number) from None
+
+
+def scalar(text: str, line: int = 0) -> object:
+    """What an unquoted scalar stands for."""
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text):
+        return True
+    if _FALSE.fullmatch(text):
+        return False
+    if _INTEGER.fullmatch(text):
+        return _number(text, _integer, line)
+    if _FLOAT.fullmatch(text):
+        return _number(text, float, line)
+    return text
+
+
+def _number(text: str, convert: Callable[[str], int | float], line: int) -> int | float:
+    """Bounded before it is converted: Python refuses very long integers, and a float may come out infinite."""
+    if len(text) <= MAX_DIGITS:
+        value = convert(text)
+        if isinstance(value, int) or math.isfinite(value):
+            return value
+    raise ManifestError(f"{text[:40]!r} is out of the range of numbers", line=line)
+
+
+def _integer(text: str) -> int:
+    digits = text.lstrip("+-")
+    if len(digits) > 1 and digits.startswith("0") and digits.isdigit():
+        value = int(digits, 8)
+        return -value if text.startswith("-") else value
+    return int(text, 0)
+
+
+class _Frame:
+    """A collection that is being read. For a mapping, ``key`` is the one that waits for its value."""
+
+    def __init__(self, event: yaml.CollectionStartEvent) -> None:
+        self.mapping: dict[str, object] | None = {} if isinstance(event, yaml.MappingStartEvent) else None
+        self.items: list[object] = []
+        self.merged: list[dict[str, object]] = []
+        self.key: str | None = None
+        self.merging = False
+        self.anchor = event.anchor
+        self.line = _line(event)
+
+    def value(self) -> object:
+        if self.mapping is None:
+            return self.items
+        for source in self.merged:
+            for key, value in source.items():
+                self.mapping.setdefault(key, value)
+        return self.mapping
+
+
+class _Builder:
+    """One document, put together from its events."""
+
+    def __init__(self) -> None:
+        self.result: object = None
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, object] = {}
+        self._copied = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._take_scalar(event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            frame = self._stack.pop()
+            self._complete(frame.value(), frame.anchor, frame.line)
+        elif isinstance(event, yaml.AliasEvent):
+            self._complete(self._resolved(event), None, _line(event))
+
+    def _open(self, event: yaml.CollectionStartEvent) -> None:
+        line = _line(event)
+        if event.tag not in _COLLECTION_TAGS:
+            raise ManifestError(f"the tag {event.tag!r} is not known", line=line)
+        if len(self._stack) >= MAX_DEPTH:
+            raise ManifestError(f"nested deeper than {MAX_DEPTH} levels", line=line)
+        if self._wants_key():
+            raise ManifestError("a key must be text, not a list or a mapping", line=line)
+        self._stack.append(_Frame(event))
+
+    def _take_scalar(self, event: yaml.ScalarEvent) -> None:
+        line = _line(event)
+        if event.tag is not None and event.tag not in _TEXT_TAGS:
+            raise ManifestError(f"the tag {event.tag!r} is not known", line=line)
+        plain = event.tag is None and event.implicit[0]
+        if self._wants_key():
+            self._take_key(event, plain, line)
+            if event.anchor:
+                self._anchors[event.anchor] = event.value
+        else:
+            self._complete(scalar(event.value, line) if plain else event.value, event.anchor, line)
+
+    def _wants_key(self) -> bool:
+        if not self._stack:
+            return False
+        frame = self._stack[-1]
+        return frame.mapping is not None and frame.key is None and not frame.merging
+
+    def _take_key(self, event: yaml.ScalarEvent, plain: bool, line: int) -> None:
+        frame = self._stack[-1]
+        mapping = cast("dict[str, object]", frame.mapping)
+        if plain and event.value == "<<":
+            frame.merging = True
+            return
+        if plain and _NULL.fullmatch(event.value):
+            raise ManifestError("a key is missing or null", line=line)
+        if event.value in mapping:
+            raise ManifestError(f"the key {event.value!r} is given twice", line=line)
+        frame.key = event.value
+
+    def _resolved(self, event: yaml.AliasEvent) -> object:
+        name = cast("str", event.anchor)
+        if name not in self._anchors:
+            raise ManifestError(f"the alias {name!r} stands for nothing, or for itself", line=_line(event))
+        return self._copy(self._anchors[name], _line(event), 0)
+
+    def _copy(self, value: object, line: int, depth: int) -> object:
+        self._copied += 1
+        if self._copied > MAX_COPIED or depth > MAX_DEPTH:
+            raise ManifestError(f"aliases stand for more than {MAX_COPIED} values or {MAX_DEPTH} levels", line=line)
+        if isinstance(value, dict):
+            return {key: self._copy(inner, line, depth + 1) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._copy(inner, line, depth + 1) for inner in value]
+        return value
+
+    def _complete(self, value: object, anchor: str | None, line: int) -> None:
+        if anchor:
+            self._anchors[anchor] = value
+        if not self._stack:
+            self.result = value
+            return
+        frame = self._stack[-1]
+        if frame.mapping is None:
+            frame.items.append(value)
+        elif frame.merging:
+            frame.merged += _mappings(value, line)
+            frame.merging = False
+        elif frame.key is not None:
+            frame.mapping[frame.key] = value
+            frame.key = None
+        else:
+            self._take_key_alias(value, line)
+
+    def _take_key_alias(self, value: object, line: int) -> None:
+        frame = self._stack[-1]
+        if not isinstance(value, str) or value in cast("dict[str, object]", frame.mapping):
+            raise ManifestError("a key must be text, and given once", line=line)
+        frame.key = value
+
+
+def _mappings(value: object, line: int) -> list[dict[str, object]]:
+    sources = value if isinstance(value, list) else [value]
+    if not all(isinstance(source, dict) for source in sources):
+        raise ManifestError("'<<' merges mappings only", line=line)
+    return cast("list[dict[str, object]]", sources)
+
+
+def _line(event: yaml.Event) -> int:
+    return 0 if event.start_mark is None else event.start_mark.line + 1
+
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -79,14 +295,14 @@ def _contents(text: str, source: str) -> Iterator[tuple[int, object]]:
             if only_json:
                 raise ManifestError(f"not JSON: {error.msg} (column {error.colno})", line=error.lineno) from None
             # YAML can start with a brace too; its parser has the last word, and the error, then.
-    return yamltext.documents(text)
+    return documents(text)
 
 
 def _json_documents(text: str) -> Iterator[tuple[int, object]]:
     decoder = json.JSONDecoder(
         object_pairs_hook=_unique,
-        parse_int=yamltext.scalar,
-        parse_float=yamltext.scalar,
+        parse_int=scalar,
+        parse_float=scalar,
         parse_constant=_refuse_constant,
     )
     number = 0
@@ -104,7 +320,7 @@ def _json_documents(text: str) -> Iterator[tuple[int, object]]:
         position = _skip_blank(text, position)
 
 
-_TOO_DEEP = f"nested deeper than {yamltext.MAX_DEPTH} levels"
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 
 def _skip_blank(text: str, position: int) -> int:
@@ -126,7 +342,7 @@ def _refuse_constant(name: str) -> object:
 
 def _check_depth(content: object) -> None:
     level = [content]
-    for _ in range(yamltext.MAX_DEPTH):
+    for _ in range(MAX_DEPTH):
         level = [inner for value in level for inner in _children(value) if isinstance(inner, dict | list)]
         if not level:
             return

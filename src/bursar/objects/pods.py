@@ -3,23 +3,137 @@
 Pods of one job ask for the same, so what is read from them is shared: a ``SpecCache`` keeps the last specs, and the
 parts of specs (resources, node needs, labels, annotations), by the content of the fields that they came from. A
 cache only saves memory and time; it never changes a result.
+
+What a pod requires of its node, beyond room: names, labels, affinity, tolerations and host ports.
+
+Priority classes: which priority a pod has, and whether it may preempt.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from sys import intern
 from typing import TypeVar, cast
 
 import msgspec
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.objects.core import ObjectMeta, Pod
-from bursar.objects.errors import ManifestError
-from bursar.objects.needs import node_needs
-from bursar.objects.priorities import Priorities, check_preemption_policy
-from bursar.objects.requests import pod_resources
+from bursar.objects import core
+from bursar.objects.core import ObjectMeta, Pod, PodSpec, PriorityClass
+from bursar.objects.decode import ManifestError
+from bursar.objects.requests import is_sidecar, pod_resources
+from bursar.objects.validation import node_terms_from
+from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Toleration
+
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - how Kubernetes writes a port on all addresses; nothing is bound here
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def node_needs(spec: core.PodSpec, path: str = "spec") -> NodeNeeds:
+    """``NO_NEEDS`` itself when the pod requires nothing."""
+    required = spec.affinity.node_affinity.required
+    terms: tuple[NodeTerm, ...] | None = None
+    if required is not None:
+        terms = node_terms_from(required, f"{path}.{_REQUIRED}")
+    tolerations = tuple(_toleration(t, f"{path}.tolerations[{i}]") for i, t in enumerate(spec.tolerations))
+    ports = _host_ports(spec, path)
+    if not (spec.node_name or spec.node_selector or required or tolerations or ports):
+        return NO_NEEDS
+    return NodeNeeds(spec.node_selector, terms, tolerations, ports, spec.node_name)
+
+
+def check_effect(effect: str, path: str) -> None:
+    if effect not in TAINT_EFFECTS:
+        raise ManifestError(f"{effect!r:.40} is none of {', '.join(TAINT_EFFECTS)}", path)
+
+
+def _toleration(given: core.PodToleration, path: str) -> Toleration:
+    if given.operator not in {"", "Equal", "Exists"}:
+        raise ManifestError(f"{given.operator!r:.40} is none of Equal, Exists", f"{path}.operator")
+    if given.operator == "Exists" and given.value:
+        raise ManifestError("Exists takes no value", f"{path}.value")
+    if not given.key and given.operator != "Exists":
+        raise ManifestError("is required, unless the operator is Exists", f"{path}.key")
+    if given.effect:
+        check_effect(given.effect, f"{path}.effect")
+    return Toleration(given.key, given.operator, given.value, given.effect)
+
+
+def _host_ports(spec: core.PodSpec, path: str) -> tuple[tuple[str, str, int], ...]:
+    """Ports on the node's own addresses: of what runs together, so not of ordinary init containers."""
+    places = [(f"{path}.containers[{i}]", container) for i, container in enumerate(spec.containers)]
+    places += [(f"{path}.initContainers[{i}]", c) for i, c in enumerate(spec.init_containers) if is_sidecar(c)]
+    found: set[tuple[str, str, int]] = set()
+    for place, container in places:
+        for index, port in enumerate(container.ports):
+            if port.protocol not in _PROTOCOLS:
+                problem = f"{port.protocol!r:.40} is none of {', '.join(_PROTOCOLS)}"
+                raise ManifestError(problem, f"{place}.ports[{index}].protocol")
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                found.add((port.protocol, port.host_ip or EVERY_ADDRESS, number))
+    return tuple(sorted(found))
+
+
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+HIGHEST_OF_USERS = 1_000_000_000
+_POLICIES = ("PreemptLowerPriority", "Never")
+
+
+class Priorities:
+    """The priority classes of a cluster; those of the system are always there."""
+
+    def __init__(self, classes: Iterable[PriorityClass] = ()) -> None:
+        self._classes: dict[str, tuple[int, bool]] = {name: (value, True) for name, value in SYSTEM_CLASSES.items()}
+        self._default = (0, True)
+        defaults: list[tuple[int, bool]] = []
+        for given in classes:
+            entry = (given.value, given.preemption_policy != "Never")
+            self._classes[given.metadata.name] = entry
+            if given.global_default:
+                defaults.append(entry)
+        if defaults:
+            self._default = min(defaults)  # of several, Kubernetes takes the lowest
+
+    def of(self, spec: PodSpec, path: str = "spec") -> tuple[int, bool]:
+        """(priority, may preempt). A priority in the pod itself wins: the API server copied it from the class."""
+        check_preemption_policy(spec.preemption_policy, f"{path}.preemptionPolicy")
+        value, preempts = self._of_class(spec, path)
+        if spec.priority is not None:
+            value = spec.priority
+        if spec.preemption_policy:
+            preempts = spec.preemption_policy != "Never"
+        return value, preempts
+
+    def _of_class(self, spec: PodSpec, path: str) -> tuple[int, bool]:
+        name = spec.priority_class_name
+        if not name:
+            return self._default if spec.priority is None else (spec.priority, True)
+        found = self._classes.get(name)
+        if found is not None:
+            return found
+        if spec.priority is not None:  # the class was deleted after the pod was created
+            return spec.priority, True
+        raise ManifestError(f"there is no PriorityClass {name!r:.80}", f"{path}.priorityClassName")
+
+
+def check_preemption_policy(policy: str, path: str) -> None:
+    if policy and policy not in _POLICIES:
+        raise ManifestError(f"{policy!r:.40} is none of {', '.join(_POLICIES)}", path)
+
+
+def check_priority_class(given: PriorityClass) -> None:
+    name = given.metadata.name
+    check_preemption_policy(given.preemption_policy, "preemptionPolicy")
+    if name.startswith("system-"):
+        if SYSTEM_CLASSES.get(name) != given.value:
+            raise ManifestError("names that start with system- are Kubernetes' own", "metadata.name")
+    elif given.value > HIGHEST_OF_USERS:
+        raise ManifestError(f"{given.value} is more than {HIGHEST_OF_USERS}, the highest for users", "value")
+
 
 PREEMPTIBLE_LABEL = "bursar.dev/preemptible"
 GROUP_LABEL = "bursar.dev/group"

@@ -7,6 +7,8 @@ except that the overhead is added only to resources that are limited.
 
 Everything is computed on amounts, not on vectors, because an explicit zero is not the same as nothing here: it
 keeps the limit from standing in.
+
+Quantities of manifests, with errors that a manifest's reader understands: ``ManifestError`` with the path.
 """
 
 from __future__ import annotations
@@ -14,13 +16,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from bursar.dimensions import dimension
 from bursar.ledger import claims
 from bursar.objects import core
-from bursar.objects.errors import ManifestError, join
-from bursar.objects.quantities import Amounts, amounts_from
-from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, parse
-from bursar.vectors import Vector, from_amounts
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.validation import is_qualified
+from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, QuantityError, parse
+from bursar.resources import Limits, Vector, dimension, from_amounts
+
+Amounts = dict[str, int]
+"""Resource name to amount in the dimension's resolution; unlike a ``Vector`` it keeps zeros."""
+
+
+def amounts_from(quantities: Mapping[str, object], path: str) -> Amounts:
+    amounts: Amounts = {}
+    for name, value in quantities.items():
+        if not is_qualified(name):
+            raise ManifestError("is not the name of a resource", join(path, name))
+        try:
+            amounts[name] = dimension(name).parse(value)
+        except QuantityError as error:
+            raise ManifestError(str(error), join(path, name)) from None
+    return amounts
+
+
+def limits_from(quantities: Mapping[str, object], path: str, stock: bool = False) -> Limits:
+    """Zero stays listed, because it means none; ``stock``: what is not listed is none too."""
+    return Limits(amounts_from(quantities, path), stock)
+
 
 _RESTART_POLICIES = ("", "Always", "OnFailure", "Never")
 
@@ -30,7 +52,7 @@ class PodResources(NamedTuple):
 
     requests: Vector
     limits: Vector
-    containers: tuple[claims.Container, ...]
+    containers: tuple[claims.ContainerSpec, ...]
 
 
 class _Container(NamedTuple):
@@ -85,15 +107,15 @@ def _comes_whole(name: str) -> bool:
     return name == "pods" or ("/" in name and "kubernetes.io/" not in name)
 
 
-def is_sidecar(container: core.Container) -> bool:
+def is_sidecar(container: core.PodContainer) -> bool:
     """Of an init container: it keeps running beside the main ones."""
     return container.restart_policy == "Always"
 
 
-def _typed(container: _Container) -> claims.Container:
+def _typed(container: _Container) -> claims.ContainerSpec:
     requests = from_amounts(container.requests)
     limits = requests if container.limits == container.requests else from_amounts(container.limits)
-    return claims.Container(container.name, requests, limits, container.role)
+    return claims.ContainerSpec(container.name, requests, limits, container.role)
 
 
 def _containers(spec: core.PodSpec, path: str) -> list[_Container]:
@@ -108,7 +130,7 @@ def _containers(spec: core.PodSpec, path: str) -> list[_Container]:
     return found
 
 
-def _container(container: core.Container, role: str, path: str) -> _Container:
+def _container(container: core.PodContainer, role: str, path: str) -> _Container:
     if container.restart_policy not in _RESTART_POLICIES:
         choices = ", ".join(_RESTART_POLICIES[1:])
         raise ManifestError(f"{container.restart_policy!r:.40} is none of {choices}", f"{path}.restartPolicy")

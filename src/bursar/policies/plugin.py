@@ -2,6 +2,10 @@
 
 Everything a policy brings lives in its own folder; the registry below is the only list. A plugin is plain data and
 functions, and it is the side of a policy that knows manifests; the policy itself only ever sees settings and claims.
+
+Reasons: the short, stable codes that people meet, with what they mean and what helps.
+
+Each policy declares its own in ``reasons.py`` of its folder; docs/reasons.md is made from them.
 """
 
 from __future__ import annotations
@@ -9,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, final, runtime_checkable
 
-from bursar.objects.configuration import Section
+from bursar.objects.crds import Section
 from bursar.objects.kinds import Kind
-from bursar.policies.base import Policy
-from bursar.policies.settings import Setting
+from bursar.policies.policy import Policy
+from bursar.policies.results import Setting
 
 Translate = Callable[[str, Any], list[Setting]]
 """(key of the object, the typed object or None when it was deleted) -> settings for the policy."""
@@ -72,6 +76,26 @@ CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
 """Raises ``ManifestError`` when the object must not be deleted now."""
 
 
+RESOURCE: Final = "<resource>"
+
+
+@final
+class Reason:
+    """A code; ``<resource>`` at its end stands for the name of any resource."""
+
+    def __init__(self, code: str, means: str, helps: str) -> None:
+        self.code: Final = code
+        self.means: Final = means
+        self.helps: Final = helps
+
+    def covers(self, code: str) -> bool:
+        """Whether a code that somebody met is this one."""
+        if not self.code.endswith(RESOURCE):
+            return code == self.code
+        start = self.code[: -len(RESOURCE)]
+        return code.startswith(start) and len(code) > len(start)
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin:
     """One policy, as the rest of Bursar sees it."""
@@ -87,6 +111,8 @@ class Plugin:
     unpreemptible: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None  # (labels, annotations)
     namespaces: Mapping[str, Namespaces] = field(default_factory=dict)  # by kind name: where its objects govern pods
     chosen: Mapping[str, str] = field(default_factory=dict)  # by kind name: the label by which a pod names its object
+    title: str = ""  # heading of its part in lists of reasons; Markdown
+    reasons: tuple[Reason, ...] = ()  # every code that the policy may give, with what helps
 
 
 class Registry:
@@ -116,7 +142,7 @@ BUILT_IN = (
     "bursar.policies.trees.plugin",
     "bursar.policies.pools.plugin",
     "bursar.policies.elastic.plugin",
-    "bursar.policies.limits.plugin",
+    "bursar.policies.namespace.plugin",
     "bursar.policies.nodes.plugin",
     "bursar.policies.crossquota.plugin",
     "bursar.policies.gpus.plugin",

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from bursar.server import answers, chronicle, verdicts
+from bursar.server import types
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8321"
 _API = "/api/v1"
@@ -29,10 +29,10 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | bool | Sequence[str] | None]
 
 
-class ApiError(Exception):
+class RequestFailedError(Exception):
     """The request was refused (``problem.status``), or there is no server to answer it (status 0)."""
 
-    def __init__(self, problem: answers.Problem) -> None:
+    def __init__(self, problem: types.Problem) -> None:
         super().__init__(problem.detail)
         self.problem = problem
 
@@ -68,92 +68,88 @@ class Client:
 
     # Changing
 
-    def apply(
-        self, manifests: str | bytes, *, source: str = "", dry_run: bool = False, key: str = ""
-    ) -> chronicle.Change:
+    def apply(self, manifests: str | bytes, *, source: str = "", dry_run: bool = False, key: str = "") -> types.Change:
         """Create or update all objects of a YAML or JSON text, or none. ``key`` makes a retry safe."""
         query: Query = {"source": source, "dryRun": dry_run}
-        return self._send("POST", "/apply", chronicle.Change, query, manifests, _YAML, key)
+        return self._send("POST", "/apply", types.Change, query, manifests, _YAML, key)
 
-    def delete(self, references: Sequence[str], *, dry_run: bool = False) -> chronicle.Change:
+    def delete(self, references: Sequence[str], *, dry_run: bool = False) -> types.Change:
         """Delete objects named ``Kind/namespace/name``: all, or none."""
         body = msgspec.json.encode({"objects": list(references)})
-        return self._send("POST", "/delete", chronicle.Change, {"dryRun": dry_run}, body)
+        return self._send("POST", "/delete", types.Change, {"dryRun": dry_run}, body)
 
-    def finish(self, pods: Sequence[str]) -> chronicle.Change:
+    def finish(self, pods: Sequence[str]) -> types.Change:
         """These running pods succeed."""
-        return self._send("POST", "/finish", chronicle.Change, {}, msgspec.json.encode({"pods": list(pods)}))
+        return self._send("POST", "/finish", types.Change, {}, msgspec.json.encode({"pods": list(pods)}))
 
-    def undo(self, change: int, *, dry_run: bool = False) -> chronicle.Change:
-        return self._send("POST", f"/changes/{change}/undo", chronicle.Change, {"dryRun": dry_run}, b"")
+    def undo(self, change: int, *, dry_run: bool = False) -> types.Change:
+        return self._send("POST", f"/changes/{change}/undo", types.Change, {"dryRun": dry_run}, b"")
 
-    def changes(self, *, limit: int = 20) -> chronicle.ChangeList:
+    def changes(self, *, limit: int = 20) -> types.ChangeList:
         """Applied changes, the newest first."""
-        return self._get("/changes", chronicle.ChangeList, {"limit": limit})
+        return self._get("/changes", types.ChangeList, {"limit": limit})
 
     # Reading
 
-    def info(self) -> answers.Info:
-        return self._get("", answers.Info, {})
+    def info(self) -> types.Info:
+        return self._get("", types.Info, {})
 
-    def kinds(self) -> answers.KindList:
-        return self._get("/kinds", answers.KindList, {})
+    def kinds(self) -> types.KindList:
+        return self._get("/kinds", types.KindList, {})
 
-    def objects(self, **query: str | int | None) -> answers.ObjectList:
+    def objects(self, **query: str | int | None) -> types.ObjectList:
         """Filters: ``kind``, ``namespace``, ``label``, ``limit``, ``continue``, ``at``."""
-        return self._get("/objects", answers.ObjectList, query)
+        return self._get("/objects", types.ObjectList, query)
 
     def get_object(self, kind: str, key: str, *, at: str = "") -> dict[str, Any]:
         """One manifest."""
         found: dict[str, Any] = self._get(f"/objects/{_part(kind)}/{quote(key)}", dict, {"at": at})
         return found
 
-    def claims(self, **query: str | int | None) -> answers.ClaimList:
+    def claims(self, **query: str | int | None) -> types.ClaimList:
         """Filters: ``namespace``, ``label``, ``phase``, ``node``, ``quota``, ``limit``, ``continue``, ``at``."""
-        return self._get("/claims", answers.ClaimList, query)
+        return self._get("/claims", types.ClaimList, query)
 
-    def claim(self, namespace: str, name: str, *, at: str = "") -> answers.ClaimRow:
-        return self._get(_claim_path(namespace, name), answers.ClaimRow, {"at": at})
+    def claim(self, namespace: str, name: str, *, at: str = "") -> types.ClaimRow:
+        return self._get(_claim_path(namespace, name), types.ClaimRow, {"at": at})
 
-    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> verdicts.Explanation:
+    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> types.Explanation:
         query: Query = {"at": at, "fixes": fixes}
-        return self._get(f"{_claim_path(namespace, name)}/explain", verdicts.Explanation, query)
+        return self._get(f"{_claim_path(namespace, name)}/explain", types.Explanation, query)
 
-    def quotas(self, **query: str | int | None) -> answers.QuotaList:
+    def quotas(self, **query: str | int | None) -> types.QuotaList:
         """Filters: ``kind``, ``namespace``, ``policy``, ``limit``, ``continue``, ``at``."""
-        return self._get("/quotas", answers.QuotaList, query)
+        return self._get("/quotas", types.QuotaList, query)
 
-    def nodes(self, **query: str | int | None) -> answers.NodeList:
-        return self._get("/nodes", answers.NodeList, query)
+    def nodes(self, **query: str | int | None) -> types.NodeList:
+        return self._get("/nodes", types.NodeList, query)
 
-    def gpus(self, **query: str | int | None) -> answers.GpuList:
-        return self._get("/gpus", answers.GpuList, query)
+    def gpus(self, **query: str | int | None) -> types.GpuList:
+        return self._get("/gpus", types.GpuList, query)
 
-    def queue(self, **query: str | int | None) -> answers.QueueList:
-        return self._get("/queue", answers.QueueList, query)
+    def queue(self, **query: str | int | None) -> types.QueueList:
+        return self._get("/queue", types.QueueList, query)
 
-    def decisions(self, *, before: int = 0, limit: int = 100, claim: str = "") -> chronicle.DecisionList:
+    def decisions(self, *, before: int = 0, limit: int = 100, claim: str = "") -> types.DecisionList:
         """Journal records, the newest first."""
-        return self._get(
-            "/decisions", chronicle.DecisionList, {"before": before or None, "limit": limit, "claim": claim}
-        )
+        return self._get("/decisions", types.DecisionList, {"before": before or None, "limit": limit, "claim": claim})
 
-    def history(self, kind: str, key: str) -> chronicle.ObjectHistory:
-        return self._get(f"/history/{_part(kind)}/{quote(key)}", chronicle.ObjectHistory, {})
+    def history(self, kind: str, key: str) -> types.ObjectHistory:
+        return self._get(f"/history/{_part(kind)}/{quote(key)}", types.ObjectHistory, {})
 
-    def diff(self, start: str, end: str = "") -> chronicle.Difference:
-        return self._get("/diff", chronicle.Difference, {"from": start, "to": end})
+    def diff(self, start: str, end: str = "") -> types.Difference:
+        return self._get("/diff", types.Difference, {"from": start, "to": end})
 
     # Asking
 
-    def what_if(self, manifests: str | bytes, *, source: str = "") -> verdicts.WhatIf:
-        return self._send("POST", "/what-if", verdicts.WhatIf, {"source": source}, manifests, _YAML)
+    def what_if(self, manifests: str | bytes, *, source: str = "") -> types.WhatIf:
+        return self._send("POST", "/what-if", types.WhatIf, {"source": source}, manifests, _YAML)
 
     def plan(
         self, manifests: str | bytes, *, source: str = "", delete: Sequence[str] = (), horizon: str = ""
-    ) -> verdicts.Plan:
+    ) -> types.Plan:
         query: Query = {"source": source, "delete": delete, "horizon": horizon}
-        return self._send("POST", "/plan", verdicts.Plan, query, manifests, _YAML)
+        return self._send("POST", "/plan", types.Plan, query, manifests, _YAML)
 
     # Watching
 
@@ -221,10 +217,10 @@ class Client:
             connection.close()
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: Exception | str) -> ApiError:
+    def _unreachable(self, error: Exception | str) -> RequestFailedError:
         detail = f"{self.address}: {error}"
-        problem = answers.Problem(type="about:blank", title="no answer from the server", status=0, detail=detail)
-        return ApiError(problem)
+        problem = types.Problem(type="about:blank", title="no answer from the server", status=0, detail=detail)
+        return RequestFailedError(problem)
 
 
 def _part(text: str) -> str:
@@ -257,11 +253,11 @@ def _check(response: http.client.HTTPResponse) -> bytes:
     if response.status < 300:
         return content
     try:
-        problem = msgspec.json.decode(content, type=answers.Problem)
+        problem = msgspec.json.decode(content, type=types.Problem)
     except msgspec.DecodeError:
         detail = f"answered {response.status} {response.reason}"
-        problem = answers.Problem(type="about:blank", title="unexpected", status=response.status, detail=detail)
-    raise ApiError(problem)
+        problem = types.Problem(type="about:blank", title="unexpected", status=response.status, detail=detail)
+    raise RequestFailedError(problem)
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[ServerEvent]:

@@ -10,19 +10,21 @@ from hashlib import sha256
 from typing import Any
 
 from bursar._version import __version__
-from bursar.objects.corekinds import POD
-from bursar.objects.durations import duration_ms
-from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
-from bursar.server import answers, changelog, chronicle, explaining, history, lists, trials, verdicts, views
-from bursar.server.asking import Asked
-from bursar.server.moments import moment_of
-from bursar.server.problems import RefusedError
-from bursar.server.reading import Reader, durable
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, Kind
+from bursar.objects.validation import duration_ms
+from bursar.server import pages, time_travel, types
+from bursar.server import what_if as trials
+from bursar.server.changes import load_changes
+from bursar.server.pages import Reader, durable
+from bursar.server.problems import RefusedError, in_thread
+from bursar.server.requests import RequestQuery
+from bursar.server.rows import ClaimView
 from bursar.server.service import Pending, Service
-from bursar.server.threads import in_thread
+from bursar.server.time_travel import moment_of
+from bursar.server.what_if import explanation
 from bursar.sim.cluster import Cluster
-from bursar.sim.store import timestamp
+from bursar.sim.objects import timestamp
 
 HORIZON_MOST = 7 * 24 * 3600 * 1000
 
@@ -37,7 +39,7 @@ class Handlers:
 
     # Changing
 
-    async def apply(self, asked: Asked) -> chronicle.Change:
+    async def apply(self, asked: RequestQuery) -> types.Change:
         documents = await in_thread(asked.documents)
         return await self._change(
             lambda: self._service.apply(
@@ -45,7 +47,7 @@ class Handlers:
             )
         )
 
-    async def delete(self, asked: Asked) -> chronicle.Change:
+    async def delete(self, asked: RequestQuery) -> types.Change:
         references = self._references(asked.references())
         return await self._change(
             lambda: self._service.delete(
@@ -53,33 +55,33 @@ class Handlers:
             )
         )
 
-    async def finish(self, asked: Asked) -> chronicle.Change:
+    async def finish(self, asked: RequestQuery) -> types.Change:
         pods = asked.pods()
         return await self._change(
             lambda: self._service.finish(pods, key=asked.text("Idempotency-Key"), request=_digest(asked))
         )
 
-    async def undo(self, asked: Asked) -> chronicle.Change:
+    async def undo(self, asked: RequestQuery) -> types.Change:
         number = asked.number("id")
         return await self._change(lambda: self._service.undo(number, dry_run=asked.truth("dryRun")))
 
-    async def changes(self, asked: Asked) -> chronicle.ChangeList:
-        def look(cluster: Cluster) -> chronicle.ChangeList:
-            found = changelog.load_changes(self._service.store, asked.number("before"), asked.limit)
-            return chronicle.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
+    async def changes(self, asked: RequestQuery) -> types.ChangeList:
+        def look(cluster: Cluster) -> types.ChangeList:
+            found = load_changes(self._service.store, asked.number("before"), asked.limit)
+            return types.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
         return await self._reader.look(look)
 
-    async def _change(self, make: Callable[[], Pending]) -> chronicle.Change:
+    async def _change(self, make: Callable[[], Pending]) -> types.Change:
         pending = await in_thread(make)
         await durable(pending.durable)
         return pending.answer
 
     # Reading
 
-    async def info(self, asked: Asked) -> answers.Info:
-        def look(cluster: Cluster) -> answers.Info:
-            return answers.Info(
+    async def info(self, asked: RequestQuery) -> types.Info:
+        def look(cluster: Cluster) -> types.Info:
+            return types.Info(
                 version=__version__,
                 api="v1",
                 moment=moment_of(cluster),
@@ -93,10 +95,10 @@ class Handlers:
 
         return await self._reader.look(look)
 
-    async def kinds(self, asked: Asked) -> answers.KindList:
-        return answers.KindList(
+    async def kinds(self, asked: RequestQuery) -> types.KindList:
+        return types.KindList(
             items=[
-                answers.KindInfo(
+                types.KindInfo(
                     name=kind.name,
                     api_version=kind.api_version,
                     kind=kind.kind,
@@ -108,108 +110,110 @@ class Handlers:
             ]
         )
 
-    async def objects(self, asked: Asked) -> answers.ObjectList:
-        return await self._reader.page(asked, lists.objects(asked, self._kind_filter(asked)), answers.ObjectList)
+    async def objects(self, asked: RequestQuery) -> types.ObjectList:
+        return await self._reader.page(asked, pages.objects(asked, self._kind_filter(asked)), types.ObjectList)
 
-    async def object(self, asked: Asked) -> dict[str, Any]:
+    async def object(self, asked: RequestQuery) -> dict[str, Any]:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
         found = await self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
         return found
 
-    async def claims(self, asked: Asked) -> answers.ClaimList:
-        return await self._reader.page(asked, lists.claims(asked), answers.ClaimList)
+    async def claims(self, asked: RequestQuery) -> types.ClaimList:
+        return await self._reader.page(asked, pages.claims(asked), types.ClaimList)
 
-    async def claim(self, asked: Asked) -> answers.ClaimRow:
+    async def claim(self, asked: RequestQuery) -> types.ClaimRow:
         key = _asked_claim(asked)
-        found = await self._reader.look(lambda cluster: views.ClaimView(cluster).row(key), asked.text("at"))
+        found = await self._reader.look(lambda cluster: ClaimView(cluster).row(key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no claim {key!r:.200}")
         return found
 
-    async def explain(self, asked: Asked) -> verdicts.Explanation:
+    async def explain(self, asked: RequestQuery) -> types.Explanation:
         key = _asked_claim(asked)
         if not asked.truth("fixes"):
-            return await self._reader.look(lambda cluster: explaining.explanation(cluster, key), asked.text("at"))
+            return await self._reader.look(lambda cluster: explanation(cluster, key), asked.text("at"))
 
-        def search() -> verdicts.Explanation:
+        def search() -> types.Explanation:
             """On a copy: a search may take a while, and nobody waits for it but who asked."""
             at = asked.text("at")
             moment = self._service.moment(at) if at else self._service.position()
-            return self._service.read_past(lambda cluster: explaining.explanation(cluster, key, fixes=True), moment)
+            return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
 
         return await in_thread(search)
 
-    async def quotas(self, asked: Asked) -> answers.QuotaList:
-        return await self._reader.page(asked, lists.quotas(asked, self._kind_filter(asked)), answers.QuotaList)
+    async def quotas(self, asked: RequestQuery) -> types.QuotaList:
+        return await self._reader.page(asked, pages.quotas(asked, self._kind_filter(asked)), types.QuotaList)
 
-    async def nodes(self, asked: Asked) -> answers.NodeList:
-        return await self._reader.page(asked, lists.nodes(asked), answers.NodeList)
+    async def nodes(self, asked: RequestQuery) -> types.NodeList:
+        return await self._reader.page(asked, pages.nodes(asked), types.NodeList)
 
-    async def gpus(self, asked: Asked) -> answers.GpuList:
-        return await self._reader.page(asked, lists.gpus(asked), answers.GpuList)
+    async def gpus(self, asked: RequestQuery) -> types.GpuList:
+        return await self._reader.page(asked, pages.gpus(asked), types.GpuList)
 
-    async def queue(self, asked: Asked) -> answers.QueueList:
-        return await self._reader.page(asked, lists.queue(asked), answers.QueueList)
+    async def queue(self, asked: RequestQuery) -> types.QueueList:
+        return await self._reader.page(asked, pages.queue(asked), types.QueueList)
 
     # The past
 
-    async def decisions(self, asked: Asked) -> chronicle.DecisionList:
+    async def decisions(self, asked: RequestQuery) -> types.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
         moment = await self._reader.look(moment_of)
 
-        def read() -> list[chronicle.DecisionRow]:
+        def read() -> list[types.DecisionRow]:
             store = self._service.store
-            return history.about(store, key, before, limit) if key else list(history.latest(store, before, limit))
+            return (
+                time_travel.about(store, key, before, limit) if key else list(time_travel.latest(store, before, limit))
+            )
 
         rows = await in_thread(read)
         more = rows[-1].seq if rows and (key or rows[-1].seq > 1) and len(rows) >= limit else 0
-        return chronicle.DecisionList(items=rows, moment=moment, next=more)
+        return types.DecisionList(items=rows, moment=moment, next=more)
 
-    async def history(self, asked: Asked) -> chronicle.ObjectHistory:
+    async def history(self, asked: RequestQuery) -> types.ObjectHistory:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
         moment = await self._reader.look(moment_of)
 
-        def read() -> chronicle.ObjectHistory:
+        def read() -> types.ObjectHistory:
             store, kinds = self._service.store, self._service.cluster.kinds
-            found = history.object_history(store, kinds, kind.name, key)
+            found = time_travel.object_history(store, kinds, kind.name, key)
             if not found:
                 raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}")
-            rows = history.about(store, key, 0, asked.limit) if kind.name == POD.name else []
-            return chronicle.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
+            rows = time_travel.about(store, key, 0, asked.limit) if kind.name == POD.name else []
+            return types.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
 
         return await in_thread(read)
 
-    async def diff(self, asked: Asked) -> chronicle.Difference:
-        def read() -> chronicle.Difference:
+    async def diff(self, asked: RequestQuery) -> types.Difference:
+        def read() -> types.Difference:
             service = self._service
             start = service.moment(asked.text("from"), "from")
             end = service.moment(asked.text("to"), "to") if asked.text("to") else service.position()
             if (start.seq, start.version) > (end.seq, end.version):
                 raise RefusedError(400, "the moment in `from` is after the one in `to`")
-            found = list(history.object_differences(service.store, service.cluster.kinds, start, end))
-            return chronicle.Difference(
+            found = list(time_travel.object_differences(service.store, service.cluster.kinds, start, end))
+            return types.Difference(
                 start=service.read_past(moment_of, start),
                 end=service.read_past(moment_of, end),
                 objects=found,
-                pods=history.pod_counts(found),
+                pods=time_travel.pod_counts(found),
             )
 
         return await in_thread(read)
 
     # Asking
 
-    async def what_if(self, asked: Asked) -> verdicts.WhatIf:
+    async def what_if(self, asked: RequestQuery) -> types.WhatIf:
         documents = await in_thread(asked.documents)
         return await self._reader.look(lambda cluster: trials.what_if(cluster, documents))
 
-    async def plan(self, asked: Asked) -> verdicts.Plan:
+    async def plan(self, asked: RequestQuery) -> types.Plan:
         horizon = _span(asked.text("horizon"))
         delete = self._references(asked.values.get("delete", ()))
         documents = [] if delete and not asked.body.strip() else await in_thread(asked.documents)
 
-        def read() -> verdicts.Plan:
+        def read() -> types.Plan:
             moment = self._service.position()
             return trials.plan(lambda: self._service.archive.scratch(moment), documents, delete, horizon)
 
@@ -232,18 +236,18 @@ class Handlers:
                 raise RefusedError(400, str(error)) from None
         return given
 
-    def _kind_filter(self, asked: Asked) -> str:
+    def _kind_filter(self, asked: RequestQuery) -> str:
         return self._kind(asked.text("kind")).name if asked.text("kind") else ""
 
 
-def _digest(asked: Asked) -> str:
+def _digest(asked: RequestQuery) -> str:
     """What was asked for, for idempotency."""
     return sha256(asked.body + repr(sorted(asked.values.items(), key=str)).encode()).hexdigest()
 
 
-def _asked_claim(asked: Asked) -> str:
+def _asked_claim(asked: RequestQuery) -> str:
     namespace = asked.text("namespace")
-    return lists.claim_key("" if namespace == "-" else namespace, asked.text("name"))
+    return pages.claim_key("" if namespace == "-" else namespace, asked.text("name"))
 
 
 def _span(text: str) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from bursar.sim.news import Event
-from bursar.store.batches import ObjectWrite
+from bursar.sim.pods import SimEvent
+from bursar.store.store import ObjectWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class News:
     at: int
     lines: Sequence[bytes]
     objects: Sequence[ObjectWrite]
-    events: Sequence[Event]
+    events: Sequence[SimEvent]
 
 
 Listener = Callable[[News], None]

@@ -16,18 +16,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bursar._version import __version__
-from bursar.dimensions import dimension
 from bursar.ledger.claims import STATES
-from bursar.server import quotas, views
+from bursar.resources import dimension
+from bursar.server import quotas, rows
 from bursar.server.background import AuditWatch
-from bursar.server.quotas import Figures, Gathered, Quota
+from bursar.server.quotas import Gathered, QuotaFigures, QuotaRecord
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CACHED_FOR = 1.0
 _QUOTA_LABELS = ("policy", "kind", "namespace", "quota", "node", "resource")
-_FIGURES: tuple[tuple[str, str, Callable[[Figures], int | None]], ...] = (
+_FIGURES: tuple[tuple[str, str, Callable[[QuotaFigures], int | None]], ...] = (
     ("used", "what decisions count", lambda f: f.used),
     ("min", "what is guaranteed", lambda f: f.min),
     ("max", "what is allowed at most", lambda f: f.max),
@@ -38,7 +38,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Figures], int | None]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """The numbers of one moment."""
 
     quotas: Gathered
@@ -50,7 +50,7 @@ class Snapshot:
     objects: int
 
 
-def snapshot(cluster: Cluster) -> Snapshot:
+def snapshot(cluster: Cluster) -> MetricsSnapshot:
     """Whoever calls holds the cluster's lock."""
     states: Counter[str] = Counter(STATES[claim.state] for claim in cluster.engine.state.claims.values())
     pending: Counter[str] = Counter()
@@ -58,16 +58,18 @@ def snapshot(cluster: Cluster) -> Snapshot:
         pending[cluster.controller.reason(claim.uid)[0] or "undecided"] += 1
     nodes: list[tuple[str, dict[str, int], dict[str, int]]] = []
     for stored in cluster.objects.all("Node"):
-        account = cluster.engine.state.accounts.get(views.NODE_PREFIX + stored.key)
+        account = cluster.engine.state.accounts.get(rows.NODE_PREFIX + stored.key)
         if account is not None:
             listed = {name: most for name, most in account.limits.listed.items() if most < 2**62}
             nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
     engine = cluster.engine
     counted = [(policy.name, name, count) for policy in engine.policies for name, count in policy.counters().items()]
-    return Snapshot(quotas.gather(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count())
+    return MetricsSnapshot(
+        quotas.gather(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count()
+    )
 
 
-class Metrics(Collector):
+class ServerMetrics(Collector):
     """All metrics of a server."""
 
     def __init__(self, service: Service, audit: AuditWatch | None) -> None:
@@ -139,7 +141,7 @@ class Metrics(Collector):
                 family.add_metric((key,), count)
             yield family
 
-    def _service_metrics(self, numbers: Snapshot) -> Iterator[Metric]:
+    def _service_metrics(self, numbers: MetricsSnapshot) -> Iterator[Metric]:
         service = self._service
         yield _single("bursar_journal_seq", "The last journal record.", {}, numbers.seq)
         yield _single("bursar_objects", "Objects that are there.", {}, numbers.objects)
@@ -152,7 +154,7 @@ class Metrics(Collector):
             yield _single("bursar_audited_seq", "The last record found to be right.", {}, self._audit.audited)
 
 
-def _quota_metrics(found: list[Quota]) -> Iterator[Metric]:
+def _quota_metrics(found: list[QuotaRecord]) -> Iterator[Metric]:
     for name, about, figure in _FIGURES:
         family = GaugeMetricFamily(f"bursar_quota_{name}", f"Quotas: {about}.", labels=_QUOTA_LABELS)
         for quota in found:
@@ -164,7 +166,7 @@ def _quota_metrics(found: list[Quota]) -> Iterator[Metric]:
         yield family
 
 
-def _node_metrics(numbers: Snapshot) -> Iterator[Metric]:
+def _node_metrics(numbers: MetricsSnapshot) -> Iterator[Metric]:
     allocatable = GaugeMetricFamily("bursar_node_allocatable", "What a node has.", labels=("node", "resource"))
     used = GaugeMetricFamily("bursar_node_used", "What decisions count on a node.", labels=("node", "resource"))
     for node, has, uses in numbers.nodes:

@@ -1,18 +1,23 @@
-"""Errors as problem details (RFC 9457): what went wrong, of which object and field, and that nothing changed."""
+"""Errors as problem details (RFC 9457): what went wrong, of which object and field, and that nothing changed.
+
+Blocking work beside the event loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar, TypeVarTuple
 
 import msgspec
+from anyio import to_thread
 from starlette.responses import Response
 
-from bursar.objects.errors import ManifestError
-from bursar.server.answers import Problem
-from bursar.server.moments import MomentError
+from bursar.objects.decode import ManifestError
 from bursar.server.service import KeyReusedError, NoSuchChangeError, Service, StoppedError
-from bursar.sim.updates import ConflictError
-from bursar.store.errors import StoreError
+from bursar.server.time_travel import MomentError
+from bursar.server.types import Problem
+from bursar.sim.apply import ConflictError
+from bursar.store.schema import StoreError
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -88,3 +93,12 @@ def with_position(found: Problem, service: Service) -> Problem:
     engine = service.cluster.engine
     with engine.lock:
         return msgspec.structs.replace(found, seq=engine.version, digest=f"{engine.digest:016x}")
+
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+async def in_thread(work: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+    """Run it in a worker thread. A request that ran out of time does not wait for it any more."""
+    return await to_thread.run_sync(work, *arguments, abandon_on_cancel=True)

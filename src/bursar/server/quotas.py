@@ -13,21 +13,19 @@ from typing import Any
 
 import msgspec
 
-from bursar.dimensions import dimension
-from bursar.limits import UNLIMITED
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.elastic.names import PREFIX as ELASTIC_PREFIX
-from bursar.policies.elastic.names import quota_id
-from bursar.policies.limits.policy import PREFIX as LIMITS_PREFIX
-from bursar.policies.pools import names as pools
-from bursar.policies.pools.flows import account_key
+from bursar.policies.elastic.settings import PREFIX as ELASTIC_PREFIX
+from bursar.policies.elastic.settings import quota_id
+from bursar.policies.namespace.policy import PREFIX as LIMITS_PREFIX
+from bursar.policies.pools import settings as pools
+from bursar.policies.pools.propagation import account_key
+from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.policy import TreesPolicy
-from bursar.policies.trees.tree import Tree, account_name
 from bursar.quantity import QuantityError
-from bursar.server import answers
+from bursar.resources import UNLIMITED, Vector, dimension
+from bursar.server import types
 from bursar.sim.cluster import Cluster
-from bursar.sim.store import Stored
-from bursar.vectors import Vector
+from bursar.sim.objects import Stored
 
 _ELASTIC = ("ElasticQuota.n8s.nebuly.ai", "CompositeElasticQuota.n8s.nebuly.ai")
 _LIMITS = "GPUResourceQuota.tensor-fusion.ai"
@@ -36,7 +34,7 @@ _ENDLESS = "4611686018427387"
 
 
 @dataclass(slots=True)
-class Figures:
+class QuotaFigures:
     """One resource of a quota, in the exact units of its dimension; None: does not apply."""
 
     used: int = 0
@@ -49,7 +47,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Quota:
+class QuotaRecord:
     policy: str
     kind: str
     namespace: str
@@ -57,7 +55,7 @@ class Quota:
     node: str = ""
     parent: str = ""
     tree: str = ""
-    resources: dict[str, Figures] = field(default_factory=dict)
+    resources: dict[str, QuotaFigures] = field(default_factory=dict)
     message: str = ""
 
     @property
@@ -79,9 +77,9 @@ class Gathered:
     elastic: list[Stored]
     limits: list[Stored]
     pools: list[Stored]
-    others: list[Quota]
+    others: list[QuotaRecord]
 
-    def quotas(self) -> list[Quota]:
+    def quotas(self) -> list[QuotaRecord]:
         """All quotas, by policy, namespace and name. Needs no lock."""
         found = [*map(_elastic, self.elastic), *map(_limits, self.limits), *map(_pools, self.pools), *self.others]
         _share_out(found)
@@ -99,7 +97,7 @@ def gather(cluster: Cluster) -> Gathered:
     )
 
 
-def quotas(cluster: Cluster) -> list[Quota]:
+def quotas(cluster: Cluster) -> list[QuotaRecord]:
     """All quotas of a cluster. Whoever calls holds its lock."""
     return gather(cluster).quotas()
 
@@ -123,9 +121,9 @@ def _account_of(stored: Stored) -> str:
     return ELASTIC_PREFIX + quota_id(stored.kind.kind, stored.key)
 
 
-def row(quota: Quota) -> answers.QuotaRow:
+def row(quota: QuotaRecord) -> types.QuotaRow:
     over = [name for name, figures in quota.resources.items() if figures.max is not None and figures.used > figures.max]
-    return answers.QuotaRow(
+    return types.QuotaRow(
         policy=quota.policy,
         kind=quota.kind,
         namespace=quota.namespace,
@@ -139,13 +137,13 @@ def row(quota: Quota) -> answers.QuotaRow:
     )
 
 
-def _shown(name: str, figures: Figures) -> answers.QuotaAmounts:
+def _shown(name: str, figures: QuotaFigures) -> types.QuotaAmounts:
     show = dimension(name).show
 
     def text(amount: int | None) -> str:
         return "" if amount is None else show(amount)
 
-    return answers.QuotaAmounts(
+    return types.QuotaAmounts(
         used=show(figures.used),
         min=text(figures.min),
         max=text(figures.max),
@@ -159,7 +157,7 @@ def _shown(name: str, figures: Figures) -> answers.QuotaAmounts:
 # The dialects
 
 
-def _elastic(stored: Stored) -> Quota:
+def _elastic(stored: Stored) -> QuotaRecord:
     quota = _named("elastic", stored)
     status = stored.written.get("status", {})
     spec = stored.body.get("spec") or {}
@@ -170,7 +168,7 @@ def _elastic(stored: Stored) -> Quota:
     return quota
 
 
-def _limits(stored: Stored) -> Quota:
+def _limits(stored: Stored) -> QuotaRecord:
     quota = _named("limits", stored)
     total = (stored.body.get("spec") or {}).get("total") or {}
     used = stored.written.get("status", {}).get("used") or {}
@@ -186,7 +184,7 @@ def _prefixed(side: str, amounts: Any) -> dict[str, Any]:  # noqa: ANN401 whatev
     return {f"{side}.{name}": value for name, value in (amounts or {}).items()}
 
 
-def _pools(stored: Stored) -> Quota:
+def _pools(stored: Stored) -> QuotaRecord:
     quota = _named("pools", stored)
     body = stored.body
     labels = {**((body.get("metadata") or {}).get("labels") or {}), **stored.written.get("labels", {})}
@@ -203,14 +201,14 @@ def _pools(stored: Stored) -> Quota:
     return quota
 
 
-def _trees(cluster: Cluster) -> Iterator[Quota]:
+def _trees(cluster: Cluster) -> Iterator[QuotaRecord]:
     for policy in cluster.engine.policies:
         if isinstance(policy, TreesPolicy):
             for tree in policy.trees.by_name.values():
                 yield from _nodes_of_tree(tree)
 
 
-def _nodes_of_tree(tree: Tree) -> Iterator[Quota]:
+def _nodes_of_tree(tree: QuotaTreeModel) -> Iterator[QuotaRecord]:
     borrowed: dict[str, Vector] = {}
     for node in tree.nodes.values():
         for seat in [] if node.leaf else tree.seated(node):
@@ -218,10 +216,12 @@ def _nodes_of_tree(tree: Tree) -> Iterator[Quota]:
                 known = borrowed.get(seat.group.name)
                 borrowed[seat.group.name] = seat.ask.cost if known is None else known.plus(seat.ask.cost)
     for name, node in tree.nodes.items():
-        quota = Quota("trees", _TREE, "", tree.name, name, "" if node.parent is None else node.parent.name, tree.name)
+        quota = QuotaRecord(
+            "trees", _TREE, "", tree.name, name, "" if node.parent is None else node.parent.name, tree.name
+        )
         loans = borrowed.get(name)
         for resource, amount in node.account.limits.listed.items():
-            figures = quota.resources.setdefault(resource, Figures())
+            figures = quota.resources.setdefault(resource, QuotaFigures())
             figures.min = amount
             figures.max = amount if node.hard or node.parent is None else None
             figures.used = node.account.used.amount(resource)
@@ -230,7 +230,7 @@ def _nodes_of_tree(tree: Tree) -> Iterator[Quota]:
         yield quota
 
 
-def _crossquota(cluster: Cluster) -> Iterator[Quota]:
+def _crossquota(cluster: Cluster) -> Iterator[QuotaRecord]:
     for policy in cluster.engine.policies:
         if not isinstance(policy, CrossQuotaPolicy):
             continue
@@ -239,11 +239,11 @@ def _crossquota(cluster: Cluster) -> Iterator[Quota]:
             if facts is None or not facts.is_gpu_node():
                 continue
             account = cluster.engine.state.accounts.get(f"crossquota/{stored.key}")
-            quota = Quota("crossquota", "Node", "", stored.key)
+            quota = QuotaRecord("crossquota", "Node", "", stored.key)
             for limit in facts.quotas:
                 used = 0 if account is None else account.used.amount(limit.resource)
                 most = None if limit.cap == UNLIMITED else limit.cap
-                quota.resources[limit.resource] = Figures(used=used, max=most)
+                quota.resources[limit.resource] = QuotaFigures(used=used, max=most)
             yield quota
 
 
@@ -254,10 +254,10 @@ def _objects(cluster: Cluster, kinds: tuple[str, ...]) -> list[Stored]:
     return [stored for kind in kinds for stored in cluster.objects.all(kind)]
 
 
-def _named(policy: str, stored: Stored) -> Quota:
+def _named(policy: str, stored: Stored) -> QuotaRecord:
     conditions = stored.written.get("status", {}).get("conditions") or []
     told = [one["message"] for one in conditions if one.get("message") and _is_bad(one)]
-    return Quota(policy, stored.kind.name, stored.namespace, stored.name, message="; ".join(told))
+    return QuotaRecord(policy, stored.kind.name, stored.namespace, stored.name, message="; ".join(told))
 
 
 def _is_bad(condition: dict[str, Any]) -> bool:
@@ -265,10 +265,10 @@ def _is_bad(condition: dict[str, Any]) -> bool:
     return (condition.get("status") == "True") != good or condition.get("reason") == "Exceeded"
 
 
-def _fill(quota: Quota, name: str, amounts: dict[str, Any] | None) -> None:
+def _fill(quota: QuotaRecord, name: str, amounts: dict[str, Any] | None) -> None:
     for resource, value in (amounts or {}).items():
         if value is not None:
-            setattr(quota.resources.setdefault(resource, Figures()), name, _parse(resource, value))
+            setattr(quota.resources.setdefault(resource, QuotaFigures()), name, _parse(resource, value))
 
 
 def _parse(resource: str, value: object) -> int:
@@ -278,14 +278,14 @@ def _parse(resource: str, value: object) -> int:
         return 0
 
 
-def _borrow(quota: Quota) -> None:
+def _borrow(quota: QuotaRecord) -> None:
     for figures in quota.resources.values():
         if figures.min is not None:
             figures.borrowed = max(0, figures.used - figures.min)
             figures.idle = max(0, figures.min - figures.used)
 
 
-def _share_out(found: list[Quota]) -> None:
+def _share_out(found: list[QuotaRecord]) -> None:
     """What is borrowed of a resource was lent by those whose min is idle, in proportion."""
     borrowed, idle = _sums(found, lambda f: f.borrowed), _sums(found, lambda f: f.idle)
     for quota in found:
@@ -296,7 +296,7 @@ def _share_out(found: list[Quota]) -> None:
                 figures.lent = loans * figures.idle // idle[key] if idle[key] else 0
 
 
-def _sums(found: list[Quota], amount: Callable[[Figures], int | None]) -> dict[tuple[str, str], int]:
+def _sums(found: list[QuotaRecord], amount: Callable[[QuotaFigures], int | None]) -> dict[tuple[str, str], int]:
     sums: dict[tuple[str, str], int] = {}
     for quota in found:
         for resource, figures in quota.resources.items():

@@ -8,34 +8,164 @@ memory, and are answered when what they saw is on the disk.
 A change that is refused leaves no trace. Anything else that goes wrong (a batch that cannot be written, a defect that
 leaves a change half made) ends the taking of changes: memory is then not what the disk says, and only a restart, which
 goes on from the disk, mends that.
+
+Counts of what was decided and done, for metrics. Touched under the service's lock, read without it.
+
+What callers can have done to a cluster, and how what came of it is told: in the answer and in the log of changes.
+
+An action knows neither locks nor disks. It runs on the cluster of now and on a copy of it alike, and what is told is
+read off the cluster that it ran on, right after.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, RLock
 from typing import TypeVar
 
-from bursar.objects.errors import ManifestError
+from bursar.engine.decision import EVICTED, OUTCOMES, Decision, GangDecisions
+from bursar.ledger.journal import Record
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, Kind
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry, default_registry
-from bursar.server import actions, archive, changelog, chronicle, moments
-from bursar.server.actions import Action
-from bursar.server.changelog import Answers, GivenAnswer
+from bursar.server import time_travel, types
+from bursar.server.changes import (
+    Answers,
+    ChangeRecord,
+    GivenAnswer,
+    Inverse,
+    LoggedObject,
+    Result,
+    inverse_of,
+    load_change,
+)
 from bursar.server.hub import Hub, News
-from bursar.server.moments import Clock, wall_clock
-from bursar.server.tally import Tally
-from bursar.server.undoing import inverse_of
+from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Cluster
-from bursar.sim.news import Event as Notice
-from bursar.sim.news import Happening
-from bursar.store.batches import Batch, ObjectWrite
-from bursar.store.committer import GroupCommitter
-from bursar.store.store import Store
+from bursar.sim.objects import timestamp
+from bursar.sim.pods import Happening
+from bursar.sim.pods import SimEvent as Notice
+from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
+
+
+class RequestCounters:
+    """Since the start of the process."""
+
+    def __init__(self) -> None:
+        self.decisions: Counter[tuple[str, str]] = Counter()  # (outcome, reason)
+        self.evictions: Counter[str] = Counter()  # by reason
+        self.records: Counter[str] = Counter()  # by cause
+        self.pods: Counter[str] = Counter()  # by what happened
+
+    def note(self, records: Iterable[Record], happenings: Iterable[Happening]) -> None:
+        for record in records:
+            self.records[str(record.cause[0])] += 1
+            decided = record.decision
+            for decision in decided.decisions if isinstance(decided, GangDecisions) else [decided]:
+                if isinstance(decision, Decision) and decision.outcome != EVICTED:
+                    self.decisions[OUTCOMES[decision.outcome], decision.reason] += 1
+        for happening in happenings:
+            self.pods[happening.what] += 1
+            if happening.what == "evicted":
+                self.evictions[happening.reason.partition(" by ")[0]] += 1
+
+
+Outcome = tuple[Kind, str, Result]
+Run = Callable[[Cluster], list[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change that is asked for; a repetition of it has the same ``key``, if the caller gave one."""
+
+    verb: str
+    run: Run
+    key: str = ""
+    request: str = ""  # what was asked, as a fingerprint
+    inverse: Inverse | None = None  # of the change that this one takes back
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.verb} {self.request}"
+
+
+def applying(documents: Sequence[Document]) -> Run:
+    def run(cluster: Cluster) -> list[Outcome]:
+        return [(one.kind, one.key, one.result) for one in cluster.apply(documents)]
+
+    return run
+
+
+def deleting(references: Sequence[str]) -> Run:
+    def run(cluster: Cluster) -> list[Outcome]:
+        found = [cluster.kinds.reference(text) for text in dict.fromkeys(references)]
+        cluster.delete(found)
+        return [(kind, key, "deleted") for kind, key in found]
+
+    return run
+
+
+def finishing(pods: Sequence[str]) -> Run:
+    def run(cluster: Cluster) -> list[Outcome]:
+        cluster.finish(pods)
+        kind = cluster.kinds.find(POD.name)
+        return [(kind, pod, "changed") for pod in dict.fromkeys(pods)]
+
+    return run
+
+
+def described(
+    cluster: Cluster,
+    number: int,
+    action: Action,
+    outcomes: Sequence[Outcome],
+    happenings: Sequence[Happening],
+    *,
+    dry_run: bool = False,
+) -> types.Change:
+    """A change as it is answered."""
+    inverse = action.inverse
+    return types.Change(
+        id=number,
+        moment=time_travel.moment_of(cluster),
+        verb=action.verb,
+        objects=[_object_outcome(cluster, *outcome) for outcome in outcomes],
+        pods=[_pod_news(happening) for happening in happenings],
+        dry_run=dry_run,
+        undoes=0 if inverse is None else inverse.number,
+        lost=[] if inverse is None else inverse.lost,
+    )
+
+
+def _object_outcome(cluster: Cluster, kind: Kind, key: str, result: Result) -> types.ObjectOutcome:
+    stored = cluster.objects.find(kind.name, key)
+    version = "" if stored is None else str(stored.version)
+    return types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version=version)
+
+
+def _pod_news(happening: Happening) -> types.PodNews:
+    return types.PodNews(
+        time=timestamp(happening.at),
+        pod=happening.pod,
+        what=happening.what,
+        node=happening.node,
+        reason=happening.reason,
+    )
+
+
+def logged(
+    cluster: Cluster, change: types.Change, changed: Sequence[Outcome], happenings: Sequence[Happening]
+) -> ChangeRecord:
+    """A change as it is kept, so that it can be taken back; ``changed``: the outcomes that are not "unchanged"."""
+    touched = cluster.objects.touched
+    objects = [LoggedObject(kind.name, key, result, touched.get((kind.name, key), 0)) for kind, key, result in changed]
+    return ChangeRecord(change, objects, [happening.pod for happening in happenings if happening.what == "evicted"])
+
 
 T = TypeVar("T")
 
@@ -56,7 +186,7 @@ class NoSuchChangeError(LookupError):
 class Pending:
     """An answer that may be given when ``durable`` is done."""
 
-    answer: chronicle.Change
+    answer: types.Change
     durable: Future[int] | None
 
 
@@ -79,15 +209,15 @@ class Service:
         registry = default_registry() if registry is None else registry
         self.store = store
         self.lock = RLock()
-        self.tally = Tally()
+        self.tally = RequestCounters()
         self.hub = Hub()
         self.alarm = Alarm()
-        self.archive = archive.Archive(store, registry)
+        self.archive = time_travel.Archive(store, registry)
         self.error: BaseException | None = None
         self._clock = clock
-        self._changes = archive.counters(store).changes
+        self._changes = time_travel.counters(store).changes
         self._answers = Answers(store)
-        self.cluster = archive.present(store, registry)
+        self.cluster = time_travel.present(store, registry)
         self.committer = GroupCommitter(store)
         self._shelved: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
         self._last: Future[int] | None = None  # of the batch that was handed over last
@@ -140,18 +270,18 @@ class Service:
     def apply(
         self, documents: Sequence[Document], *, dry_run: bool = False, key: str = "", request: str = ""
     ) -> Pending:
-        return self._change(Action("apply", actions.applying(documents), key, request), dry_run)
+        return self._change(Action("apply", applying(documents), key, request), dry_run)
 
     def delete(self, references: Sequence[str], *, dry_run: bool = False, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("delete", actions.deleting(references), key, request), dry_run)
+        return self._change(Action("delete", deleting(references), key, request), dry_run)
 
     def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("finish", actions.finishing(pods), key, request), dry_run=False)
+        return self._change(Action("finish", finishing(pods), key, request), dry_run=False)
 
     def undo(self, number: int, *, dry_run: bool = False) -> Pending:
         with self.lock:
             self._wait()
-            record = changelog.load_change(self.store, number)
+            record = load_change(self.store, number)
             if record is None:
                 raise NoSuchChangeError(f"there is no change {number}")
             inverse = inverse_of(record, self.cluster, self.store)
@@ -178,18 +308,18 @@ class Service:
         changed = [outcome for outcome in outcomes if outcome[2] != "unchanged"]
         self._changes += bool(changed)
         number = self._changes if changed else 0
-        change = actions.described(self.cluster, number, action, outcomes, happenings)
+        change = described(self.cluster, number, action, outcomes, happenings)
         meta: dict[str, str] = {}
         if changed:
-            meta |= actions.logged(self.cluster, change, changed, happenings).meta()
+            meta |= logged(self.cluster, change, changed, happenings).meta()
         if action.key:
             meta |= self._answers.keep(GivenAnswer(action.key, action.fingerprint, change))
         return Pending(change, self._flush(meta, happenings, events))
 
-    def _dry_run(self, action: Action) -> chronicle.Change:
+    def _dry_run(self, action: Action) -> types.Change:
         scratch = self.scratch()
         outcomes = action.run(scratch)
-        return actions.described(scratch, 0, action, outcomes, scratch.take_news()[0], dry_run=True)
+        return described(scratch, 0, action, outcomes, scratch.take_news()[0], dry_run=True)
 
     # Durability
 
@@ -206,8 +336,8 @@ class Service:
         self._let_go()
         if not lines and not objects and not meta:
             return self._last
-        known = archive.Counters(cluster.now(), cluster.objects.uids, cluster.objects.version, self._changes)
-        batch = Batch(lines, objects, cluster.now(), {**meta, archive.META: known.text()})
+        known = time_travel.Counters(cluster.now(), cluster.objects.uids, cluster.objects.version, self._changes)
+        batch = Batch(lines, objects, cluster.now(), {**meta, time_travel.META: known.text()})
         future = self.committer.submit(batch)
         news = News(cluster.engine.version, cluster.now(), lines, objects, [*events, *late_events])
         future.add_done_callback(lambda done: self._written(done, news))
@@ -265,20 +395,20 @@ class Service:
                 return look(self.cluster), self._last
         return self.read_past(look, self.moment(at)), None
 
-    def read_past(self, look: Callable[[Cluster], T], moment: moments.Moment) -> T:
+    def read_past(self, look: Callable[[Cluster], T], moment: time_travel.Revision) -> T:
         lock, cluster = self.archive.at(moment)
         with lock:
             return look(cluster)
 
-    def moment(self, text: str, option: str = "at") -> moments.Moment:
+    def moment(self, text: str, option: str = "at") -> time_travel.Revision:
         """The moment that a text, given for an option, names; all up to now is on the disk when this returns."""
         with self.lock:
             self._wait()
             now, latest = self.now(), self.latest()
-        return moments.find(self.store, text, now, latest, option)
+        return time_travel.find(self.store, text, now, latest, option)
 
-    def position(self) -> moments.Moment:
+    def position(self) -> time_travel.Revision:
         """The present moment; all of it is on the disk when this returns."""
         with self.lock:
             self._wait()
-            return moments.Moment(*self._position(), self.cluster.now())
+            return time_travel.Revision(*self._position(), self.cluster.now())

@@ -14,34 +14,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from bursar.control import ports as outside
-from bursar.control.admission import Admission
-from bursar.control.kinds import known_kinds
-from bursar.control.loop import Controller
-from bursar.control.translation import ObjectChange
-from bursar.engine.decisions import Decision
+from bursar.control import actions as outside
+from bursar.control.admission import Admission, ObjectChange, known_kinds
+from bursar.control.controller import Controller
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
-from bursar.engine.errors import EngineError
+from bursar.engine.session import EngineError
 from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
-from bursar.objects.corekinds import POD
-from bursar.objects.errors import ManifestError
-from bursar.objects.kinds import Kind
-from bursar.objects.kindset import TypedObject
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, Kind, TypedObject
 from bursar.objects.manifests import Document
-from bursar.policies.checks import Check
 from bursar.policies.plugin import Registry, default_registry
-from bursar.policies.settings import Output
-from bursar.sim.clock import Clock
-from bursar.sim.news import Event, Happening
-from bursar.sim.podlife import PodLife
-from bursar.sim.pods import ENDED, PENDING, PodView, SimPod
-from bursar.sim.records import ObjectRow
-from bursar.sim.resuming import changed_rows, load_objects, resume_pods, said_again
-from bursar.sim.shelf import Load, Shelf
-from bursar.sim.staging import Staging, check_node
-from bursar.sim.store import Store
+from bursar.policies.results import Check, Output
+from bursar.sim.apply import Staging, check_node
+from bursar.sim.objects import Load, ObjectStore, Shelf
+from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, resume_pods, said_again
+from bursar.sim.pods import ENDED, PENDING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +52,9 @@ class Cluster:
         self.registry = registry
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
-        self.events: list[Event] = []
+        self.events: list[SimEvent] = []
         self._clock = Clock(start)
-        self._store = Store(Shelf(self.kinds, manifests))
+        self._store = ObjectStore(Shelf(self.kinds, manifests))
         self.controller = Controller(self.engine, registry, self)
         self._pods = PodLife(self._store, self._clock, self.controller)
         self.staging = Staging(self.kinds, Admission(registry, self.kinds), self._clock, self._pods)
@@ -219,7 +209,7 @@ class Cluster:
             self._store.remove(output.kind, output.key)
 
     def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
-        self.events.append(Event(self._clock.now, kind, key, type, reason, message))
+        self.events.append(SimEvent(self._clock.now, kind, key, type, reason, message))
         pod = self._pods.by_key.get(key) if kind == POD.name else None
         if pod is None or reason in {outside.ADMITTED, outside.EVICTED, outside.RESIZE_REFUSED}:
             return
@@ -235,7 +225,7 @@ class Cluster:
         """Each object that changed since the last call, in the order of the versions."""
         return changed_rows(self._store, self._pods)
 
-    def take_news(self) -> tuple[list[Happening], list[Event]]:
+    def take_news(self) -> tuple[list[Happening], list[SimEvent]]:
         """What happened since the last call; the cluster forgets it."""
         found = self._pods.happenings, self.events
         self._pods.happenings, self.events = [], []
@@ -259,7 +249,7 @@ class Cluster:
         return self._pods.happenings
 
     @property
-    def objects(self) -> Store:
+    def objects(self) -> ObjectStore:
         """The objects, to read."""
         return self._store
 

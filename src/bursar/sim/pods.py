@@ -1,12 +1,31 @@
-"""The pods of the embedded cluster: what each is doing, and the annotations that say how long it does it."""
+"""What becomes of the pods of the embedded cluster: they start, run, are told to leave, leave, succeed.
+
+Whatever the control loop must hear of is put into ``seen``, for when it has finished what it does.
+
+The pods of the embedded cluster: what each is doing, and the annotations that say how long it does it.
+
+What an embedded cluster tells: events about objects, and one line for each thing that happened to a pod.
+
+Virtual time: integer milliseconds that pass only when somebody says so, and what is due when.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
+from bursar.control.controller import Controller
+from bursar.engine.decision import Decision
+from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
-from bursar.objects.durations import duration_ms
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD
+from bursar.objects.validation import duration_ms
+from bursar.sim.objects import ObjectStore
 
 RUNS_FOR = "sim.bursar.dev/runs-for"
 LEAVES_AFTER = "sim.bursar.dev/leaves-after"
@@ -72,3 +91,193 @@ def _time(pod: Pod, key: str) -> int:
 def _wrong(pod: Pod, key: str, error: ManifestError) -> ManifestError:
     subject = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
     return ManifestError(error.problem, f"metadata.annotations.{key}", subject=subject)
+
+
+@dataclass(frozen=True, slots=True)
+class SimEvent:
+    """Something people were told about an object."""
+
+    at: int
+    kind: str
+    key: str
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of what happened to pods."""
+
+    at: int
+    pod: str
+    what: str  # started, held, waits, evicted, left, finished
+    node: str
+    reason: str
+
+
+_UNITS = (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def show_duration(ms: int) -> str:
+    """A duration as people write it: 1h30m, 250ms."""
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, ms = divmod(ms, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+class Clock:
+    """Timers fire in the order of their time, then in the order in which they were set."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.now = start
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._set = 0
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next timer is due."""
+        return self._timers[0][0] if self._timers else None
+
+    def at(self, moment: int, action: Callable[[], None]) -> int:
+        """Set a timer; returns its place among those of the same time."""
+        self._set += 1
+        heappush(self._timers, (moment, self._set, action))
+        return self._set
+
+    def pass_to(self, moment: int) -> bool:
+        """Go to the next timer that is due by then and fire all of that time; False: there is none, and it is then."""
+        if not self._timers or self._timers[0][0] > moment:
+            self.now = moment
+            return False
+        self.now = self._timers[0][0]
+        while self._timers and self._timers[0][0] <= self.now:
+            heappop(self._timers)[2]()
+        return True
+
+
+class PodLife:
+    """The pods there are, and what each of them is doing."""
+
+    def __init__(self, store: ObjectStore, clock: Clock, controller: Controller) -> None:
+        self.by_key: dict[str, SimPod] = {}
+        self.seen: deque[Callable[[], None]] = deque()
+        self.happenings: list[Happening] = []
+        self._store = store
+        self._clock = clock
+        self._controller = controller
+
+    def note(self, pod: Pod, key: str) -> None:
+        """A pod was applied: it is new, or has changed."""
+        runs_for, leaves_after = pod_times(pod)
+        known = self.by_key.get(key)
+        if known is not None and known.uid == pod.metadata.uid:
+            known.leaves_after = leaves_after
+            return
+        found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
+        self.by_key[key] = found
+        self._write_phase(found)
+
+    def _pod_of(self, claim: Claim) -> SimPod | None:
+        """The pod that makes the claim, unless another one has its name by now."""
+        pod = self.by_key.get(claim.key)
+        return pod if pod is not None and pod.uid == claim.uid else None
+
+    def start(self, claim: Claim) -> None:
+        pod = self._pod_of(claim)
+        if pod is None or pod.phase != PENDING:
+            return
+        pod.phase = RUNNING
+        pod.node = claim.place
+        self._write_phase(pod)
+        self._happened(pod, "started")
+        self.seen.append(lambda: self._controller.running(pod.uid))
+        if pod.runs_for is not None:
+            self.set_timer(pod, pod.runs_for)
+
+    def evict(self, claim: Claim, decision: Decision) -> None:
+        pod = self._pod_of(claim)
+        if pod is None or pod.phase in ENDED or pod.evicted:
+            return
+        pod.evicted = True
+        pod.reason = decision.reason
+        pod.message = decision.sentence()
+        self._store.touch(POD.name, pod.key)
+        by = f" by {decision.by}" if decision.by else ""
+        self._happened(pod, "evicted", f"{decision.reason}{by}")
+        if pod.phase != TERMINATING:
+            self._leave(pod)
+
+    def delete(self, pod: SimPod) -> None:
+        pod.deleted = True
+        self._store.touch(POD.name, pod.key)
+        if pod.phase == RUNNING:
+            self._leave(pod)
+        elif pod.phase != TERMINATING:
+            self._has_left(pod)
+
+    def _leave(self, pod: SimPod) -> None:
+        """It was told to leave, and takes its time."""
+        if pod.leaves_after == 0:
+            self._has_left(pod)
+            return
+        pod.phase = TERMINATING
+        self._write_phase(pod)
+        self.set_timer(pod, pod.leaves_after)
+        self.seen.append(lambda: self._controller.terminating(pod.uid))
+
+    def _has_left(self, pod: SimPod) -> None:
+        if pod.phase == TERMINATING:
+            self._happened(pod, "left")
+        if pod.phase not in ENDED:
+            self.seen.append(lambda: self._controller.gone(pod.uid))
+        if pod.evicted and pod.phase not in ENDED:
+            pod.phase = EVICTED
+            self._write_phase(pod)
+        if pod.deleted:
+            self._store.remove(POD.name, pod.key)
+            del self.by_key[pod.key]
+
+    def succeed(self, pod: SimPod) -> None:
+        pod.phase = SUCCEEDED
+        pod.due = None
+        self._write_phase(pod)
+        self._happened(pod, "finished")
+        self.seen.append(lambda: self._controller.gone(pod.uid))
+
+    def set_timer(self, pod: SimPod, delay: int) -> None:
+        pod.due = self._clock.now + delay
+        pod.order = self._clock.at(pod.due, lambda: self._time_is_up(pod))
+
+    def _time_is_up(self, pod: SimPod) -> None:
+        """A pod that was told to leave while it ran has two timers; only the one it waits for now counts."""
+        if pod.due != self._clock.now:
+            return
+        pod.due = None
+        if pod.phase == RUNNING:
+            self.succeed(pod)
+        elif pod.phase == TERMINATING:
+            self._has_left(pod)
+
+    def running(self, key: str) -> SimPod:
+        """The pod, which must be running."""
+        pod = self.by_key.get(key)
+        if pod is None:
+            raise ManifestError("does not exist", subject=f"Pod {key}")
+        if pod.phase != RUNNING:
+            raise ManifestError(f"is {pod.phase}: only a running pod can finish", subject=f"Pod {key}")
+        return pod
+
+    def _write_phase(self, pod: SimPod) -> None:
+        stored = self._store.find(POD.name, pod.key)
+        if stored is not None and stored.uid == pod.uid:
+            status = {"phase": pod.phase, "reason": pod.reason or None, "message": pod.message or None}
+            leaves_since = self._clock.now if pod.phase == TERMINATING else None
+            placed = replace(stored, node=pod.node, leaves_since=leaves_since)
+            self._store.write(placed.with_written("status", status))
+
+    def _happened(self, pod: SimPod, what: str, reason: str = "") -> None:
+        self.happenings.append(Happening(self._clock.now, pod.key, what, pod.node, reason))

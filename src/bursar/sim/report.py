@@ -6,8 +6,8 @@ import textwrap
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
-from bursar.sim.clock import show_duration
-from bursar.sim.running import Result, StepResult
+from bursar.sim.pods import show_duration
+from bursar.sim.runner import Result, StepResult
 
 WIDTH = 80
 _GAP = "  "

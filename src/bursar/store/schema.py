@@ -3,16 +3,50 @@
 A store is told from other SQLite files by its application id, and its version by ``user_version``. Writers use WAL
 with full synchronisation: a commit that returned is on the disk. Readers open the same file read-only, also while
 somebody writes it, and also where nothing can be written at all.
+
+One writer a store: a lock that dies with its process.
+
+The lock is on a file beside the store, never on the store itself: closing any handle of a file drops all locks that
+the process has on it, and SQLite relies on its own.
+
+What can be wrong with a store file: one line that names the file, the problem and what to do about it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from bursar.store.errors import ForeignFileError, StoreError, damaged
+
+class StoreError(Exception):
+    """The store cannot do what was asked; nothing was changed by the attempt."""
+
+    def __init__(self, path: Path, problem: str, advice: str = "") -> None:
+        super().__init__(f"{path}: {problem}" + (f" ({advice})" if advice else ""))
+        self.path = path
+        self.problem = problem
+        self.advice = advice
+
+
+class ForeignFileError(StoreError):
+    """The file is no store of Bursar's, or one of a newer version. It was not touched."""
+
+
+class DamagedStoreError(StoreError):
+    """The file is a store, but parts of it cannot be read or do not fit together."""
+
+
+class StoreBusyError(StoreError):
+    """Another process writes this store."""
+
+
+def damaged(path: Path, error: object) -> DamagedStoreError:
+    advice = "the file was left as it is; go on with the newest backup, or see what `sqlite3 FILE .recover` still finds"
+    return DamagedStoreError(path, f"damaged: {error}", advice)
+
 
 APPLICATION_ID = 0x42757273  # "Burs"
 VERSION = 2
@@ -149,3 +183,29 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+class WriterLock:
+    """Held from construction until ``release`` or the end of the process."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_name(store.name + "-lock")
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(store, f"cannot be opened for writing: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._file)
+            advice = "only one process may write a store; ask that one, or stop it first"
+            raise StoreBusyError(store, f"in use by process {owner or 'unknown'}", advice) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give it up. The file stays: removing it could take it from under another process's feet."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bursar.kube.admission.options import GATE, TERM_ANNOTATION
+from bursar.kube.admission.predicate import GATE, TERM_ANNOTATION
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import JSON_PATCH, MERGE_PATCH, Object
 from tests.cluster.controlplane.identities import ADMIN, ALICE

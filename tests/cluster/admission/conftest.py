@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bursar.kube.admission.options import ENFORCED, NAMESPACE_LABEL, Options
 from bursar.kube.admission.policies import policies
+from bursar.kube.admission.predicate import ENFORCED, NAMESPACE_LABEL, AdmissionOptions
 from tests.cluster.admission.acting import NODE, Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.identities import ALICE, BURSAR, User
@@ -33,7 +33,7 @@ def guarded(plane: ControlPlane) -> ControlPlane:
     _grant(plane, "bursar-test", BURSAR, [("", ["pods", "pods/status"], ["*"])])
     _grant(plane, "alice-more", ALICE, [("", ["pods/resize", "pods/status", "pods/binding", "bindings"], ["*"])])
     _grant(plane, "node-test", NODE, [("", ["pods"], ["*"])])
-    for one in policies(Options()):
+    for one in policies(AdmissionOptions()):
         apply(plane, one)
     _wait(plane)
     return plane

@@ -8,13 +8,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from bursar.control.kinds import known_kinds
-from bursar.kube.admission.fetching import fetch_from
-from bursar.kube.admission.hooks import quota_kinds
-from bursar.kube.admission.keeping import CertificateKeeper, now_utc
-from bursar.kube.admission.options import Options
-from bursar.kube.admission.serving import TlsContext, WebhookServer
-from bursar.kube.admission.webhook import Webhook
+from bursar.control.admission import known_kinds
+from bursar.kube.admission.cert_rotation import CertificateKeeper, now_utc
+from bursar.kube.admission.manifests import quota_kinds
+from bursar.kube.admission.predicate import AdmissionOptions
+from bursar.kube.admission.review import fetch_from
+from bursar.kube.admission.webhook import TlsContext, Webhook, WebhookServer
 from bursar.kube.client.api import Api
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
@@ -99,7 +98,7 @@ class Replica:
             now=lambda: now_utc() + self.ahead,
             settle=10.0,  # only a renewal waits for it,
         )
-        app = Webhook(Options(), default_registry(), PlaneView(self._plane), fetch_from(Api(self._http)))
+        app = Webhook(AdmissionOptions(), default_registry(), PlaneView(self._plane), fetch_from(Api(self._http)))
         self._server = WebhookServer(app, self.tls, "127.0.0.1", port)
         await self._server.start()
         return self._server.port

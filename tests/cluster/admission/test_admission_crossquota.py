@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bursar.kube.admission.governed import Governed
-from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL, Options
 from bursar.kube.admission.policies import policies
-from bursar.kube.admission.terms import facts_of
+from bursar.kube.admission.predicate import ENFORCED, GATE, NAMESPACE_LABEL, AdmissionOptions, Governed, facts_of
 from tests.cluster.admission.acting import Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
@@ -15,7 +13,7 @@ from tests.cluster.controlplane.identities import ALICE, BURSAR
 from tests.cluster.waiting import eventually
 
 EXEMPT = ("exempt-one", "exempt-two")
-OPTIONS = Options(everywhere=True, exempt_namespaces=EXEMPT)
+OPTIONS = AdmissionOptions(everywhere=True, exempt_namespaces=EXEMPT)
 TREE = {"quota.bursar.dev/lab": "theory"}
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bursar.kube.admission.options import TERM_ANNOTATION, Options
 from bursar.kube.admission.policies import policies
+from bursar.kube.admission.predicate import TERM_ANNOTATION, AdmissionOptions
 from tests.cluster.admission.acting import Acting, apply
 from tests.cluster.controlplane import ApiError
 from tests.cluster.controlplane.identities import ALICE, BURSAR
@@ -60,7 +60,7 @@ def test_before_anybody_leads_no_gate_is_opened_and_pods_can_be_changed(gated: A
 
 def test_the_fence_knows_the_term_also_after_it_was_taken_away_and_put_back(gated: Acting) -> None:
     """A server stops following a kind that no policy asks for any more, and most kinds for good (decision 10)."""
-    fence = [one for one in policies(Options()) if one["metadata"]["name"] == "bursar-guard-update"]
+    fence = [one for one in policies(AdmissionOptions()) if one["metadata"]["name"] == "bursar-guard-update"]
     gated.plane.kubectl("delete", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": fence}))
     try:
         eventually(lambda: gated.allowed(BURSAR, gated.open_gate, "one", term="7"), "the fence is away")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.admission.options import GATE, Options
 from bursar.kube.admission.policies import policies
+from bursar.kube.admission.predicate import GATE, AdmissionOptions
 from tests.cluster.admission.acting import NODE, Acting, apply
 from tests.cluster.admission.latecomer import LABEL, latecomer
 from tests.cluster.controlplane import ApiError, ControlPlane
@@ -129,7 +129,7 @@ def test_who_takes_the_gate_away_is_refused(enforced: Acting, tmp_path: Path) ->
     with latecomer(enforced.plane, tmp_path, [{"op": "remove", "path": "/spec/schedulingGates"}]):
         late = "or a webhook took it away (see admission.reinvocationPolicy)"
         eventually(lambda: late in _scheduler(enforced, labels={LABEL: "here"}), "the webhook is called")
-        with in_force(enforced.plane, Options(reinvocation="IfNeeded")):
+        with in_force(enforced.plane, AdmissionOptions(reinvocation="IfNeeded")):
             eventually(lambda: _scheduler(enforced, labels={LABEL: "here"}) == OURS, "the gate looks again")
 
 
@@ -152,7 +152,7 @@ def test_where_pods_are_governed_by_their_marks_the_gate_looks_again(ordinary: A
 
 
 def test_the_gate_can_be_told_to_look_again(enforced: Acting, late: dict[str, str]) -> None:
-    with in_force(enforced.plane, Options(reinvocation="IfNeeded")):
+    with in_force(enforced.plane, AdmissionOptions(reinvocation="IfNeeded")):
         eventually(lambda: _scheduler(enforced, labels=late) == OURS, "the gate looks again")
         made = enforced.create_pod("one", labels=late, gates=("example.com/other",))
         assert set(enforced.gates(made)) == {"example.com/other", GATE}
@@ -161,21 +161,21 @@ def test_the_gate_can_be_told_to_look_again(enforced: Acting, late: dict[str, st
 
 def test_a_scheduler_of_the_clusters_own_may_be_an_originals(enforced: Acting) -> None:
     """In a cluster whose scheduler is Volcano's, nobody is refused for naming it."""
-    with in_force(enforced.plane, Options(cluster_scheduler="volcano")):
+    with in_force(enforced.plane, AdmissionOptions(cluster_scheduler="volcano")):
         eventually(lambda: _scheduler(enforced, schedulerName=THEIRS) == "volcano", "pods get Volcano's scheduler")
         eventually(lambda: _scheduler(enforced, schedulerName="volcano") == "volcano", "nor are others refused")
     eventually(lambda: _scheduler(enforced, schedulerName="volcano") == OURS, "pods get the default scheduler")
 
 
 @contextmanager
-def in_force(plane: ControlPlane, options: Options) -> Iterator[None]:
+def in_force(plane: ControlPlane, options: AdmissionOptions) -> Iterator[None]:
     """Other policies, until the end."""
     for one in policies(options):
         apply(plane, one)
     try:
         yield
     finally:
-        for one in policies(Options()):
+        for one in policies(AdmissionOptions()):
             apply(plane, one)
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.admission.options import GATE
-from bursar.kube.admission.terms import MOST
+from bursar.kube.admission.predicate import GATE, MOST
 from tests.cluster.admission.acting import Acting
 from tests.cluster.controlplane import ApiError
 from tests.cluster.controlplane.api import Object

@@ -3,10 +3,15 @@
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from bursar.kube.admission.governed import Governed
-from bursar.kube.admission.marks import MIRROR
-from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL, Options
-from bursar.kube.admission.terms import facts_of
+from bursar.kube.admission.predicate import (
+    ENFORCED,
+    GATE,
+    MIRROR,
+    NAMESPACE_LABEL,
+    AdmissionOptions,
+    Governed,
+    facts_of,
+)
 from tests.cluster.admission.acting import Acting
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
@@ -36,7 +41,7 @@ def gated(acting: Acting, body: Object) -> bool:
 def test_the_server_gates_exactly_the_governed_pods(enforced: Acting, ordinary: Acting, body: Object) -> None:
     if not acceptable(body):
         return
-    governed = Governed(Options())
+    governed = Governed(AdmissionOptions())
     for acting, labels in ((enforced, {NAMESPACE_LABEL: ENFORCED}), (ordinary, {})):
         assert gated(acting, body) is governed.holds(acting.namespace, labels, facts_of(body)), body
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bursar.kube.admission.certs import LIFETIME
-from bursar.kube.admission.hooks import gate_hooks, quota_hooks
-from bursar.kube.admission.options import CERTIFICATES, GATE, Options
+from bursar.kube.admission.manifests import gate_hooks, quota_hooks
+from bursar.kube.admission.predicate import CERTIFICATES, GATE, AdmissionOptions
 from bursar.policies.plugin import default_registry
 from tests.cluster.admission.acting import Acting, apply
 from tests.cluster.admission.hooked import Replica, at_port, open_definitions
@@ -37,7 +37,7 @@ def replica(guarded: ControlPlane) -> Iterator[Replica]:
     await_definitions(guarded)
     replica = Replica(guarded)
     port = replica.start()
-    for configuration in quota_hooks(Options(), default_registry()):
+    for configuration in quota_hooks(AdmissionOptions(), default_registry()):
         apply(guarded, at_port(configuration, port))
     replica.sync()
     yield replica
@@ -245,7 +245,7 @@ def _gated_by_webhook(plane: ControlPlane, replica: Replica) -> Iterator[None]:
         plane.api().delete(policies + name)
     eventually(ungated, "the policies are gone")
     port = int(plane.api().get(HOOKS)["webhooks"][0]["clientConfig"]["url"].split(":")[2].split("/")[0])
-    for configuration in gate_hooks(Options()):
+    for configuration in gate_hooks(AdmissionOptions()):
         apply(plane, at_port(configuration, port))
     replica.sync()
     try:

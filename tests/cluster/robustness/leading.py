@@ -18,12 +18,11 @@ import sys
 import time
 from typing import Any
 
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import PODS, Api
 from bursar.kube.client.errors import KubeError
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import PODS
 from bursar.store.store import Store
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installing import Replica, Replicas, install

@@ -13,14 +13,12 @@ from typing import Any
 import msgspec
 from anyio.from_thread import start_blocking_portal
 
-from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following
+from bursar.kube.client.api import PODS, Api
 from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import PODS
-from bursar.kube.client.store import Decode
+from bursar.kube.client.watch import Decode, Following
 from tests.cluster.controlplane import ControlPlane
 
 Body = dict[str, Any]

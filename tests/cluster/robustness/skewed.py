@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timedelta, tzinfo
 
 import bursar.cli.main
-import bursar.kube.controller.running
+import bursar.kube.controller.main
 
 BILLION = 1_000_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from bursar.kube.controller.names import ADMISSION, HOLD
+from bursar.kube.controller.patches import ADMISSION, HOLD
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.identities import BURSAR

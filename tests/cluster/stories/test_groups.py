@@ -1,7 +1,6 @@
 """Groups: all of their pods are let go at once, or none."""
 
-from bursar.kube.controller.names import ADMISSION, GATE, TERM
-from bursar.kube.controller.records import AdmissionRecord, written
+from bursar.kube.controller.patches import ADMISSION, GATE, TERM, AdmissionRecord, written
 from tests.cluster.controlplane.api import STRATEGIC_PATCH
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.installing import announced

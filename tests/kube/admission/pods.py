@@ -4,8 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bursar.kube.admission.marks import GPU_DEMANDS, MIRROR
-from bursar.kube.admission.options import GATE, RECORD_ANNOTATION
+from bursar.kube.admission.predicate import GATE, GPU_DEMANDS, MIRROR, RECORD_ANNOTATION
 
 Body = dict[str, Any]
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bursar.kube.admission.judging import Fetch
-from bursar.kube.admission.options import Options
+from bursar.kube.admission.predicate import AdmissionOptions
+from bursar.kube.admission.review import Fetch
 from bursar.kube.admission.webhook import Message, Webhook
 from bursar.policies.plugin import default_registry
 
@@ -49,8 +49,10 @@ def key_of(body: Mapping[str, Any]) -> str:
     return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
 
 
-def webhook(view: Objects | None = None, options: Options | None = None, fetch: Fetch | None = None) -> Webhook:
-    return Webhook(options or Options(), default_registry(), view or Objects(), fetch)
+def webhook(
+    view: Objects | None = None, options: AdmissionOptions | None = None, fetch: Fetch | None = None
+) -> Webhook:
+    return Webhook(options or AdmissionOptions(), default_registry(), view or Objects(), fetch)
 
 
 def review(body: Body | None, old: Body | None = None, operation: str = "CREATE") -> bytes:

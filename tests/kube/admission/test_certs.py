@@ -20,7 +20,7 @@ from bursar.kube.admission.certs import (
     secret_data,
     trusted,
 )
-from bursar.kube.admission.serving import TlsContext, WebhookServer
+from bursar.kube.admission.webhook import TlsContext, WebhookServer
 from tests.kube.admission.reviewing import webhook
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

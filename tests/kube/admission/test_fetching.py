@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.admission.fetching import fetch_from
-from bursar.kube.client.api import Api
+from bursar.kube.admission.review import fetch_from
+from bursar.kube.client.api import NODES, PODS, Api
 from bursar.kube.client.http import Http
-from bursar.kube.client.resources import NODES, PODS
 from tests.kube.fakeapi import FakeApi
 
 pytestmark = pytest.mark.anyio

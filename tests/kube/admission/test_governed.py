@@ -9,15 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.kube.admission.governed import EXEMPT, MARKED, NAMESPACE_NAME, TAKEN, Governed, Namespaces, arms
-from bursar.kube.admission.marks import ASKS_FOR_A_FRACTION, OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels
-from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL, Options
-from bursar.kube.admission.terms import Marked, PodFacts, Term, facts_of, quoted
-from bursar.policies.tensorfusion import worker
+from bursar.kube.admission.predicate import (
+    ASKS_FOR_A_FRACTION,
+    ENFORCED,
+    EXEMPT,
+    GATE,
+    MARKED,
+    NAMESPACE_LABEL,
+    NAMESPACE_NAME,
+    OWN_ANNOTATIONS,
+    QUOTA_ANNOTATIONS,
+    TAKEN,
+    AdmissionOptions,
+    Governed,
+    Marked,
+    Namespaces,
+    PodFacts,
+    Predicate,
+    arms,
+    facts_of,
+    quota_labels,
+    quoted,
+)
+from bursar.policies.gpus import worker
 from tests.kube.admission.pods import pods
 
-OPTIONS = Options()
-EVERYWHERE = Options(everywhere=True, exempt_namespaces=("batch", "kube-system"))
+OPTIONS = AdmissionOptions()
+EVERYWHERE = AdmissionOptions(everywhere=True, exempt_namespaces=("batch", "kube-system"))
 YES = {NAMESPACE_LABEL: ENFORCED}
 DAEMON = (("apps/v1", "DaemonSet"),)
 
@@ -80,7 +98,7 @@ TERMS = [EXEMPT, MARKED, TAKEN, ASKS_FOR_A_FRACTION, OWN_ANNOTATIONS, QUOTA_ANNO
 @pytest.mark.parametrize("term", TERMS)
 @given(body=pods)
 @settings(max_examples=150)
-def test_a_term_says_the_same_in_cel_and_in_python(term: Term, body: dict[str, Any]) -> None:
+def test_a_term_says_the_same_in_cel_and_in_python(term: Predicate, body: dict[str, Any]) -> None:
     assert judged(term.cel("object"), body) is term.holds(facts_of(body))
 
 
@@ -90,7 +108,7 @@ def test_selectors_and_cel_of_all_arms_say_the_same_as_the_predicate(
     body: dict[str, Any], name: str, labelled: bool
 ) -> None:
     labels = {NAMESPACE_NAME: name, **(YES if labelled else {})}
-    for options in (OPTIONS, EVERYWHERE, Options(everywhere=True)):
+    for options in (OPTIONS, EVERYWHERE, AdmissionOptions(everywhere=True)):
         chosen = [arm for arm in arms(options) if selected(arm.namespaces.selector(), labels)]
         assert len(chosen) == (0 if name in options.never else 1)
         by_server = any(judged(arm.governs().cel("object"), body) for arm in chosen)

@@ -13,16 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.kube.admission.governed import Namespaces
-from bursar.kube.admission.guards import NODES_GROUP, guards
-from bursar.kube.admission.options import TERM_ANNOTATION, Options
-from bursar.kube.admission.policies import policies
-from bursar.kube.admission.shapes import Check, Guard, rule
-from bursar.kube.admission.terms import MOST
+from bursar.kube.admission.policies import NODES_GROUP, guards, policies
+from bursar.kube.admission.policy_objects import Guard, PolicyCheck, rule
+from bursar.kube.admission.predicate import MOST, TERM_ANNOTATION, AdmissionOptions, Namespaces
 from tests.kube.admission.pods import pods
 
-EVERYWHERE = Options(everywhere=True, exempt_namespaces=("batch",), more_labels=("app",))
-OPTIONS = Options()
+EVERYWHERE = AdmissionOptions(everywhere=True, exempt_namespaces=("batch",), more_labels=("app",))
+OPTIONS = AdmissionOptions()
 POLICIES = {
     one["metadata"]["name"]: one["spec"]
     for options in (EVERYWHERE, OPTIONS)
@@ -109,7 +106,7 @@ _LOOP = re.compile(r"(\S+)\.(exists|exists_one|all|map|filter)\((\w), (\S+ \S+)"
 
 
 @pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
-def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) -> None:
+def test_marks_are_looked_through_by_filters_that_cost_little(options: AdmissionOptions) -> None:
     found = [
         one.get("jsonPatch", one)["expression"]
         for policy in policies(options)
@@ -127,7 +124,7 @@ def test_marks_are_looked_through_by_filters_that_cost_little(options: Options) 
 
 @pytest.mark.parametrize("part", ["spec.schedulingGates", "metadata.ownerReferences"])
 @pytest.mark.parametrize("options", [OPTIONS, EVERYWHERE])
-def test_lists_are_looked_through_when_they_are_short(options: Options, part: str) -> None:
+def test_lists_are_looked_through_when_they_are_short(options: AdmissionOptions, part: str) -> None:
     text = repr(policies(options))
     loops = re.findall(rf"(.{{60}})bject\.{part}\.exists", text)
     assert loops
@@ -137,7 +134,7 @@ def test_lists_are_looked_through_when_they_are_short(options: Options, part: st
 
 def test_variables_are_written_out_whole() -> None:
     """One that is made of others, and one whose name begins like another's."""
-    checks = (Check("variables.a || variables.ab", "m"), Check("!variables.c", "m"))
+    checks = (PolicyCheck("variables.a || variables.ab", "m"), PolicyCheck("!variables.c", "m"))
     variables = {"a": "x == 1", "ab": "x == 2", "c": "variables.a && y"}
     (policy, _) = Guard("g", Namespaces(()), (rule(["CREATE"], "pods"),), checks, variables=variables).objects()
     (condition,) = policy["spec"]["matchConditions"]

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.admission import keeping
+from bursar.kube.admission import cert_rotation
+from bursar.kube.admission.cert_rotation import CertificateKeeper, service_names
 from bursar.kube.admission.certs import Certificates, make, secret_data
-from bursar.kube.admission.hooks import GATE_HOOKS, QUOTA_HOOKS, gate_hooks, quota_hooks
-from bursar.kube.admission.keeping import CertificateKeeper, service_names
-from bursar.kube.admission.options import CERTIFICATES, Options
-from bursar.kube.admission.serving import TlsContext
-from bursar.kube.client.api import Api
+from bursar.kube.admission.manifests import GATE_HOOKS, QUOTA_HOOKS, gate_hooks, quota_hooks
+from bursar.kube.admission.predicate import CERTIFICATES, AdmissionOptions
+from bursar.kube.admission.webhook import TlsContext
+from bursar.kube.client.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Api
 from bursar.kube.client.errors import Unanswered
 from bursar.kube.client.http import Http
-from bursar.kube.client.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from bursar.policies.plugin import default_registry
 from tests.kube.fakeapi.server import FakeApi
 
 NAMESPACE = "bursar-system"
-NAMES = service_names(Options())
+NAMES = service_names(AdmissionOptions())
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HOOKS = ((MUTATING_WEBHOOKS, QUOTA_HOOKS), (VALIDATING_WEBHOOKS, QUOTA_HOOKS), (MUTATING_WEBHOOKS, GATE_HOOKS))
 
@@ -40,7 +39,7 @@ def run(work: Callable[[Api, FakeApi], Awaitable[None]]) -> None:
 
 
 async def install_hooks(api: Api) -> None:
-    for one in (*quota_hooks(Options(), default_registry()), *gate_hooks(Options())):
+    for one in (*quota_hooks(AdmissionOptions(), default_registry()), *gate_hooks(AdmissionOptions())):
         kind = MUTATING_WEBHOOKS if one["kind"].startswith("Mutating") else VALIDATING_WEBHOOKS
         await api.create(kind, one)
 
@@ -141,7 +140,7 @@ def test_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytes
             await sync()
 
         monkeypatch.setattr(kept, "sync", flaky)
-        monkeypatch.setattr(keeping, "FIRST_SECONDS", 0.0)
+        monkeypatch.setattr(cert_rotation, "FIRST_SECONDS", 0.0)
         task = asyncio.create_task(kept.run())
         async with asyncio.timeout(60):
             while tls.loaded is None:  # noqa: ASYNC110 nobody tells

@@ -10,14 +10,12 @@ import yaml
 from click.testing import CliRunner
 
 from bursar.kube.admission.__main__ import main
-from bursar.kube.admission.governed import NAMESPACE_NAME
-from bursar.kube.admission.hooks import quota_hooks, quota_kinds
-from bursar.kube.admission.options import Options
-from bursar.kube.admission.rendering import files
+from bursar.kube.admission.manifests import files, quota_hooks, quota_kinds
+from bursar.kube.admission.predicate import NAMESPACE_NAME, AdmissionOptions
 from bursar.policies.plugin import default_registry
 
 FOLDER = Path(__file__).resolve().parents[3] / "deploy" / "admission"
-FILES = files(Options())
+FILES = files(AdmissionOptions())
 FOUND = [(name, one) for name, text in FILES.items() for one in yaml.safe_load_all(text)]
 OBJECTS = [pytest.param(one, id=f"{name}:{one['kind']}:{one['metadata']['name']}") for name, one in FOUND]
 
@@ -76,7 +74,7 @@ def test_conditions_are_cel(one: dict[str, Any]) -> None:
 
 def test_webhooks_are_about_quota_kinds_and_quick() -> None:
     patience: list[int] = []
-    for configuration in quota_hooks(Options(), default_registry()):
+    for configuration in quota_hooks(AdmissionOptions(), default_registry()):
         for hook in configuration["webhooks"]:
             removals = {operation for rule in hook["rules"] for operation in rule["operations"]} == {"DELETE"}
             assert hook["timeoutSeconds"] == (30 if removals else 5), "who looks through all pods needs time"

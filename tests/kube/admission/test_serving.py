@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from bursar.kube.admission import serving
+from bursar.kube.admission import webhook as serving
 from bursar.kube.admission.certs import make
-from bursar.kube.admission.hooks import VALIDATE_QUOTAS
-from bursar.kube.admission.serving import TlsContext, WebhookServer
+from bursar.kube.admission.manifests import VALIDATE_QUOTAS
+from bursar.kube.admission.webhook import TlsContext, WebhookServer
 from tests.kube.admission.reviewing import Objects, review, webhook
 
 MADE = make(["127.0.0.1"], datetime.now(UTC))

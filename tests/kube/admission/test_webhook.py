@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from bursar.kube.admission import webhook as module
-from bursar.kube.admission.hooks import MUTATE_QUOTAS, VALIDATE_QUOTAS
-from bursar.kube.admission.judging import QuotaJudge
-from bursar.kube.admission.options import GATE, Options
-from bursar.kube.admission.patching import patch_between
+from bursar.kube.admission.manifests import MUTATE_QUOTAS, VALIDATE_QUOTAS
+from bursar.kube.admission.predicate import GATE, AdmissionOptions
+from bursar.kube.admission.review import QuotaReviewer, patch_between
 from bursar.kube.admission.webhook import MOST_BYTES, Message
 from tests.kube.admission.reviewing import Objects, ask, post, review, webhook
 
@@ -246,7 +245,7 @@ def test_the_gate_is_added_to_what_is_there(spec: Body, patch: list[Body] | None
 def test_what_was_not_applied_loses_its_managers(operations: list[str], keep: bool, forgotten: bool) -> None:
     made = pod()
     made["metadata"]["managedFields"] = [{"manager": "m", "operation": one} for one in operations]
-    patch = ask(webhook(options=Options(keep_managed_fields=keep)), "/gate-pods/enforced", made)["patch"]
+    patch = ask(webhook(options=AdmissionOptions(keep_managed_fields=keep)), "/gate-pods/enforced", made)["patch"]
     assert ({"op": "remove", "path": "/metadata/managedFields"} in patch) == forgotten
 
 
@@ -268,7 +267,7 @@ def test_the_gate_needs_no_view() -> None:
 
 
 def test_arms_are_those_of_the_options() -> None:
-    assert "patch" in ask(webhook(options=Options(everywhere=True)), "/gate-pods/everywhere", pod())
+    assert "patch" in ask(webhook(options=AdmissionOptions(everywhere=True)), "/gate-pods/everywhere", pod())
     assert post(webhook(), "/gate-pods/everywhere", review(pod()))[0] == 404
 
 
@@ -330,10 +329,10 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.Monke
 
 
 def test_a_defect_is_an_answer_and_no_approval(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_self: QuotaJudge, _request: object) -> None:
+    async def fail(_self: QuotaReviewer, _request: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr(QuotaJudge, "check", fail)
+    monkeypatch.setattr(QuotaReviewer, "check", fail)
     assert post(webhook(), VALIDATE_QUOTAS, review(CHILD)) == (500, b"cannot judge it: KeyError")
 
 

@@ -11,25 +11,25 @@ from typing import Any, NoReturn, Self
 
 import pytest
 
-from bursar.kube.client.api import Api, PatchKind, Select, Writing
-from bursar.kube.client.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
-from bursar.kube.client.following import Following
-from bursar.kube.client.http import JSON
-from bursar.kube.client.models import Body, Meta
-from bursar.kube.client.packed import Packed
-from bursar.kube.client.reading import reading
-from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import (
+from bursar.kube.client.api import (
     CONFIG_MAPS,
     LEASES,
     MUTATING_POLICIES,
     NAMESPACES,
     PODS,
+    Api,
+    PatchKind,
     Resource,
+    Select,
+    Writing,
 )
-from bursar.kube.client.store import Decode, as_body
-from bursar.kube.controller.packedpod import POD
-from bursar.kube.controller.seenpod import SeenPod, identity, read_pod
+from bursar.kube.client.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from bursar.kube.client.http import JSON
+from bursar.kube.client.models import Meta, RawObject
+from bursar.kube.client.pod_protobuf import POD, Packed
+from bursar.kube.client.reflector import Reflector, reading
+from bursar.kube.client.watch import Decode, Following, as_body
+from bursar.kube.controller.pod_model import SeenPod, identity, read_pod
 
 Case = Callable[[Api, str], Awaitable[None]]
 CASES: list[Case] = []
@@ -69,7 +69,7 @@ class Diary:
         self._write(f"+{meta.name}", item)
 
     def modified(self, meta: Meta, item: object, before: object) -> None:
-        assert not isinstance(before, Body) or before.meta.uid == meta.uid
+        assert not isinstance(before, RawObject) or before.meta.uid == meta.uid
         self._write(f"~{meta.name}", item)
 
     def deleted(self, meta: Meta, item: object) -> None:
@@ -190,7 +190,7 @@ async def lists_in_pages_of_one_version(api: Api, namespace: str) -> None:
     for number in range(5):
         await api.create(CONFIG_MAPS, config_map(f"a{number}"), namespace)
     pages = [page async for page in api.pages(CONFIG_MAPS, namespace, Select(fields="metadata.name!=x"), limit=2)]
-    names = [Body(bytes(raw)).meta.name for page in pages for raw in page.items or ()]
+    names = [RawObject(bytes(raw)).meta.name for page in pages for raw in page.items or ()]
     assert [name for name in names if name.startswith("a")] == ["a0", "a1", "a2", "a3", "a4"]
     assert len(pages) >= 3
     assert len({page.metadata.resource_version for page in pages}) == 1

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bursar.kube.client.api import Api
-from bursar.kube.client.http import Http
-from bursar.kube.client.retries import Retry
+from bursar.kube.client.http import Http, Retry
 from tests.kube.fakeapi import FakeApi
 
 QUICK = Retry(attempts=4, base=0.01, cap=0.05)

@@ -9,12 +9,11 @@ import asyncio
 import sys
 from itertools import count
 
-from bursar.kube.client.api import Api
-from bursar.kube.client.config import ClusterConfig
+from bursar.kube.client.api import CONFIG_MAPS, Api
+from bursar.kube.client.auth import ClusterConfig
 from bursar.kube.client.errors import Fenced, KubeError
 from bursar.kube.client.http import Http
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.resources import CONFIG_MAPS
 
 
 async def main(url: str, identity: str) -> None:

@@ -8,12 +8,10 @@ import random
 
 import pytest
 
-from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following
-from bursar.kube.client.models import Body, Meta
+from bursar.kube.client.api import CONFIG_MAPS, Api
+from bursar.kube.client.models import Meta, RawObject
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS
-from bursar.kube.client.store import as_body
+from bursar.kube.client.watch import Following, as_body
 from tests.kube.client.conformance import config_map
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
@@ -27,17 +25,17 @@ class Mirror:
     def __init__(self) -> None:
         self.known: dict[str, tuple[str, str]] = {}  # uid and version by key
 
-    def added(self, meta: Meta, item: Body) -> None:
+    def added(self, meta: Meta, item: RawObject) -> None:
         assert meta.key not in self.known
         self.known[meta.key] = (meta.uid, meta.resource_version)
 
-    def modified(self, meta: Meta, item: Body, before: Body) -> None:
+    def modified(self, meta: Meta, item: RawObject, before: RawObject) -> None:
         uid, version = self.known[meta.key]
         assert (uid, version) == (meta.uid, before.meta.resource_version)
         assert int(meta.resource_version) > int(version)
         self.known[meta.key] = (meta.uid, meta.resource_version)
 
-    def deleted(self, meta: Meta, item: Body) -> None:
+    def deleted(self, meta: Meta, item: RawObject) -> None:
         assert self.known.pop(meta.key)[0] == meta.uid == item.meta.uid
 
     def undecodable(self, meta: Meta, problem: str) -> None:

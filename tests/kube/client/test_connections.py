@@ -11,12 +11,10 @@ import pytest
 
 from bursar.kube.client import connections as module
 from bursar.kube.client.api import Api
-from bursar.kube.client.config import ClusterConfig, Trust
+from bursar.kube.client.auth import ClusterConfig, Given, Secret, Trust
 from bursar.kube.client.connections import Connection, Connections
-from bursar.kube.client.credentials import Given, Secret
 from bursar.kube.client.errors import ConfigError, Unanswered
-from bursar.kube.client.http import Http
-from bursar.kube.client.retries import NO_RETRY
+from bursar.kube.client.http import NO_RETRY, Http
 from tests.kube.client.certificates import authority, issued_by
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import EVENTS, NODES, PODS, Api
 from bursar.kube.client.errors import Fenced
-from bursar.kube.client.events import NAME_LENGTH, Limits, Recorder, Regarding
-from bursar.kube.client.resources import EVENTS, NODES, PODS
+from bursar.kube.client.events import NAME_LENGTH, EventLimits, Recorder, Regarding
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 POD = Regarding(PODS, "p", "ns", "uid-1")
-QUICK = Limits(series_period=0.05)
+QUICK = EventLimits(series_period=0.05)
 
 
 @contextlib.asynccontextmanager
@@ -30,7 +29,7 @@ async def running(recorder: Recorder) -> AsyncIterator[Recorder]:
         await task
 
 
-def recorder(api: Api, limits: Limits = QUICK) -> Recorder:
+def recorder(api: Api, limits: EventLimits = QUICK) -> Recorder:
     return Recorder(api, "bursar.dev/controller", "bursar-0", limits)
 
 
@@ -105,7 +104,7 @@ async def test_a_series_that_the_server_forgot_begins_anew(fake: FakeApi, api: A
 
 async def test_an_object_falls_silent_and_speaks_again(fake: FakeApi, api: Api) -> None:
     now = 0.0
-    events = Recorder(api, "bursar.dev/controller", "i", Limits(burst=3, refill=10.0), clock=lambda: now)
+    events = Recorder(api, "bursar.dev/controller", "i", EventLimits(burst=3, refill=10.0), clock=lambda: now)
     for number in range(5):
         events.record(POD, "Normal", "Says", f"{number}")
     events.record(Regarding(PODS, "q", "ns"), "Normal", "Says", "others may speak")
@@ -127,7 +126,7 @@ async def test_an_object_falls_silent_and_speaks_again(fake: FakeApi, api: Api) 
 
 
 async def test_a_full_queue_drops_and_counts(api: Api) -> None:
-    events = recorder(api, Limits(queue=2))
+    events = recorder(api, EventLimits(queue=2))
     for number in range(5):
         events.record(POD, "Normal", "Says", f"{number}")
     assert events.dropped == {"full": 3}
@@ -184,7 +183,7 @@ async def test_long_texts_are_cut_to_what_the_api_takes(fake: FakeApi, api: Api)
 
 
 async def test_memory_is_bounded(api: Api) -> None:
-    events = recorder(api, Limits(queue=1000, remembered=10))
+    events = recorder(api, EventLimits(queue=1000, remembered=10))
     for number in range(100):
         events.record(Regarding(PODS, f"p{number}", "ns"), "Normal", "Says", "x")
         events.record(Regarding(PODS, f"p{number}", "ns"), "Normal", "Says", "x")
@@ -194,7 +193,7 @@ async def test_memory_is_bounded(api: Api) -> None:
 
 
 async def test_what_is_left_to_say_can_be_said_beside_what_is_being_said(fake: FakeApi, api: Api) -> None:
-    events = recorder(api, Limits(series_period=3600.0))
+    events = recorder(api, EventLimits(series_period=3600.0))
     objects = [Regarding(PODS, f"p{number}", "ns", f"uid-{number}") for number in range(5)]
     async with running(events):
         for about in objects * 2:

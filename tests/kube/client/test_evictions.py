@@ -2,9 +2,8 @@
 
 import pytest
 
-from bursar.kube.client.api import Api, Outcome, Writing
+from bursar.kube.client.api import DISRUPTION_BUDGETS, PODS, Api, Outcome, Writing
 from bursar.kube.client.errors import ServerError, Throttled
-from bursar.kube.client.resources import DISRUPTION_BUDGETS, PODS
 from tests.kube.client.conformance import pod
 from tests.kube.fakeapi import FakeApi
 

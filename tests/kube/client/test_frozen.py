@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import CONFIG_MAPS, Api
 from bursar.kube.client.lease import Elector, Timing
-from bursar.kube.client.resources import CONFIG_MAPS
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 

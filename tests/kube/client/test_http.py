@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bursar.kube.client.api import Api, PatchKind, Writing
-from bursar.kube.client.config import ClusterConfig
-from bursar.kube.client.credentials import Given, Secret
+from bursar.kube.client.api import CONFIG_MAPS, PODS, Api, PatchKind, Writing
+from bursar.kube.client.auth import ClusterConfig, Given, Secret
 from bursar.kube.client.errors import (
     ApiError,
     BadRequest,
@@ -24,7 +23,6 @@ from bursar.kube.client.errors import (
     Unauthorized,
 )
 from bursar.kube.client.http import Call, Http
-from bursar.kube.client.resources import CONFIG_MAPS, PODS
 from tests.kube.client.conformance import config_map, pod
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually

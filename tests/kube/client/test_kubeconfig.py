@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bursar.kube.client import credentials
-from bursar.kube.client.config import ClusterConfig, in_cluster
-from bursar.kube.client.credentials import TokenFile
+from bursar.kube.client import auth
+from bursar.kube.client.auth import ClusterConfig, TokenFile, in_cluster
 from bursar.kube.client.errors import ConfigError
 from bursar.kube.client.kubeconfig import load
 from tests.kube.client.certificates import Certificate, authority, issued_by
@@ -45,7 +44,7 @@ def write(path: Path, cluster: dict[str, Any], user: dict[str, Any], **context: 
     return path
 
 
-async def secret_of(config: ClusterConfig) -> credentials.Secret:
+async def secret_of(config: ClusterConfig) -> auth.Secret:
     return await config.credentials.current()
 
 
@@ -72,7 +71,7 @@ async def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     assert (await tokens.current()).authorization == "Bearer one"
     (tmp_path / "token").write_text("two")
     assert (await tokens.current()).authorization == "Bearer two"
-    assert credentials.TOKEN_PERIOD <= 60
+    assert auth.TOKEN_PERIOD <= 60
 
 
 @pytest.mark.parametrize("as_data", [True, False])

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bursar.kube.client.api import Api, PatchKind, Writing
+from bursar.kube.client.api import CONFIG_MAPS, LEASES, Api, PatchKind, Writing
 from bursar.kube.client.errors import Fenced, Unanswered
 from bursar.kube.client.lease import Elector, Timing, steady
 from bursar.kube.client.models import Lease
-from bursar.kube.client.resources import CONFIG_MAPS, LEASES
 from tests.kube.client.conformance import config_map
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.kube.client import lines
+from bursar.kube.client import connections
+from bursar.kube.client.connections import Lines
 from bursar.kube.client.errors import Malformed
-from bursar.kube.client.lines import Lines
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and line.strip())), st.data())
@@ -34,7 +34,7 @@ def test_a_line_without_end_waits() -> None:
 
 
 def test_a_line_beyond_all_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LONGEST", 10)
+    monkeypatch.setattr(connections, "LONGEST", 10)
     splitter = Lines()
     splitter.feed(b"x" * 10)
     with pytest.raises(Malformed):

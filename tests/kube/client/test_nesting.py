@@ -5,14 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from bursar.kube.client.api import Api
-from bursar.kube.client.following import Following
+from bursar.kube.client.api import CONFIG_MAPS, Api
+from bursar.kube.client.deep_json import DEEPEST, TOO_DEEP, level
 from bursar.kube.client.http import Request
-from bursar.kube.client.models import Body, Meta
-from bursar.kube.client.nesting import DEEPEST, TOO_DEEP, level
+from bursar.kube.client.models import Meta, RawObject
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS
-from bursar.kube.client.store import as_body
+from bursar.kube.client.watch import Following, as_body
 from tests.kube.client.conformance import Diary, tell
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +52,7 @@ class Curious(Diary):
     """Reads everything, from deeper in the stack than the client does."""
 
     def added(self, meta: Meta, item: object) -> None:
-        assert isinstance(item, Body)
+        assert isinstance(item, RawObject)
         self._later(50, item.plain)
         super().added(meta, item)
 

@@ -7,21 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bursar.kube.client import packed as packed_module
-from bursar.kube.client.api import Api
+from bursar.kube.client import pod_protobuf as packed_module
+from bursar.kube.client.api import CONFIG_MAPS, PODS, Api
 from bursar.kube.client.errors import Gone, Malformed, status_from
-from bursar.kube.client.following import Bookmark, Event, Following, Typed
 from bursar.kube.client.http import JSON
 from bursar.kube.client.models import Meta, Wire
-from bursar.kube.client.packed import Frames, Packed
-from bursar.kube.client.packing import OBJECT_META, PACKED
-from bursar.kube.client.protobuf import MESSAGE, NUMBER, Field, Message
-from bursar.kube.client.reading import acceptable, reading
-from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS, PODS
-from bursar.kube.client.store import as_body
-from bursar.kube.controller.packedpod import POD
-from bursar.kube.controller.seenpod import SeenPod, identity
+from bursar.kube.client.pod_protobuf import POD, Frames, Packed
+from bursar.kube.client.protobuf import MESSAGE, NUMBER, OBJECT_META, PACKED, Message, MessageField
+from bursar.kube.client.reflector import Reflector, acceptable, reading
+from bursar.kube.client.watch import Bookmark, Following, Typed, WatchEvent, as_body
+from bursar.kube.controller.pod_model import SeenPod, identity
 from tests.kube.client.conformance import Diary, Followed, pod
 from tests.kube.fakeapi import FakeApi
 from tests.kube.packing import enveloped, framed, packed, sized, status
@@ -34,7 +29,7 @@ class Thing(Wire, frozen=True):
     size: Annotated[int, msgspec.Meta(le=9)] = 0
 
 
-DESCRIBED = Message({1: Field("metadata", MESSAGE, OBJECT_META), 2: Field("size", NUMBER)})
+DESCRIBED = Message({1: MessageField("metadata", MESSAGE, OBJECT_META), 2: MessageField("size", NUMBER)})
 THINGS = Packed(Thing, lambda thing: thing.metadata, DESCRIBED)
 STREAM = f"{PACKED};stream=watch"
 
@@ -48,7 +43,7 @@ def event(type_: str, version: str = "7", size: int = 3) -> bytes:
     return framed(type_, enveloped(DESCRIBED, thing(version, size)))
 
 
-def read(frame: bytes) -> Event[Thing] | Bookmark:
+def read(frame: bytes) -> WatchEvent[Thing] | Bookmark:
     return THINGS.frame(frame[4:], "/things")
 
 
@@ -76,7 +71,7 @@ def test_a_change_is_what_json_says_it_is(type_: str) -> None:
 
 
 def test_a_bookmark_says_how_far_and_whether_the_list_is_complete() -> None:
-    def bookmark(**meta: object) -> Event[Thing] | Bookmark:
+    def bookmark(**meta: object) -> WatchEvent[Thing] | Bookmark:
         return read(framed("BOOKMARK", enveloped(DESCRIBED, {"kind": "Thing", "metadata": meta})))
 
     assert bookmark(resourceVersion="12") == Bookmark("12", ends_list=False)

@@ -21,31 +21,31 @@ from bursar.kube.client.protobuf import (
     TEXTS,
     THERE,
     TIME,
-    Field,
     Message,
+    MessageField,
 )
 from tests.kube.packing import packed, plain, sized, varint
 
-INNER = Message({1: Field("name", TEXT), 16: Field("count", NUMBER)})
-INLINED = Message({3: Field("inlined", TEXT)})
+INNER = Message({1: MessageField("name", TEXT), 16: MessageField("count", NUMBER)})
+INLINED = Message({3: MessageField("inlined", TEXT)})
 OUTER = Message(
     {
-        1: Field("text", TEXT),
-        2: Field("name", NAME),
-        3: Field("number", NUMBER),
-        4: Field("amount", AMOUNT),
-        5: Field("flag", FLAG),
-        6: Field("inner", MESSAGE, INNER),
-        7: Field("inners", MESSAGE, INNER, many=True),
-        8: Field("around", INLINE, INLINED),
-        9: Field("there", THERE),
-        10: Field("theres", THERE, many=True),
-        11: Field("time", TIME),
-        12: Field("texts", TEXTS),
-        13: Field("quantities", QUANTITIES),
-        14: Field("names", NAME, many=True),
-        15: Field("bytes", BYTES),
-        2000: Field("far", TEXT),
+        1: MessageField("text", TEXT),
+        2: MessageField("name", NAME),
+        3: MessageField("number", NUMBER),
+        4: MessageField("amount", AMOUNT),
+        5: MessageField("flag", FLAG),
+        6: MessageField("inner", MESSAGE, INNER),
+        7: MessageField("inners", MESSAGE, INNER, many=True),
+        8: MessageField("around", INLINE, INLINED),
+        9: MessageField("there", THERE),
+        10: MessageField("theres", THERE, many=True),
+        11: MessageField("time", TIME),
+        12: MessageField("texts", TEXTS),
+        13: MessageField("quantities", QUANTITIES),
+        14: MessageField("names", NAME, many=True),
+        15: MessageField("bytes", BYTES),
+        2000: MessageField("far", TEXT),
     }
 )
 LEFT_OUT: dict[str, object] = {"text": "", "far": "", "inlined": "", "number": 0, "flag": False, "count": 0}
@@ -186,5 +186,5 @@ def test_objects_share_the_keys_of_their_maps() -> None:
 
 
 def test_the_numbers_of_other_fields_can_be_asked_for() -> None:
-    described = Message({1: Field("known", THERE)}, others=True)
+    described = Message({1: MessageField("known", THERE)}, others=True)
     assert described.read(sized(1, b"x") + sized(31, b"x") + plain(2, 7)) == {"known": {}, "31": {}, "2": {}}

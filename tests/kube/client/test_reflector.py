@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import CONFIG_MAPS, Api, Resource
 from bursar.kube.client.errors import Gone
-from bursar.kube.client.following import Following, Typed
 from bursar.kube.client.http import JSON, Request
-from bursar.kube.client.models import Body, Meta, Wire
+from bursar.kube.client.models import Meta, RawObject, Wire
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.resources import CONFIG_MAPS, Resource
-from bursar.kube.client.store import Handler, as_body
+from bursar.kube.client.watch import Following, Handler, Typed, as_body
 from tests.kube.client.conformance import Diary, Followed, config_map, tell
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
@@ -35,7 +33,7 @@ def drop(fake: FakeApi, name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def followed(api: Api, how: Following = QUICK) -> AsyncIterator[tuple[Diary, Reflector[Body]]]:
+async def followed(api: Api, how: Following = QUICK) -> AsyncIterator[tuple[Diary, Reflector[RawObject]]]:
     async with Followed(api, CONFIG_MAPS, how) as running:
         yield running.diary, running.reflector
 
@@ -327,7 +325,7 @@ async def test_a_line_that_is_no_event_ends_the_connection_only(fake: FakeApi, a
 
 
 async def test_an_object_that_does_not_decode_is_reported_by_key(fake: FakeApi, api: Api) -> None:
-    def picky(meta: Meta, raw: bytes) -> Body:
+    def picky(meta: Meta, raw: bytes) -> RawObject:
         if b"poison" in raw:
             raise ValueError("data.x: poison")
         return as_body(meta, raw)
@@ -485,7 +483,7 @@ async def test_those_refused_together_come_back_apart(fake: FakeApi, api: Api, m
     pauses: list[float] = []
     enough = asyncio.Event()
 
-    async def note(_: Reflector[Body], seconds: float) -> None:
+    async def note(_: Reflector[RawObject], seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 8:
             enough.set()

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from bursar.kube.client import api as verbs
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import EVENTS, PODS, Api
 from bursar.kube.client.errors import Forbidden, Malformed
-from bursar.kube.client.events import Recorder, Regarding
-from bursar.kube.client.resources import EVENTS, PODS
-from bursar.kube.client.sayings import Said, last_said, said
+from bursar.kube.client.events import Recorder, Regarding, Said, last_said, said
 from tests.kube.fakeapi import FakeApi
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bursar.kube.client.models import Meta, meta_of
-from bursar.kube.client.store import Store
+from bursar.kube.client.watch import WatchStore
 
 
 class Strict(msgspec.Struct, frozen=True):
@@ -50,19 +50,19 @@ def body(name: str, uid: str, version: int, value: object) -> bytes:
     return msgspec.json.encode({"metadata": meta, "value": value})
 
 
-def put(store: Store[Strict], *what: object) -> None:
+def put(store: WatchStore[Strict], *what: object) -> None:
     raw = body(*what)  # type: ignore[arg-type]
     store.put(meta_of(raw), raw)
 
 
-def remove(store: Store[Strict], *what: object) -> None:
+def remove(store: WatchStore[Strict], *what: object) -> None:
     raw = body(*what)  # type: ignore[arg-type]
     store.remove(meta_of(raw), raw)
 
 
-def made() -> tuple[Store[Strict], Mirror]:
+def made() -> tuple[WatchStore[Strict], Mirror]:
     mirror = Mirror()
-    return Store(decode, mirror), mirror
+    return WatchStore(decode, mirror), mirror
 
 
 def test_the_same_version_is_no_news() -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from bursar.kube.client.times import micro_time, whole_seconds
+from bursar.kube.client.events import micro_time, whole_seconds
 
 
 def test_times_have_the_form_of_their_type() -> None:

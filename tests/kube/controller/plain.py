@@ -12,20 +12,25 @@ from typing import Any
 
 import msgspec
 
-from bursar.engine.leaving import holders_of
-from bursar.kube.admission.options import GATE
+from bursar.engine.eviction import holders_of
+from bursar.kube.admission.predicate import GATE
 from bursar.kube.client.models import Meta
+from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.names import HOLD
-from bursar.kube.controller.narrowing import narrowed
-from bursar.kube.controller.patches import node_terms, start_patch, with_node_terms
-from bursar.kube.controller.records import HoldRecord, admission_record, written
-from bursar.kube.controller.seenpod import read_pod, unjudged
+from bursar.kube.controller.patches import (
+    HOLD,
+    HoldRecord,
+    admission_record,
+    node_terms,
+    start_patch,
+    with_node_terms,
+    written,
+)
+from bursar.kube.controller.pod_model import read_pod, unjudged
 from bursar.ledger.claims import RESERVED, Claim
-from bursar.objects.durations import duration_ms
-from bursar.objects.kinds import Kind
-from bursar.objects.kindset import TypedObject
+from bursar.objects.kinds import Kind, TypedObject
 from bursar.objects.manifests import Document
+from bursar.objects.validation import duration_ms
 from bursar.policies.plugin import default_registry
 from bursar.sim.pods import LEAVES_AFTER, RUNS_FOR
 

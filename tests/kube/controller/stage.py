@@ -14,19 +14,16 @@ from typing import Any
 
 import msgspec
 
-from bursar.kube.admission.options import GATE
-from bursar.kube.client.api import Api
-from bursar.kube.client.http import Http
-from bursar.kube.client.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Resource
-from bursar.kube.client.retries import Retry
+from bursar.kube.admission.predicate import GATE
+from bursar.kube.client.api import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Api, Resource
+from bursar.kube.client.http import Http, Retry
+from bursar.kube.controller.eviction import Evictor
+from bursar.kube.controller.leader_term import LeaderTerm, TermOptions
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.names import TERM
-from bursar.kube.controller.ports import Told
-from bursar.kube.controller.process import ProcessOptions, Replica
-from bursar.kube.controller.reclaiming import Reclaimer
-from bursar.kube.controller.records import admission_of
-from bursar.kube.controller.seenpod import read_pod
-from bursar.kube.controller.term import Term, TermOptions
+from bursar.kube.controller.patches import TERM, admission_of
+from bursar.kube.controller.pod_model import read_pod
+from bursar.kube.controller.replica import ProcessOptions, Replica
+from bursar.kube.controller.work_queue import Notice
 from bursar.ledger.claims import Claim
 from bursar.policies.plugin import default_registry
 from tests.kube.fakeapi import FakeApi
@@ -47,9 +44,9 @@ class Stage:
         self.fake = fake
         self.api = Api(http)
         self.terms = 0
-        self.told: list[Told] = []
+        self.told: list[Notice] = []
         self.leavers: set[str] = set()  # uids of pods that were told to leave for others
-        self.term: Term | None = None
+        self.term: LeaderTerm | None = None
         self.options = TermOptions(compared_every=0.5)
         self._running: asyncio.Task[None] | None = None
         fake.state.create(NAMESPACES, "", {"metadata": {"name": OWN}})
@@ -73,9 +70,9 @@ class Stage:
         own["metadata"]["annotations"] = annotations
         self.fake.state.replace(NAMESPACES, "", OWN, own, status=False)
 
-    async def lead(self, options: TermOptions | None = None) -> Term:
+    async def lead(self, options: TermOptions | None = None) -> LeaderTerm:
         """A term begins; returns when it is ready."""
-        term = Term(self.api, default_registry(), self.terms, self._tell, options or self.options)
+        term = LeaderTerm(self.api, default_registry(), self.terms, self._tell, options or self.options)
         self.announce(term.number)
         self.terms += 1
         self.term = term
@@ -92,7 +89,7 @@ class Stage:
         if self.present is None or after["metadata"]["annotations"].get(TERM) != self.present:
             raise Refusal(403, f"the annotation {TERM} is not that of the namespace {OWN}, {self.present}")
 
-    def _note_leavers(self, reclaimer: Reclaimer) -> None:
+    def _note_leavers(self, reclaimer: Evictor) -> None:
         evict = reclaimer.evict
 
         def noted(claim: Claim) -> None:
@@ -101,7 +98,7 @@ class Stage:
 
         reclaimer.evict = noted  # type: ignore[method-assign]
 
-    def _tell(self, told: Told, _uid: str) -> None:
+    def _tell(self, told: Notice, _uid: str) -> None:
         self.told.append(told)
 
     def _ended(self) -> bool:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import yaml
 
-from bursar.kube.controller import measuring
+from bursar.kube.controller import metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def told() -> set[str]:
     """The names as Prometheus sees them; what is read when a replica leads stands in the source only."""
-    source = Path(measuring.__file__).with_suffix(".py").read_text()
+    source = Path(metrics.__file__).with_suffix(".py").read_text()
     made = re.findall(r'_(gauge|counter)\("(\w+)"', source)
     return {f"{name}_total" if kind == "counter" else name for kind, name in made}
 

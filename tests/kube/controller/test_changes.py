@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bursar.kube.controller.comparing import differences
+from bursar.kube.controller.drift import differences
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.seenpod import read_pod
-from bursar.objects.errors import ManifestError
+from bursar.kube.controller.pod_model import read_pod
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.plain import PlainKubernetes

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from bursar.kube.controller.comparing import differences, repair, wrong_sums
+from bursar.kube.controller.drift import differences, repair, wrong_sums
 from bursar.kube.controller.mirror import Mirror
-from bursar.vectors import from_amounts
+from bursar.resources import from_amounts
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_changes import GPU, cluster_with, namespace, node, pod, quota
 

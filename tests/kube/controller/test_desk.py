@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from bursar.kube.controller.desk import Again, Desk
+from bursar.kube.controller.work_queue import Again, KeyedWorkQueue
 
 
 def test_what_is_wanted_meanwhile_is_done_once_more() -> None:
@@ -18,7 +18,7 @@ def test_what_is_wanted_meanwhile_is_done_once_more() -> None:
             await go.wait()
             done.append(key)
 
-        desk: Desk[str] = Desk(perform, 2)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 2)
         desk.want("a")
         await asyncio.sleep(0)
         for _ in range(5):
@@ -44,7 +44,7 @@ def test_no_more_than_so_many_at_once() -> None:
             await asyncio.sleep(0.001)
             running -= 1
 
-        desk: Desk[int] = Desk(perform, 3)
+        desk: KeyedWorkQueue[int] = KeyedWorkQueue(perform, 3)
         for key in range(20):
             desk.want(key)
         await desk.idle()
@@ -63,7 +63,7 @@ def test_work_that_cannot_be_done_now_is_tried_again() -> None:
             if tries < 3:
                 raise Again("not yet", 0.0)
 
-        desk: Desk[str] = Desk(perform, 1)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
         desk.want("a")
         await desk.idle()
 
@@ -78,7 +78,7 @@ def test_an_unexpected_error_is_told() -> None:
         async def perform(_key: str) -> None:
             raise ValueError("broken")
 
-        desk: Desk[str] = Desk(perform, 1)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
         desk.broken = lambda key, error: told.append((key, str(error)))
         desk.want("a")
         await desk.idle()
@@ -92,7 +92,7 @@ def test_closing_ends_all_work() -> None:
         async def perform(_key: str) -> None:
             await asyncio.sleep(60)
 
-        desk: Desk[str] = Desk(perform, 1)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
         desk.want("a")
         await asyncio.sleep(0)
         await asyncio.wait_for(desk.close(), 5)
@@ -115,7 +115,7 @@ def test_what_comes_together_is_done_together_each_time() -> None:
         async def perform(_key: str) -> None:
             done.append(now())
 
-        desk: Desk[str] = Desk(perform, 1, settle_for=0.05)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.05)
         until = now() + 0.2
         while now() < until:
             desk.want("a")
@@ -134,7 +134,7 @@ def test_what_is_forgotten_while_more_is_waited_for_is_not_done() -> None:
         async def perform(key: str) -> None:
             done.append(key)
 
-        desk: Desk[str] = Desk(perform, 1, settle_for=0.01)
+        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.01)
         desk.want("a")
         await asyncio.sleep(0)
         desk.forget("a")

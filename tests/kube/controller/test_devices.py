@@ -5,11 +5,11 @@ import json
 import pytest
 
 from bursar.kube.client.models import Meta
-from bursar.kube.controller.devices import Devices, Published, read_slice
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.object_cache import Devices, Published, read_slice
 from bursar.objects.core import Node
-from bursar.objects.corekinds import NODE
-from bursar.policies.crossquota.names import DEVICES, GPU_NODE_LABEL
+from bursar.objects.kinds import NODE
+from bursar.policies.crossquota.arguments import DEVICES, GPU_NODE_LABEL
 from bursar.policies.crossquota.plugin import devices_of
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.plugin import default_registry

@@ -6,12 +6,11 @@ import asyncio
 
 import pytest
 
+from bursar.kube.client.api import LEASES, NAMESPACES
 from bursar.kube.client.errors import Fenced, NotFound, Unanswered
-from bursar.kube.client.resources import LEASES, NAMESPACES
-from bursar.kube.controller.fencing import NOBODY, Fence
-from bursar.kube.controller.names import TERM
-from bursar.kube.controller.outcomes import Dethroned
-from bursar.kube.controller.term import TermOptions
+from bursar.kube.controller.leader_term import NOBODY, Fence, TermOptions
+from bursar.kube.controller.patches import TERM
+from bursar.kube.controller.work_queue import Dethroned
 from tests.kube.controller.stage import OWN, Stage, replica, stage
 from tests.kube.waiting import eventually
 

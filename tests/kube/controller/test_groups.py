@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.admission.options import ENFORCED, GATE, NAMESPACE_LABEL
-from bursar.kube.client.resources import DISRUPTION_BUDGETS
-from bursar.kube.controller import reclaiming
-from bursar.kube.controller.term import Term
+from bursar.kube.admission.predicate import ENFORCED, GATE, NAMESPACE_LABEL
+from bursar.kube.client.api import DISRUPTION_BUDGETS
+from bursar.kube.controller import eviction
+from bursar.kube.controller.leader_term import LeaderTerm
 from bursar.ledger.claims import PENDING, RESERVED, RUNNING
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.stage import Body, Stage, stage
@@ -55,7 +55,7 @@ def test_who_waits_takes_no_place_of_a_group_that_is_half_way_in(gated: tuple[st
     assert all(one is not None and one.state >= RESERVED for one in members)
 
 
-async def lending(cluster: Stage) -> Term:
+async def lending(cluster: Stage) -> LeaderTerm:
     """Pods of a that run on what is lent to them, but for one GPU that is free; their budget lets none go."""
     cluster.node("n", 4)
     for name in ("a", "b"):
@@ -82,7 +82,7 @@ def evictions(cluster: Stage) -> int:
 
 @pytest.mark.anyio
 async def test_nobody_of_a_group_is_let_go_when_the_budget_of_a_victim_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reclaiming, "BLOCKED_FOR", 1_000)
+    monkeypatch.setattr(eviction, "BLOCKED_FOR", 1_000)
     async with stage() as cluster:
         term = await lending(cluster)
         members = two(cluster)

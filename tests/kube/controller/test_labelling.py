@@ -1,6 +1,6 @@
 """Labels that Bursar keeps on pods."""
 
-from bursar.kube.controller.labelling import LabelKeeper
+from bursar.kube.controller.pod_writer import LabelKeeper
 
 OVER = {"capacity": "over"}
 

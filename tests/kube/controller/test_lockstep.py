@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import known_kinds
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
-from bursar.sim.running import act
-from bursar.sim.scenarios import Scenario, Step, load_scenarios
+from bursar.sim.runner import act
+from bursar.sim.scenario import Scenario, Step, load_scenarios
 from tests.kube.controller.plain import PlainKubernetes
 
 ROOT = Path(__file__).resolve().parents[3]

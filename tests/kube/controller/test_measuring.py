@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bursar.kube.controller import measuring
-from bursar.kube.controller.measuring import Metrics
-from bursar.kube.controller.process import ProcessOptions, Replica
-from bursar.kube.controller.term import TermOptions
+from bursar.kube.controller import metrics as measuring
+from bursar.kube.controller.leader_term import TermOptions
+from bursar.kube.controller.metrics import ControllerMetrics
+from bursar.kube.controller.replica import ProcessOptions, Replica
 from bursar.ledger.claims import PENDING, RUNNING
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import GPU, Stage, stage
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def scraped(nodes: int) -> AsyncIterator[tuple[Stage, Metrics]]:
+async def scraped(nodes: int) -> AsyncIterator[tuple[Stage, ControllerMetrics]]:
     """Somebody leads a cluster in which a pod runs and another one waits."""
     async with stage() as cluster:
         for number in range(nodes):
@@ -36,7 +36,7 @@ async def scraped(nodes: int) -> AsyncIterator[tuple[Stage, Metrics]]:
         only_tries = ProcessOptions(TermOptions(dry_run=True))  # and leaves the gate of the lease open
         replica = Replica(cluster.api, default_registry(), only_tries)
         replica.term = term
-        yield cluster, Metrics(replica)
+        yield cluster, ControllerMetrics(replica)
 
 
 def series(text: bytes) -> dict[str, float]:

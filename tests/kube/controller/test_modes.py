@@ -6,16 +6,15 @@ from contextlib import suppress
 
 import pytest
 
-from bursar.kube.client.resources import NODES
-from bursar.kube.controller.measuring import Metrics
+from bursar.kube.client.api import NODES
+from bursar.kube.controller.leader_term import TermOptions
+from bursar.kube.controller.main import Process, RunOptions
+from bursar.kube.controller.metrics import ControllerMetrics
 from bursar.kube.controller.mirror import MirrorOptions
-from bursar.kube.controller.names import HOLD
-from bursar.kube.controller.process import ProcessOptions, Replica
-from bursar.kube.controller.records import AdmissionRecord, HoldRecord, written
-from bursar.kube.controller.running import Process, RunOptions
-from bursar.kube.controller.term import TermOptions
+from bursar.kube.controller.patches import HOLD, AdmissionRecord, HoldRecord, written
+from bursar.kube.controller.replica import ProcessOptions, Replica
 from bursar.policies.plugin import default_registry
-from bursar.vectors import from_amounts
+from bursar.resources import from_amounts
 from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, replica, stage
 from tests.kube.waiting import eventually
 
@@ -172,7 +171,7 @@ async def test_differences_are_counted_beyond_the_ledger_that_was_given_up_for_t
             await eventually(lambda: made.ended["rebuilt"] == 1 and made.term is not None and made.term.ready)
             assert made.term.mirror.engine.state is not state
             assert made.differences == 1
-            assert b"bursar_ledger_differences_total 1.0" in await Metrics(made).render()
+            assert b"bursar_ledger_differences_total 1.0" in await ControllerMetrics(made).render()
 
 
 async def test_who_leads_again_waits_for_the_end_of_the_term_before() -> None:

@@ -8,16 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
+from bursar.kube.client.api import NODES
 from bursar.kube.client.models import Meta, meta_of
-from bursar.kube.client.resources import NODES
-from bursar.kube.controller.narrowing import narrowed
-from bursar.kube.controller.quotaview import QuotaView
-from bursar.kube.controller.world import World
+from bursar.kube.controller.informers import QuotaView, narrowed
+from bursar.kube.controller.object_cache import ObjectCache
 from bursar.objects.core import Node
-from bursar.objects.corekinds import NAMESPACE, NODE
-from bursar.objects.kinds import Kind
-from bursar.policies.crossquota.names import NODE_MARKS
+from bursar.objects.kinds import NAMESPACE, NODE, Kind
+from bursar.policies.crossquota.arguments import NODE_MARKS
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import ELASTIC, GPU, stage
 
@@ -92,7 +90,7 @@ def test_a_node_with_fields_that_are_null_is_read_all_the_same() -> None:
     body = node()
     body["spec"]["taints"] = None
     raw = narrowed(NODE)(Meta(), json.dumps(body).encode())
-    given, _ = World(known_kinds(default_registry())).read(NODE, raw)
+    given, _ = ObjectCache(known_kinds(default_registry())).read(NODE, raw)
     assert given.key == "n"
     assert b"managedFields" not in raw
 

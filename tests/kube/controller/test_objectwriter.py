@@ -11,17 +11,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.kube.client.api import Api
-from bursar.kube.client.resources import Resource
-from bursar.kube.controller.objectwriter import ObjectWriter
-from bursar.kube.controller.ports import ObjectKey
-from bursar.kube.controller.world import World, _transitions
-from bursar.policies.limits.kinds import QUOTA_KIND
+from bursar.control.admission import known_kinds
+from bursar.kube.client.api import Api, Resource
+from bursar.kube.controller.object_cache import ObjectCache, _transitions
+from bursar.kube.controller.object_writer import ObjectWriter
+from bursar.kube.controller.work_queue import ObjectKey
+from bursar.policies.namespace.api import QUOTA_KIND
 from bursar.policies.plugin import default_registry
-from bursar.policies.pools.kinds import PROFILE as PROFILE_KIND
-from bursar.policies.pools.kinds import QUOTA as POOL_KIND
-from bursar.policies.settings import Output
+from bursar.policies.pools.api import PROFILE as PROFILE_KIND
+from bursar.policies.pools.api import QUOTA as POOL_KIND
+from bursar.policies.results import Output
 from tests.kube.controller.stage import Stage, stage
 from tests.kube.controller.test_invalid import branch
 from tests.kube.waiting import eventually
@@ -50,7 +49,7 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_conditions_that_are_not_bursars_to_write_are_left_alone(kind: str, told: bool) -> None:
-    world = World(known_kinds(default_registry()))
+    world = ObjectCache(known_kinds(default_registry()))
     writer = ObjectWriter(cast("Api", None), world, lambda *_: None)
     writer.invalid((kind, "a/one"), "is wrong")
     assert bool(len(writer.desk)) == told
@@ -139,11 +138,11 @@ def annotated(**marks: str) -> dict[ObjectKey, dict[str, Output]]:
     return {QUOTA: {"annotations": Output(*QUOTA, "annotations", dict(marks))}}
 
 
-def world_with(cluster: Stage) -> World:
+def world_with(cluster: Stage) -> ObjectCache:
     """Of one quota."""
     cluster.fake.serve(POOL_QUOTA)
     body = cluster.fake.state.create(POOL_QUOTA, "a", branch("quota"))
-    world = World(known_kinds(default_registry()))
+    world = ObjectCache(known_kinds(default_registry()))
     world.keep(*world.read(POOL_KIND, msgspec.json.encode(body)))
     return world
 

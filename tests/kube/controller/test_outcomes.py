@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bursar.kube.client.errors import error_for
-from bursar.kube.client.models import Status
-from bursar.kube.controller.desk import Again
-from bursar.kube.controller.outcomes import sent
+from bursar.kube.client.models import ApiStatus
+from bursar.kube.controller.work_queue import Again, sent
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +16,7 @@ async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none_a
     wish: float | None, after: float | None
 ) -> None:
     async def write() -> None:
-        raise error_for("patch /pods/p", 503, Status(code=503), wish)
+        raise error_for("patch /pods/p", 503, ApiStatus(code=503), wish)
 
     with pytest.raises(Again) as again:
         await sent(write(), refused=lambda _: None)

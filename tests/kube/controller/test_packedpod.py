@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from bursar.kube.client import protobuf as kinds
 from bursar.kube.client.models import Meta
-from bursar.kube.client.packed import Packed
-from bursar.kube.client.protobuf import Field, Message
-from bursar.kube.controller.packedpod import POD
-from bursar.kube.controller.seenpod import SeenPod, identity, read_pod, unjudged
+from bursar.kube.client.pod_protobuf import POD, Packed
+from bursar.kube.client.protobuf import Message, MessageField
+from bursar.kube.controller.pod_model import SeenPod, identity, read_pod, unjudged
 from tests.kube.packing import enveloped
 
 PODS = Packed(SeenPod, identity, POD)
@@ -25,7 +24,7 @@ NOT_DESCRIBED = {".apiVersion", ".kind"}  # stand in the envelope
 names = st.text("abcxyz-./", min_size=1, max_size=8)
 
 
-def _by_name(described: Message) -> dict[str, Field]:
+def _by_name(described: Message) -> dict[str, MessageField]:
     return {field.name: field for field in described.fields if field is not None}
 
 
@@ -68,11 +67,11 @@ def _bodies(described: Message) -> st.SearchStrategy[dict[str, Any]]:
     return st.tuples(own, *inlined).map(lambda parts: {key: value for part in parts for key, value in part.items()})
 
 
-def _is_always_there(field: Field) -> bool:
+def _is_always_there(field: MessageField) -> bool:
     return field.kind == kinds.NAME or field.name == "nodeSelectorTerms"
 
 
-def _values(field: Field) -> st.SearchStrategy[Any]:
+def _values(field: MessageField) -> st.SearchStrategy[Any]:
     if field.message is not None:
         return _bodies(field.message)
     return {

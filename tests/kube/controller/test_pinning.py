@@ -7,11 +7,10 @@ from typing import cast
 
 import msgspec
 
-from bursar.kube.controller.pinning import PinWatch
-from bursar.kube.controller.pods import PodIntake
-from bursar.kube.controller.records import AdmissionRecord
-from bursar.kube.controller.seenpod import SeenPod, read_pod
-from bursar.kube.controller.sight import Sight
+from bursar.kube.controller.patches import AdmissionRecord
+from bursar.kube.controller.pod_model import SeenPod, read_pod
+from bursar.kube.controller.pod_sync import PodSync, TrackedPod
+from bursar.kube.controller.pod_writer import PinWatch
 
 PATIENCE = 60_000
 
@@ -24,10 +23,10 @@ def seen(reason: str) -> SeenPod:
 
 def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
     """Not the time in which it does not get to the pod, or another gate keeps it from it."""
-    sight = Sight(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
+    sight = TrackedPod(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
     now = 0
     pods = SimpleNamespace(unbound={"u": sight})
-    watch = PinWatch(cast("PodIntake", pods), lambda: now, PATIENCE)
+    watch = PinWatch(cast("PodSync", pods), lambda: now, PATIENCE)
     assert list(watch.lost()) == []
     now += 2 * PATIENCE
     sight.seen = seen("Unschedulable")

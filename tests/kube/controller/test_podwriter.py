@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from bursar.kube.client.api import Api
-from bursar.kube.controller.names import HOLD
-from bursar.kube.controller.podwriter import PodWriter
-from bursar.kube.controller.records import HoldRecord
+from bursar.kube.controller.patches import HOLD, HoldRecord
+from bursar.kube.controller.pod_writer import PodWriter
 from bursar.ledger.claims import HELD
 from tests.kube.controller.test_changes import apply, cluster_with, namespace, node, pod, quota
 

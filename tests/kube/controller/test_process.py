@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bursar.kube.controller import process
-from bursar.kube.controller.process import ProcessOptions, Replica
-from bursar.kube.controller.term import Term, TermOptions
+from bursar.kube.controller import replica
+from bursar.kube.controller.leader_term import LeaderTerm, TermOptions
+from bursar.kube.controller.replica import ProcessOptions, Replica
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import stage
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.anyio
 async def test_terms_that_fail_at_once_follow_each_other_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them begins with lists of everything."""
 
-    async def fail(_term: Term) -> None:
+    async def fail(_term: LeaderTerm) -> None:
         raise ValueError("a pod that nobody foresaw")
 
-    monkeypatch.setattr(process, "_PAUSE", 0.02)
-    monkeypatch.setattr(Term, "run", fail)
+    monkeypatch.setattr(replica, "_PAUSE", 0.02)
+    monkeypatch.setattr(LeaderTerm, "run", fail)
     async with stage() as cluster:
         made = Replica(cluster.api, default_registry(), ProcessOptions(TermOptions(dry_run=True), settle=0.0))
         running = asyncio.create_task(made.run())

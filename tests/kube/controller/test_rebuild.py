@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bursar.control.loop import LEAVING
-from bursar.kube.controller.comparing import wrong_sums
+from bursar.control.controller import LEAVING
+from bursar.kube.controller.drift import wrong_sums
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.seenpod import read_pod
-from bursar.objects.errors import ManifestError
+from bursar.kube.controller.pod_model import read_pod
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
-from bursar.sim.running import act
-from bursar.sim.scenarios import Scenario
+from bursar.sim.runner import act
+from bursar.sim.scenario import Scenario
 from tests.kube.controller.plain import PlainKubernetes
 from tests.kube.controller.test_lockstep import SCENARIOS
 

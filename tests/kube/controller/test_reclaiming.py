@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from bursar.kube.client.resources import DISRUPTION_BUDGETS
-from bursar.kube.controller import aside, outcomes, reclaiming
-from bursar.kube.controller.names import ADMISSION
-from bursar.kube.controller.records import AdmissionRecord, written
-from bursar.kube.controller.term import Term, TermOptions
+from bursar.kube.client.api import DISRUPTION_BUDGETS
+from bursar.kube.controller import eviction, pod_writer, work_queue
+from bursar.kube.controller.leader_term import LeaderTerm, TermOptions
+from bursar.kube.controller.patches import ADMISSION, AdmissionRecord, written
 from bursar.ledger.claims import RUNNING
 from tests.kube.controller.stage import Body, Stage, stage
 
@@ -84,7 +83,7 @@ async def test_a_pod_that_finds_a_node_after_all_stays() -> None:
 
 async def test_who_must_leave_for_its_quotas_sake_too_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its claimants look elsewhere when its budget refuses; it has to go all the same."""
-    monkeypatch.setattr(reclaiming, "_REVOKED_PAUSE", 0.2)
+    monkeypatch.setattr(eviction, "_REVOKED_PAUSE", 0.2)
     async with stage() as cluster:
         cluster.node("n", 4)
         for name in ("a", "b"):
@@ -114,7 +113,7 @@ async def test_a_pod_that_the_server_does_not_let_go_and_that_is_still_there_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not every conflict means that another pod has its name."""
-    monkeypatch.setattr(reclaiming, "_UNSEEN_PAUSE", 0.1)
+    monkeypatch.setattr(eviction, "_UNSEEN_PAUSE", 0.1)
     async with stage() as cluster:
         cluster.node("n", 4)
         cluster.namespace("a")
@@ -124,7 +123,7 @@ async def test_a_pod_that_the_server_does_not_let_go_and_that_is_still_there_is_
         await cluster.until(lambda: cluster.find("a", "p") is None)
 
 
-async def lending(cluster: Stage) -> Term:
+async def lending(cluster: Stage) -> LeaderTerm:
     """Pods of a that run on what b lent."""
     cluster.node("n", 4)
     for name in ("a", "b"):
@@ -147,8 +146,8 @@ async def test_who_is_not_let_go_for_long_by_anybody_is_nobodys_victim(
     monkeypatch: pytest.MonkeyPatch, what: str, code: int
 ) -> None:
     """Webhooks of others refuse what they like, and for as long; whoever waits for it must not wait for ever."""
-    monkeypatch.setattr(aside, "PATIENCE", 500)
-    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.1)
+    monkeypatch.setattr(pod_writer, "REFUSAL_PATIENCE", 500)
+    monkeypatch.setattr(work_queue, "_REFUSED_PAUSE", 0.1)
     async with stage() as cluster:
         term = await lending(cluster)
         cluster.fake.fail(what, code=code, times=10_000)

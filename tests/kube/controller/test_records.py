@@ -2,8 +2,7 @@
 
 import pytest
 
-from bursar.kube.controller.names import ADMISSION, HOLD
-from bursar.kube.controller.records import AdmissionRecord, HoldRecord, admission_of, hold_of, written
+from bursar.kube.controller.patches import ADMISSION, HOLD, AdmissionRecord, HoldRecord, admission_of, hold_of, written
 
 DEEP = "[" * 5000 + "]" * 5000
 ADMITTED = AdmissionRecord(7, 2, "n1", pinned=True, bindings=(("nodes", "n1"),), displaced=(("u", "o"),))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.controller.seenpod import milliseconds, read_pod, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.pod_model import milliseconds, read_pod, unjudged, wished_annotations, wished_labels
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.resources import NODES as NODE_KIND
-from bursar.kube.client.resources import PODS
-from bursar.kube.controller import aside, comparing, desk, outcomes, reclaiming
+from bursar.kube.client.api import NODES as NODE_KIND
+from bursar.kube.client.api import PODS
+from bursar.kube.controller import drift, eviction, pod_writer, work_queue
 from bursar.kube.controller.mirror import Mirror
 from tests.kube.controller.stage import Body, Stage, gpus_of, has_ended, is_admitted, is_gated, stage
 from tests.kube.fakeapi.state import Change
@@ -210,8 +210,8 @@ class Storm:
         term = self.cluster.term
         assert term is not None
         bound = all(is_gated(pod) or pod["spec"].get("nodeName") or has_ended(pod) for pod in self.cluster.pods())
-        known = not comparing.differences(term.mirror.controller, term.mirror.pods)
-        assert list(comparing.wrong_sums(term.mirror.engine.state)) == []
+        known = not drift.differences(term.mirror.controller, term.mirror.pods)
+        assert list(drift.wrong_sums(term.mirror.engine.state)) == []
         there = {pod["metadata"]["uid"] for pod in self.cluster.pods() if not has_ended(pod)}
         return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._desks()))
 
@@ -245,13 +245,13 @@ def _charges(mirror: Mirror) -> dict[tuple[str, str], dict[str, int]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_happens_the_cluster_is_right(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(desk, "_LONGEST_PAUSE", 0.5)
-    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.05)
+    monkeypatch.setattr(work_queue, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(work_queue, "_LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(work_queue, "_REFUSED_PAUSE", 0.05)
     for module, name, milliseconds in (
-        (aside, "PATIENCE", 150),
-        (aside, "SET_ASIDE_FOR", 600),
-        (reclaiming, "AMBIGUOUS_FOR", 600),
+        (pod_writer, "PATIENCE", 150),
+        (pod_writer, "SET_ASIDE_FOR", 600),
+        (eviction, "AMBIGUOUS_FOR", 600),
     ):
         monkeypatch.setattr(module, name, milliseconds)
     async with stage(patience=0.6) as cluster:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from bursar.kube.client.api import EVENTS, LEASES, PODS
 from bursar.kube.client.events import Regarding
-from bursar.kube.client.resources import EVENTS, LEASES, PODS
-from bursar.kube.controller import process, telling
+from bursar.kube.controller import events as telling
+from bursar.kube.controller import replica as process
+from bursar.kube.controller.leader_term import TermOptions
 from bursar.kube.controller.mirror import MirrorOptions
-from bursar.kube.controller.process import ProcessOptions, Replica
-from bursar.kube.controller.term import TermOptions
+from bursar.kube.controller.replica import ProcessOptions, Replica
 from bursar.policies.plugin import default_registry
-from bursar.vectors import from_amounts
+from bursar.resources import from_amounts
 from tests.kube.controller.stage import ELASTIC, GPU, Body, Stage, replica, stage
 from tests.kube.waiting import eventually
 

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from bursar.kube.client.resources import NAMESPACES, PODS
-from bursar.kube.controller import aside, desk, mirror, namespaces, outcomes
-from bursar.kube.controller.names import ADMISSION, HOLD
-from bursar.kube.controller.records import HoldRecord, written
+from bursar.kube.client.api import NAMESPACES, PODS
+from bursar.kube.controller import mirror, object_writer, pod_writer, work_queue
+from bursar.kube.controller.patches import ADMISSION, HOLD, HoldRecord, written
 from tests.kube.controller.stage import ELASTIC, Stage, is_gated, stage
 
 PODS_PATH = r"/api/v1/namespaces/\w+/pods"
@@ -106,9 +105,9 @@ async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term(
 
 async def test_a_pod_that_is_refused_for_long_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Webhooks of others refuse what they like: it must not keep the quota of those that they let pass."""
-    monkeypatch.setattr(aside, "PATIENCE", 500)
-    monkeypatch.setattr(aside, "SET_ASIDE_FOR", 1_500)
-    monkeypatch.setattr(outcomes, "_REFUSED_PAUSE", 0.1)
+    monkeypatch.setattr(pod_writer, "REFUSAL_PATIENCE", 500)
+    monkeypatch.setattr(pod_writer, "SET_ASIDE_FOR", 1_500)
+    monkeypatch.setattr(work_queue, "_REFUSED_PAUSE", 0.1)
     async with stage() as cluster:
         cluster.node("n", 8)
         cluster.namespace("a")
@@ -216,7 +215,7 @@ async def test_what_happens_while_a_ledger_is_built_counts_in_it(monkeypatch: py
 
 async def test_what_was_seen_of_a_pod_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """No table of the term grows with the pods that were there once."""
-    monkeypatch.setattr(desk, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(work_queue, "_FIRST_PAUSE", 0.01)
     async with stage() as cluster:
         cluster.node("n", 4)
         for name in ("a", "b"):
@@ -258,7 +257,7 @@ async def test_trouble_with_a_namespace_ends_no_term() -> None:
 async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(namespaces, "LINGER", 0.1)
+    monkeypatch.setattr(object_writer, "LINGER", 0.1)
     async with stage() as cluster:
         cluster.namespace("a")
         await cluster.lead()
@@ -271,7 +270,7 @@ async def test_a_label_on_its_way_when_the_last_quota_goes_does_not_stay(
 
 
 async def test_a_quota_that_is_replaced_leaves_its_namespace_governed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespaces, "LINGER", 0.5)
+    monkeypatch.setattr(object_writer, "LINGER", 0.5)
     async with stage() as cluster:
         cluster.namespace("a")
         cluster.quota("a", 2)
@@ -301,7 +300,7 @@ async def test_a_new_term_labels_no_namespace_that_has_its_label() -> None:
 async def test_a_label_that_a_predecessor_left_goes_and_an_administrators_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(namespaces, "LINGER", 0.1)
+    monkeypatch.setattr(object_writer, "LINGER", 0.1)
     async with stage() as cluster:
         cluster.namespace("a", {"bursar.dev/quota": "enforced"})
         await cluster.lead()

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bursar.kube.admission.options import GATE
+from bursar.kube.admission.predicate import GATE
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.seenpod import SeenPod, read_pod
-from bursar.kube.controller.wishes import likeness, manifest_of
-from bursar.objects.corekinds import PRIORITY_CLASS
-from bursar.objects.errors import ManifestError
+from bursar.kube.controller.pod_model import SeenPod, likeness, manifest_of, read_pod
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import PRIORITY_CLASS
 from bursar.policies.plugin import default_registry
 
 _TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}

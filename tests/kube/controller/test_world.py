@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.kube.controller.world import World
+from bursar.control.admission import known_kinds
+from bursar.kube.controller.object_cache import ObjectCache
 from bursar.policies.plugin import default_registry
 from bursar.policies.pools.plugin import _topology, _topology_of
 from bursar.policies.pools.topology import Topology
@@ -18,19 +18,19 @@ from tests.kube.controller.test_invalid import branch, pool
 Body = dict[str, Any]
 
 
-def world_of(*bodies: Body) -> World:
-    world = World(known_kinds(default_registry()))
+def world_of(*bodies: Body) -> ObjectCache:
+    world = ObjectCache(known_kinds(default_registry()))
     for body in bodies:
         take(world, body)
     return world
 
 
-def take(world: World, body: Body) -> None:
+def take(world: ObjectCache, body: Body) -> None:
     kind = next(one for one in world.kinds if (one.api_version, one.kind) == (body["apiVersion"], body["kind"]))
     world.keep(*world.read(kind, msgspec.json.encode(body)))
 
 
-def drop(world: World, kind: str, key: str) -> None:
+def drop(world: ObjectCache, kind: str, key: str) -> None:
     world.drop(world.kinds.find(kind).name, key)
 
 

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from aiohttp import web
 
-from bursar.kube.client import resources
-from bursar.kube.client.config import ClusterConfig
-from bursar.kube.client.credentials import Given, Secret
+from bursar.kube.client import api
+from bursar.kube.client.api import DISRUPTION_BUDGETS, PODS, Resource
+from bursar.kube.client.auth import ClusterConfig, Given, Secret
 from bursar.kube.client.http import JSON
-from bursar.kube.client.packing import PACKED
-from bursar.kube.client.resources import DISRUPTION_BUDGETS, PODS, Resource
-from bursar.kube.controller.packedpod import POD
+from bursar.kube.client.pod_protobuf import POD
+from bursar.kube.client.protobuf import PACKED
 from tests.kube.fakeapi import patches
 from tests.kube.fakeapi.faults import Fault
 from tests.kube.fakeapi.refusals import Refusal
@@ -28,7 +27,7 @@ from tests.kube.fakeapi.state import Object, State
 from tests.kube.fakeapi.watches import Watch, chosen_by, start_position
 from tests.kube.packing import status
 
-KNOWN = [value for value in vars(resources).values() if isinstance(value, Resource)]
+KNOWN = [value for value in vars(api).values() if isinstance(value, Resource)]
 
 
 class Place(NamedTuple):

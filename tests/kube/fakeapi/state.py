@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bursar.kube.client.resources import Resource
+from bursar.kube.client.api import Resource
 from tests.kube.fakeapi import patches
 from tests.kube.fakeapi.refusals import Refusal
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from bursar.kube.client.api import Resource
 from bursar.kube.client.protobuf import Message
-from bursar.kube.client.resources import Resource
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Change, Object, State
 from tests.kube.packing import enveloped, framed, status

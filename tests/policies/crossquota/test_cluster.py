@@ -6,9 +6,9 @@ import pytest
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 from tests.builders import Manifest, node, pod
 from tests.policies.crossquota.world import GPU, arguments, claim
 from tests.policies.nodes import world as nodes_world
@@ -114,7 +114,7 @@ def test_explain_shows_quota_use_and_source_of_each_node() -> None:
 
 
 def _settings() -> list[Setting]:
-    from bursar.policies.crossquota.reading import read_arguments
+    from bursar.policies.crossquota.arguments import read_arguments
     from tests.policies.crossquota.world import body
 
     listed: dict[str, object] = {"cpu": 16, GPU: 4}

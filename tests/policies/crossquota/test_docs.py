@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.objects.manifests import load_text
-from bursar.policies.crossquota.names import QUOTA_REASON, RESERVE_REASON
-from bursar.policies.crossquota.reading import KEYS, PREFIXES
+from bursar.policies.crossquota.arguments import KEYS, PREFIXES, QUOTA_REASON, RESERVE_REASON
 from bursar.policies.plugin import default_registry
 from bursar.sim import report
 from bursar.sim.cluster import Cluster
-from bursar.sim.running import run_scenario
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.runner import run_scenario
+from bursar.sim.scenario import Scenario, load_scenarios
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "crossquota.md").read_text()

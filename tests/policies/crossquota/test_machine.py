@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from bursar.ledger.claims import Claim
-from bursar.policies.crossquota.names import PREFIX
-from bursar.policies.crossquota.quotas import NodeBody
-from bursar.policies.crossquota.reading import read_arguments
+from bursar.policies.crossquota.arguments import PREFIX, read_arguments
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from tests.policies.crossquota.twin import Twin, amount
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
 from tests.policies.placing import PlacementMachine
@@ -67,7 +66,7 @@ class CrossQuotaMachine(PlacementMachine[World, Twin]):
         self.twin.arguments = read_arguments(given or {})
 
     @rule(name=names, node=st.sampled_from(BODIES))
-    def set_node(self, name: str, node: NodeBody) -> None:
+    def set_node(self, name: str, node: CrossQuotaNodeBody) -> None:
         self.world.node(name, node)
         self.twin.nodes[name] = node
 
@@ -77,7 +76,7 @@ class CrossQuotaMachine(PlacementMachine[World, Twin]):
         self.twin.nodes.pop(name, None)
 
     @initialize(given=st.sampled_from(ARGUMENTS[1:]), nodes=st.tuples(*[st.sampled_from(BODIES[:3])] * len(NAMES)))
-    def begin(self, given: dict[str, object], nodes: tuple[NodeBody, ...]) -> None:
+    def begin(self, given: dict[str, object], nodes: tuple[CrossQuotaNodeBody, ...]) -> None:
         """Most of a history is about GPU nodes."""
         self.configure(given)
         for name, node in zip(NAMES, nodes, strict=True):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bursar.policies.crossquota.patterns import PatternError, Patterns, compile_pattern
+from bursar.policies.crossquota.gpu_patterns import PatternError, Patterns, compile_pattern
 
 
 @pytest.mark.parametrize(

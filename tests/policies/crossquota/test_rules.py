@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.names import PREFIX
-from bursar.policies.settings import Body, Setting, SettingError
+from bursar.policies.crossquota.arguments import PREFIX, Arguments
+from bursar.policies.results import Body, Setting, SettingError
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
 
 NODE: dict[str, object] = {"cpu": 16, "memory": "64Gi", GPU: 4}

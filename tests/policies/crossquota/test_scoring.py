@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.policies.crossquota.columns import exact_score, fast_score
-from bursar.policies.crossquota.scoring import UNKNOWN, Sum, Weighing
+from bursar.policies.crossquota.cost import UNKNOWN, ScoreSum, Weighing
+from bursar.policies.crossquota.table import exact_score, fast_score
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
 
 NAMES = ("cpu", "memory", "example.com/a")
@@ -66,7 +66,7 @@ def _both_ways_agree(world: World, wanted: dict[str, object], weight: int, weigh
     amounts = [world.policy.wanted(claim("x", wanted)).get(column.index) for column in columns]
     if weighing.scores_nothing() or not weighing.fast:
         return
-    fast = fast_score(columns, amounts, weighing, 0, Sum())
+    fast = fast_score(columns, amounts, weighing, 0, ScoreSum())
     assert fast in {UNKNOWN, exact_score(columns, amounts, weighing, 0)}
 
 
@@ -81,7 +81,7 @@ def _both_ways_agree(world: World, wanted: dict[str, object], weight: int, weigh
     ],
 )
 def test_the_fast_way_says_when_it_cannot_tell(shares: list[tuple[int, int, int]], divisor: int, expected: int) -> None:
-    total = Sum()
+    total = ScoreSum()
     for share, cap, factor in shares:
         total.add(share, cap, factor)
     assert total.floor_by(divisor) == expected

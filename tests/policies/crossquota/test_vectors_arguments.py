@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.dimensions import dimension
-from bursar.objects.errors import ManifestError
-from bursar.policies.crossquota.amounts import PercentError, parse_percent, percent_of
-from bursar.policies.crossquota.arguments import arguments_of
-from bursar.policies.crossquota.patterns import Patterns
+from bursar.objects.decode import ManifestError
+from bursar.policies.crossquota.arguments import PercentError, arguments_of, parse_percent, percent_of, read_arguments
+from bursar.policies.crossquota.gpu_patterns import Patterns
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.crossquota.reading import read_arguments
 from bursar.quantity import QuantityError
+from bursar.resources import dimension
 from tests.policies.crossquota.world import GI, GPU, World, arguments, body, claim
 
 TWO_NAMES = "nvidia.com/gpu,amd.com/gpu"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.vectors import parse_vector
+from bursar.resources import parse_vector
 from tests.policies.crossquota.world import GI, GPU, World, arguments, body, claim
 
 LEAST = {"volcano.sh/crossquota-scoring-strategy": "least-allocated"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.policies.crossquota.names import PREFIX
+from bursar.policies.crossquota.arguments import PREFIX
 from tests.policies.crossquota.world import GI, GPU, World, arguments, body, claim
 
 AMD = "amd.com/gpu"

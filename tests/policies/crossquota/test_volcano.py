@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bursar.objects.errors import ManifestError
-from bursar.policies.crossquota.plugin import arguments_from
-from bursar.policies.crossquota.volcano import arguments_of_file
+from bursar.objects.decode import ManifestError
+from bursar.policies.crossquota.plugin import arguments_from, arguments_of_file
 
 CONF = """
 actions: "enqueue, allocate, backfill"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from bursar.dimensions import dimension
 from bursar.ledger.claims import Claim
-from bursar.limits import UNLIMITED
-from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.quotas import NodeBody
-from bursar.policies.crossquota.reading import read_arguments
+from bursar.policies.crossquota.arguments import Arguments, read_arguments
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
+from bursar.resources import UNLIMITED, dimension
 
 MARK = "volcano.sh/crossquota-"
 ALWAYS = ("cpu", "memory", "pods")
@@ -19,7 +17,7 @@ ALWAYS = ("cpu", "memory", "pods")
 class Twin:
     def __init__(self) -> None:
         self.arguments: Arguments = read_arguments({})
-        self.nodes: dict[str, NodeBody] = {}
+        self.nodes: dict[str, CrossQuotaNodeBody] = {}
         self.placed: dict[str, tuple[Claim, str, bool]] = {}  # by uid: the claim, its node, whether it is leaving
 
     def copy(self) -> Twin:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.limits import parse_limits
-from bursar.policies.checks import Refusal
-from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, PREFIX
+from bursar.policies.crossquota.arguments import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, PREFIX, read_arguments
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.crossquota.quotas import NodeBody
-from bursar.policies.crossquota.reading import read_arguments
-from bursar.policies.settings import Setting
-from bursar.vectors import parse_vector
+from bursar.policies.results import Refusal, Setting
+from bursar.resources import parse_limits, parse_vector
 from tests.policies.placing import PlacementWorld
 
 GPU = "nvidia.com/gpu"
@@ -27,9 +24,9 @@ def arguments(gpu_names: object = GPU_NAMES, **more: object) -> dict[str, object
     return found
 
 
-def body(allocatable: dict[str, object], annotations: dict[str, str] | None = None) -> NodeBody:
+def body(allocatable: dict[str, object], annotations: dict[str, str] | None = None) -> CrossQuotaNodeBody:
     marks = {f"volcano.sh/crossquota-{key}": value for key, value in (annotations or {}).items()}
-    return NodeBody(dict(parse_limits(allocatable).listed), marks)
+    return CrossQuotaNodeBody(dict(parse_limits(allocatable).listed), marks)
 
 
 def claim(
@@ -62,7 +59,7 @@ class World(PlacementWorld):
         read = None if given is None else read_arguments(given)
         self._rebind(self.policy.configure(self.tx, Setting(ARGUMENTS_KIND, CURRENT, read)))
 
-    def node(self, name: str, what: NodeBody | None) -> None:
+    def node(self, name: str, what: CrossQuotaNodeBody | None) -> None:
         self._rebind(self.policy.configure(self.tx, Setting(NODE_KIND, name, what)))
 
     def _rebind(self, uids: list[str]) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
-from bursar.dimensions import dimension
 from bursar.ledger.claims import PENDING
-from bursar.policies.elastic.names import (
+from bursar.policies.elastic.settings import (
     CAPACITY_LABEL,
     COMPOSITE,
     ELASTIC_QUOTA,
@@ -19,7 +18,8 @@ from bursar.policies.elastic.names import (
     QUOTA_SETTING,
     quota_id,
 )
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
+from bursar.resources import dimension
 from tests.policies.elastic.twin import Pod, Quota, Twin
 from tests.policies.elastic.world import World, claim_of, quota_setting
 

@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from bursar.dimensions import dimension
-from bursar.policies.elastic.classes import guaranteed
-from bursar.policies.elastic.gpu_memory import GpuMemory, mig_gb, slice_gb
-from bursar.vectors import parse_vector
+from bursar.policies.elastic.fair_share import guaranteed
+from bursar.policies.elastic.settings import GpuMemory, mig_gb, slice_gb
+from bursar.resources import dimension, parse_vector
 from tests.policies.elastic.world import GM, GPU, World, claim_of
 
 CPU, MEM, EPH, PODS, NEW = "cpu", "memory", "ephemeral-storage", "pods", "example.com/new"

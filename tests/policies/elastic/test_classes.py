@@ -6,7 +6,7 @@ import pytest
 
 from bursar.engine.what_if import Submit
 from bursar.ledger.claims import TERMINATING
-from bursar.policies.settings import Output
+from bursar.policies.results import Output
 from tests.policies.elastic.world import GM, GPU, HIGH, LOW, World, claim_of
 
 CPU, MEM = "cpu", "memory"

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bursar.policies.elastic.names import ELASTIC_QUOTA, quota_id
+from bursar.policies.elastic.settings import ELASTIC_QUOTA, quota_id
 from tests.policies.elastic.twin import BEYOND, IN, WITHIN, Pod, Quota, Twin
 from tests.policies.elastic.world import World, claim_of
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document, load_text
 from bursar.policies.elastic.plugin import PLUGIN
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.nodes.plugin import PLUGIN as NODES
 from bursar.policies.plugin import Registry, default_registry
-from bursar.policies.settings import SettingError
+from bursar.policies.results import SettingError
 from bursar.sim.cluster import Cluster
 from tests.policies.elastic.world import World, quota_setting
 

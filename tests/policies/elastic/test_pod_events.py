@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.errors import EngineError
+from bursar.engine.session import EngineError
 from tests.builders import Manifest, container, node, pod
 from tests.policies.elastic.world import HIGH, LOW, MIDDLE, World
 from tests.sim.steps import TestBed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.budgets import KIND, BudgetBody
-from bursar.policies.settings import Setting
+from bursar.engine.disruption_budgets import KIND, BudgetBody
+from bursar.policies.results import Setting
 from bursar.selectors import Selector
 from tests.policies.elastic.world import GM, GPU, HIGH, LOW, MIDDLE, World, claim_of
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from bursar.engine.what_if import Configure, Submit
-from bursar.policies.elastic.lending import divide, loans
-from bursar.policies.elastic.views import lending
+from bursar.policies.elastic.fair_share import divide, loans
+from bursar.policies.elastic.quotas import lending
 from tests.policies.elastic.world import GM, GPU, World, claim_of, quota_setting
 
 CPU, MEM = "cpu", "memory"

@@ -17,15 +17,13 @@ from random import Random
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RUNNING, Claim, ClaimSpec
-from bursar.limits import Limits
-from bursar.policies.elastic.names import OPTIONS_SETTING
 from bursar.policies.elastic.policy import ElasticPolicy
-from bursar.policies.elastic.settings import OptionsBody
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.elastic.settings import OPTIONS_SETTING, ElasticOptionsBody
 from bursar.policies.nodes.policy import KIND as NODE_SETTING
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
-from bursar.vectors import from_amounts
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import Limits, from_amounts
 from tests.policies.elastic.world import quota_setting
 
 DIMENSIONS = ("cpu", "memory")
@@ -52,7 +50,7 @@ class Instance:
         rng = self.rng
         borrowing = "capacity" if self.placed and rng.random() < 0.4 else "min"
         order = "creation" if rng.random() < 0.3 else "priority"
-        settings = [Setting(OPTIONS_SETTING, "default", OptionsBody(16, {}, borrowing, order))]
+        settings = [Setting(OPTIONS_SETTING, "default", ElasticOptionsBody(16, {}, borrowing, order))]
         self.namespaces = [f"n{number}" for number in range(rng.randint(2, 4))]
         for namespace in self.namespaces:
             least = {name: rng.randint(0, 7) for name in DIMENSIONS if rng.random() < 0.8}

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RUNNING, Claim, ClaimSpec
-from bursar.limits import parse_limits
-from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, OPTIONS_SETTING, QUOTA_SETTING, quota_id
 from bursar.policies.elastic.policy import ElasticPolicy
-from bursar.policies.elastic.quota import Quota
-from bursar.policies.elastic.settings import OptionsBody, QuotaBody
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.elastic.quota import ElasticQuotaState
+from bursar.policies.elastic.settings import (
+    COMPOSITE,
+    ELASTIC_QUOTA,
+    OPTIONS_SETTING,
+    QUOTA_SETTING,
+    ElasticOptionsBody,
+    ElasticQuotaBody,
+    quota_id,
+)
 from bursar.policies.nodes.policy import KIND as NODE_SETTING
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
-from bursar.vectors import parse_vector
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import parse_limits, parse_vector
 
 GM = "n8s.nebuly.ai/gpu-memory"
 GPU = "nvidia.com/gpu"
@@ -38,7 +44,7 @@ def quota_setting(
     key = f"{namespace}/{name}"
     limits = parse_limits(minimum or {}), parse_limits(maximum or {})
     return Setting(
-        QUOTA_SETTING, quota_id(kind, key), QuotaBody(kind, key, namespaces or (namespace,), *limits, takeover)
+        QUOTA_SETTING, quota_id(kind, key), ElasticQuotaBody(kind, key, namespaces or (namespace,), *limits, takeover)
     )
 
 
@@ -71,7 +77,9 @@ class World:
 
     def options(self, gpu_gb: int = 16, borrowing: str = "min", order: str = "priority", **slices: int) -> None:
         named = {name.replace("__", "/").replace("_", "."): size for name, size in slices.items()}
-        self.engine.configure([Setting(OPTIONS_SETTING, "default", OptionsBody(gpu_gb, named, borrowing, order))])
+        self.engine.configure(
+            [Setting(OPTIONS_SETTING, "default", ElasticOptionsBody(gpu_gb, named, borrowing, order))]
+        )
 
     def quota(self, namespace: str, minimum: Amounts | None = None, maximum: Amounts | None = None) -> None:
         self.engine.configure([quota_setting(namespace, minimum, maximum)])
@@ -127,7 +135,7 @@ class World:
 
     # Answers
 
-    def found(self, namespace: str) -> Quota:
+    def found(self, namespace: str) -> ElasticQuotaState:
         quota = self.policy.book.governing(namespace)
         assert quota is not None
         return quota

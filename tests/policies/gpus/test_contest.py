@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
-from bursar.limits import parse_limits
 from bursar.policies.elastic.policy import ElasticPolicy
-from bursar.policies.gpus.bodies import GPU, GpuBody
+from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
-from bursar.policies.limits.policy import LimitsPolicy
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.gpus.settings import GPU, GpuBody
+from bursar.policies.namespace.policy import LimitsPolicy
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
-from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.vectors import parse_vector
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import parse_limits, parse_vector
 from tests.policies.elastic.world import quota_setting
 from tests.policies.gpus.world import GI, marks
 

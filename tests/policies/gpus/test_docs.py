@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bursar.objects.manifests import Document
-from bursar.policies.limits.quotas import CHECKS, COUNT_CODE, WORKERS_CODE
+from bursar.policies.namespace.settings import CHECKS, COUNT_CODE, WORKERS_CODE
 from bursar.sim.cluster import Cluster
 from tests.builders import node
 

@@ -6,12 +6,12 @@ from threading import Thread
 
 import pytest
 
-from bursar.engine.decisions import HOLDING
+from bursar.engine.decision import HOLDING
 from bursar.ledger.claims import RUNNING
-from bursar.policies.gpus.bodies import OPTIONS as OPTIONS_KIND
-from bursar.policies.gpus.bodies import HostBody, OptionsBody
-from bursar.policies.settings import SettingError
-from bursar.policies.tensorfusion.scoring import COMPACT, Options
+from bursar.policies.gpus.fleet import COMPACT, ScoringOptions
+from bursar.policies.gpus.settings import OPTIONS as OPTIONS_KIND
+from bursar.policies.gpus.settings import GpuOptionsBody, HostBody
+from bursar.policies.results import SettingError
 from bursar.selectors import NodeNeeds
 from tests.policies.gpus.world import GI, NS, World, marks, total
 
@@ -242,7 +242,7 @@ def test_an_unknown_model_has_no_tflops_to_give_in_percent() -> None:
     assert found.decide(marks(compute_percent_request="10")).reason == "limits.capacity"
     assert found.decide(marks(vram_request="1Gi")).admitted
     models = {"Mystery": (50_000, 0)}
-    found.set(OPTIONS_KIND, "default", OptionsBody(Options(), False, models))
+    found.set(OPTIONS_KIND, "default", GpuOptionsBody(ScoringOptions(), False, models))
     assert found.decide(marks(compute_percent_request="10")).admitted
 
 
@@ -251,7 +251,7 @@ def test_configured_fractions_of_all_nodes() -> None:
     found.node("n1")
     found.host("n1", HostBody(2, "Tesla-T4", 16 * GI))
     assert found.candidates(marks((1, 1))) == []
-    found.set(OPTIONS_KIND, "default", OptionsBody(Options(COMPACT), True))
+    found.set(OPTIONS_KIND, "default", GpuOptionsBody(ScoringOptions(COMPACT), True))
     assert found.candidates(marks((65, 1))) == ["n1:0", "n1:1"]
 
 

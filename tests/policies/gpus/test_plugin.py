@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import known_kinds
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
-from bursar.policies.gpus.bodies import GpuBody, HostBody, OptionsBody, PoolBody, TemplateBody
 from bursar.policies.gpus.plugin import PLUGIN
+from bursar.policies.gpus.settings import GpuBody, GpuOptionsBody, HostBody, PoolBody, TemplateBody
 from bursar.policies.plugin import default_registry
-from bursar.policies.settings import Body
+from bursar.policies.results import Body
 from bursar.sim.cluster import Cluster
 from tests.builders import Manifest, node, pod
 
@@ -204,6 +204,6 @@ def test_options_are_settings() -> None:
     spec = {"gpus": {"placementMode": "CompactFirst", "vramWeight": 50, "models": {"X": {"tflops": 5, "vram": "1Gi"}}}}
     read = KINDS.read(Document("", 0, manifest | {"spec": spec}))
     (setting,) = PLUGIN.translate["Configuration"]("default", read.typed.spec.gpus)  # type: ignore[attr-defined]
-    assert isinstance(setting.body, OptionsBody)
+    assert isinstance(setting.body, GpuOptionsBody)
     assert setting.body.options.cell() == ("CompactFirst", 50)
     assert setting.body.cell() == (False, (("X", (5000, GI)),))

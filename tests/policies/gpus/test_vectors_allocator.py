@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from bursar.dimensions import dimension
-from bursar.engine.decisions import HOLDING
-from bursar.engine.errors import EngineError
+from bursar.engine.decision import HOLDING
+from bursar.engine.session import EngineError
 from bursar.engine.what_if import Adjust
 from bursar.ledger.claims import ClaimSpec
 from bursar.objects.core import PodSpec
-from bursar.objects.needs import node_needs
-from bursar.policies.gpus.bodies import HostBody
-from bursar.policies.tensorfusion.scoring import COMPACT, LOW_LOAD, NODE_COMPACT
+from bursar.objects.pods import node_needs
+from bursar.policies.gpus.fleet import COMPACT, LOW_LOAD, NODE_COMPACT
+from bursar.policies.gpus.settings import HostBody
+from bursar.resources import dimension
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement
 from tests.policies.gpus.world import GI, World, marks, worker
 

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from bursar.engine.decisions import NEVER
+from bursar.engine.decision import NEVER
 from bursar.selectors import NodeNeeds
 from tests.policies.gpus.world import NS, World, amounts, marks, total
 

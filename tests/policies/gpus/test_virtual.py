@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
-from bursar.policies.gpus.bodies import HostBody, PoolBody
-from bursar.policies.gpus.virtual import NO_OVERSELL, node_figures, virtual_tflops, virtual_vram
-from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.policies.tensorfusion.scoring import COMPACT
+from bursar.policies.gpus.fleet import COMPACT, Gpu
+from bursar.policies.gpus.settings import HostBody, PoolBody
+from bursar.policies.gpus.status import NO_OVERSELL, node_figures, virtual_tflops, virtual_vram
 from tests.builders import node
 from tests.policies.gpus.test_plugin import API, KINDS, translated
 from tests.policies.gpus.world import GI, World

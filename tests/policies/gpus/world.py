@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from bursar.dimensions import dimension
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.limits import parse_limits
-from bursar.policies.gpus.bodies import (
+from bursar.policies.gpus.fleet import Gpu, ScoringOptions
+from bursar.policies.gpus.policy import GpusPolicy
+from bursar.policies.gpus.selection import fits
+from bursar.policies.gpus.settings import (
     GPU,
     HOST,
     OPTIONS,
     POOL,
     TEMPLATE,
     GpuBody,
+    GpuOptionsBody,
     HostBody,
-    OptionsBody,
     PoolBody,
     TemplateBody,
 )
-from bursar.policies.gpus.policy import GpusPolicy
-from bursar.policies.limits.policy import QUOTA, LimitsPolicy
-from bursar.policies.limits.quotas import DEFAULT_THRESHOLD, QuotaBody
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.gpus.worker import DOMAIN, Worker, read_worker
+from bursar.policies.namespace.policy import QUOTA, LimitsPolicy
+from bursar.policies.namespace.settings import DEFAULT_THRESHOLD, NamespaceQuotaBody
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Body, Setting
-from bursar.policies.tensorfusion.choice import fits
-from bursar.policies.tensorfusion.fleet import Gpu
-from bursar.policies.tensorfusion.reading import read_worker
-from bursar.policies.tensorfusion.scoring import Options
-from bursar.policies.tensorfusion.worker import DOMAIN, Worker
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Body, Setting
+from bursar.resources import dimension, parse_limits, parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds
-from bursar.vectors import parse_vector
 
 GI = 2**30
 NS = "test-ns"
@@ -98,7 +94,7 @@ class World:
         problem: str = "",
     ) -> None:
         """None takes the quota away."""
-        self.set(QUOTA, key, None if totals is None else QuotaBody(totals, singles, threshold, problem))
+        self.set(QUOTA, key, None if totals is None else NamespaceQuotaBody(totals, singles, threshold, problem))
 
     def node(self, name: str, labels: dict[str, str] | None = None, gpus: int = 0) -> None:
         """``gpus``: what the device plugin offers."""
@@ -117,7 +113,7 @@ class World:
         self.set(HOST, node, body)
 
     def mode(self, mode: str, vram_weight: int = 70) -> None:
-        self.set(OPTIONS, "default", OptionsBody(Options(mode, vram_weight)))
+        self.set(OPTIONS, "default", GpuOptionsBody(ScoringOptions(mode, vram_weight)))
 
     def pool(self, name: str, mode: str, default: bool = False, oversell: tuple[int, int, int] | None = None) -> None:
         self.set(TEMPLATE, f"{name}-template", TemplateBody(mode))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import known_kinds
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
-from bursar.policies.limits.plugin import PLUGIN, admit_pod
-from bursar.policies.limits.quotas import DemandBody, QuotaBody
+from bursar.policies.namespace.plugin import PLUGIN, admit_pod
+from bursar.policies.namespace.settings import DemandBody, NamespaceQuotaBody
 from bursar.policies.plugin import default_registry
 from tests.builders import Manifest, pod
 
@@ -24,10 +24,10 @@ def quota(spec: Manifest, name: str = "q") -> Manifest:
     return {"apiVersion": API, "kind": "GPUResourceQuota", "metadata": {"name": name, "namespace": "a"}, "spec": spec}
 
 
-def translated(manifest: Manifest) -> QuotaBody:
+def translated(manifest: Manifest) -> NamespaceQuotaBody:
     read = KINDS.read(Document("", 0, manifest))
     (setting,) = PLUGIN.translate[read.kind.name](read.key, read.typed)
-    assert isinstance(setting.body, QuotaBody)
+    assert isinstance(setting.body, NamespaceQuotaBody)
     return setting.body
 
 

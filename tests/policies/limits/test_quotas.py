@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bursar.engine.decisions import NEVER, WAITING
+from bursar.engine.decision import NEVER, WAITING
 from bursar.engine.what_if import Submit
-from bursar.policies.limits.policy import DEMAND
-from bursar.policies.limits.quotas import DemandBody
-from bursar.policies.limits.status import timestamp
-from bursar.vectors import from_amounts
+from bursar.policies.namespace.policy import DEMAND
+from bursar.policies.namespace.settings import DemandBody
+from bursar.policies.namespace.status import timestamp
+from bursar.resources import from_amounts
 from tests.policies.gpus.world import NS, World, amounts, marks, total
 
 

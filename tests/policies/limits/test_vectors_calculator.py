@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.errors import EngineError
-from bursar.policies.limits.status import available_percent, reached
+from bursar.engine.session import EngineError
+from bursar.policies.namespace.status import available_percent, reached
 from tests.policies.gpus.world import NS, World, marks, total
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bursar.engine.decisions import HOLDING, NEVER, WAITING
-from bursar.objects.errors import ManifestError
-from bursar.objects.kindset import KindSet
-from bursar.policies.limits.kinds import QUOTA_KIND
-from bursar.policies.limits.plugin import quota_body
-from bursar.policies.settings import Output
+from bursar.engine.decision import HOLDING, NEVER, WAITING
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import KindSet
+from bursar.policies.namespace.api import QUOTA_KIND
+from bursar.policies.namespace.plugin import quota_body
+from bursar.policies.results import Output
 from tests.builders import read
 from tests.policies.gpus.world import NS, Pair, World, amounts, marks, total
 

@@ -7,10 +7,10 @@ from itertools import count
 from threading import Event, Thread
 from typing import Any
 
-from bursar.policies.limits.policy import DEMAND
-from bursar.policies.limits.quotas import DemandBody
-from bursar.policies.limits.views import View
-from bursar.vectors import from_amounts
+from bursar.policies.namespace.policy import DEMAND
+from bursar.policies.namespace.settings import DemandBody
+from bursar.policies.namespace.status import View
+from bursar.resources import from_amounts
 from tests.policies.gpus.world import NS, World, amounts, marks, total
 
 TEAMS = ("t0", "t1", "t2")

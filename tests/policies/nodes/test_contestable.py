@@ -6,11 +6,10 @@ from random import Random
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.limits import Limits
-from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.settings import Setting
-from bursar.vectors import from_amounts
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import Limits, from_amounts
 
 
 def test_says_the_same_as_looking_at_everybody() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.ledger.claims import Claim
-from bursar.policies.checks import Check
+from bursar.policies.results import Check
 from bursar.selectors import NodeNeeds
 from tests.policies.nodes.world import World, body, claim, porting
 

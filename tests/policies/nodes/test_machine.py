@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.nodes.rules import NodeBody
 from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Requirement
 from tests.policies.nodes.twin import Twin
 from tests.policies.nodes.world import World, body, claim, porting, tolerating

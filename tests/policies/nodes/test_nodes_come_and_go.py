@@ -8,7 +8,7 @@ import pytest
 
 from bursar.ledger.claims import Claim
 from bursar.policies.nodes.policy import KIND
-from bursar.policies.settings import Body, Setting, SettingError
+from bursar.policies.results import Body, Setting, SettingError
 from tests.policies.nodes.world import World, body, claim, porting
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from bursar.objects.core import Node
-from bursar.objects.errors import ManifestError
-from bursar.policies.nodes.facts import NodeBody
+from bursar.objects.decode import ManifestError
 from bursar.policies.nodes.plugin import PLUGIN
 from bursar.policies.nodes.policy import NodesPolicy
+from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.plugin import default_registry
 
 

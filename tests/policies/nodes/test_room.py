@@ -7,10 +7,9 @@ import random
 import pytest
 
 from bursar.ledger.claims import Binding, ClaimSpec
-from bursar.limits import UNLIMITED, parse_limits
-from bursar.policies.nodes.bindings import BindingCache
-from bursar.policies.nodes.columns import FULL_SCORE, SPREAD_DIVISOR, Columns, share_left
-from bursar.vectors import Tally, from_amounts, parse_vector
+from bursar.policies.nodes.policy import NodeBindingCache
+from bursar.policies.nodes.table import FULL_SCORE, SPREAD_DIVISOR, NodeColumns, share_left
+from bursar.resources import UNLIMITED, Tally, from_amounts, parse_limits, parse_vector
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
 ROOM = [
@@ -164,7 +163,7 @@ def test_the_cache_is_bounded() -> None:
     world = World()
     world.node("n1", body())
     account = world.ledger.state.accounts["nodes/n1"]
-    cache = BindingCache(10)
+    cache = NodeBindingCache(10)
     for amount in range(1, 100):
         requests = from_amounts({"cpu": amount})
         binding = cache.binding("nodes", account, requests)
@@ -205,7 +204,7 @@ def test_score_counts_what_is_used() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_points_that_are_kept_are_those_worked_out_anew(seed: int) -> None:
     rolled = random.Random(seed)
-    columns = Columns()
+    columns = NodeColumns()
     asked = [parse_vector({"cpu": 1}), parse_vector({"memory": "1Gi"}), parse_vector({"cpu": "1500m", "memory": 7})]
     for _ in range(60):
         slot = rolled.randrange(8)
@@ -223,7 +222,7 @@ def test_points_that_are_kept_are_those_worked_out_anew(seed: int) -> None:
 
 
 def test_so_many_changes_that_they_are_not_remembered() -> None:
-    columns = Columns()
+    columns = NodeColumns()
     columns.reach(1)
     columns.set_slot(0, parse_limits({"cpu": 4}), Tally())
     cost = parse_vector({"cpu": 1})

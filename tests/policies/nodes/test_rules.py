@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bursar.ledger.claims import Claim
-from bursar.policies.base import NeedsSource
-from bursar.policies.nodes.facts import NodeBody
-from bursar.policies.nodes.rules import clash
+from bursar.policies.nodes.rules import NodeBody, clash
+from bursar.policies.policy import NeedsSource
 from bursar.selectors import NodeNeeds, NodeTerm, Requirement, Toleration
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 

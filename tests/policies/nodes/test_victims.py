@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.policies.checks import Refusal
+from bursar.policies.results import Refusal
+from bursar.resources import parse_vector
 from bursar.selectors import NodeNeeds
-from bursar.vectors import parse_vector
 from tests.policies.nodes.world import World, body, claim, porting
 
 PORT = porting(("TCP", "", 80))

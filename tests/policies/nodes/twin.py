@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bursar.ledger.claims import Claim
-from bursar.limits import UNLIMITED
-from bursar.policies.nodes.facts import NodeBody
+from bursar.policies.nodes.rules import NodeBody
+from bursar.resources import UNLIMITED
 
 
 class Twin:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.limits import parse_limits
-from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND, NodesPolicy
-from bursar.policies.settings import Setting
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.results import Setting
+from bursar.resources import parse_limits, parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds, Taint, Toleration
-from bursar.vectors import parse_vector
 from tests.policies.placing import PlacementWorld
 
 

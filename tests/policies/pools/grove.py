@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bursar.dimensions import dimension, dimension_at
-from bursar.policies.pools.branch import NO_MAX, Branch
-from bursar.policies.pools.forest import Forest
-from bursar.policies.pools.names import ROOT
-from bursar.policies.pools.quotas import Quota
-from bursar.vectors import from_amounts
+from bursar.policies.pools.quota_node import NO_MAX, Branch
+from bursar.policies.pools.settings import ROOT, PoolQuotaBody
+from bursar.policies.pools.tree import Forest
+from bursar.resources import dimension, dimension_at, from_amounts
 
 Amounts = dict[str, int]
 G = 2**30
@@ -29,7 +27,7 @@ class Grove:
 
     def __init__(self, total: Amounts, guarantee: bool = False) -> None:
         self.forest = Forest()
-        self.quotas: dict[str, Quota] = {}
+        self.quotas: dict[str, PoolQuotaBody] = {}
         if guarantee:
             self.forest.set_guarantee(True)
         self.total(total)
@@ -48,7 +46,7 @@ class Grove:
         lends: bool = True,
         weight: Amounts | None = None,
     ) -> None:
-        quota = Quota(name, "ns", parent, "", is_parent, lends, maximum, minimum, weight)
+        quota = PoolQuotaBody(name, "ns", parent, "", is_parent, lends, maximum, minimum, weight)
         self.forest.quota_changed(self.quotas.get(name), quota)
         self.quotas[name] = quota
 

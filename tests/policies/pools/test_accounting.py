@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bursar.ledger.claims import ClaimSpec
-from bursar.policies.pools.names import DEFAULT, QUOTA_OF_POD, ROOT, SYSTEM
-from bursar.policies.settings import SettingError
-from bursar.vectors import from_amounts
+from bursar.policies.pools.settings import DEFAULT, QUOTA_OF_POD, ROOT, SYSTEM
+from bursar.policies.results import SettingError
+from bursar.resources import from_amounts
 from tests.policies.pools.grove import cg, cm, shown
 from tests.policies.pools.world import BIG, Amounts, World
 

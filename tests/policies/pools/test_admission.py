@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.errors import ManifestError
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import Registry
-from bursar.policies.pools.kinds import PROFILE, QUOTA
-from bursar.policies.pools.names import PREFIX, PROFILE_OBJECT, QUOTA_OBJECT, ROOT, SYSTEM
+from bursar.policies.pools.api import PROFILE, QUOTA
 from bursar.policies.pools.plugin import PLUGIN
+from bursar.policies.pools.settings import PREFIX, PROFILE_OBJECT, QUOTA_OBJECT, ROOT, SYSTEM
 from tests.builders import Manifest, node, pod
 
 P = PREFIX

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.objects.manifests import load_text
 from bursar.policies.plugin import default_registry
-from bursar.policies.pools.sharing import distribute
+from bursar.policies.pools.runtime import distribute
 from bursar.sim import report
-from bursar.sim.running import run_scenario
-from bursar.sim.scenarios import load_scenarios, read_scenario
+from bursar.sim.runner import run_scenario
+from bursar.sim.scenario import load_scenarios, read_scenario
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "pools.md").read_text()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.policies.pools.names import ROOT
-from bursar.policies.pools.runtimes import stale_slots
+from bursar.policies.pools.runtime import stale_slots
+from bursar.policies.pools.settings import ROOT
 from tests.policies.pools.grove import Amounts, G, Grove, cg, cm, shown
 
 

@@ -8,11 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bursar.engine.what_if import Configure, Submit
 from bursar.ledger.claims import PENDING
-from bursar.policies.pools import changing
-from bursar.policies.pools.changing import QuotaObject
-from bursar.policies.pools.names import DEFAULT, ENDLESS, ROOT
-from bursar.policies.pools.quotas import Quota
-from bursar.policies.settings import Setting
+from bursar.policies.pools import configure
+from bursar.policies.pools.configure import QuotaObject
+from bursar.policies.pools.settings import DEFAULT, ENDLESS, ROOT, PoolQuotaBody
+from bursar.policies.results import Setting
 from tests.policies.pools.twin import INNER, RESOURCES, Twin, TwinClaim, TwinQuota
 from tests.policies.pools.world import Amounts, World
 
@@ -116,7 +115,7 @@ class PoolsMachine(RuleBasedStateMachine):
             endless = {"cpu": ENDLESS * 1000, "memory": ENDLESS}
             self.twin.quotas["root-y"] = TwinQuota(ROOT, endless, {}, {}, True, True, "t", is_root=True)
         else:
-            self.world.set(changing.PROFILE, "ns/y", None)
+            self.world.set(configure.PROFILE, "ns/y", None)
             self.twin.pools.pop("y", None)
             self.twin.quotas.pop("root-y", None)
 
@@ -159,9 +158,9 @@ class PoolsMachine(RuleBasedStateMachine):
     def try_only(self, name: str, parent: str, maximum: Amounts, wants: Amounts) -> None:
         """A what-if leaves no trace, in the ledger or in what is derived from it."""
         before = (self.world.engine.state.plain(), self.world.engine.digest, self.world.derived())
-        quota = Quota(name, "quotas", parent, "", True, True, maximum, {})
-        change = Configure([Setting(changing.QUOTA, f"quotas/{name}", QuotaObject(quota))])
-        gone = Configure([Setting(changing.QUOTA, "quotas/a", None), Setting(changing.NODE, "n1", None)])
+        quota = PoolQuotaBody(name, "quotas", parent, "", True, True, maximum, {})
+        change = Configure([Setting(configure.QUOTA, f"quotas/{name}", QuotaObject(quota))])
+        gone = Configure([Setting(configure.QUOTA, "quotas/a", None), Setting(configure.NODE, "n1", None)])
         claim = self.world.claim(wants, name)
         self.world.engine.what_if([change, Submit(claim), gone], self.world.now, pending=True)
         assert before == (self.world.engine.state.plain(), self.world.engine.digest, self.world.derived())
@@ -230,7 +229,7 @@ class PoolsMachine(RuleBasedStateMachine):
         for name in sorted(self.twin.quotas, reverse=True):
             quota = self.world.policy.books.resolver.quotas[name]
             if name != "root-y":
-                world.set(changing.QUOTA, f"quotas/{name}", QuotaObject(quota))
+                world.set(configure.QUOTA, f"quotas/{name}", QuotaObject(quota))
         if "y" in self.twin.pools:
             world.profile("y", {"pool": "y"}, tree="t", root="root-y")
         for name in sorted(self.twin.nodes, reverse=True):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.errors import EngineError
-from bursar.policies.pools.names import DEFAULT, QUOTA_OF_POD
+from bursar.engine.session import EngineError
+from bursar.policies.pools.settings import DEFAULT, QUOTA_OF_POD
 from bursar.server.metrics import _quota_metrics
 from bursar.server.quotas import quotas
 from tests.builders import Manifest, container, node, pod

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from bursar.control.kinds import known_kinds
-from bursar.objects.errors import ManifestError
+from bursar.control.admission import known_kinds
+from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry
-from bursar.policies.pools.names import PREFIX, PROFILE_OBJECT, QUOTA_OBJECT
+from bursar.policies.pools.node_pools import PoolNode, Profile
+from bursar.policies.pools.parse import ratio_from, tree_id
 from bursar.policies.pools.plugin import PLUGIN
-from bursar.policies.pools.profiles import PoolNode, Profile
-from bursar.policies.pools.reading import ratio_from, tree_id
+from bursar.policies.pools.settings import PREFIX, PROFILE_OBJECT, QUOTA_OBJECT
 from tests.builders import Manifest, node
 from tests.policies.pools.test_admission import profile, quota
 from tests.policies.pools.world import World

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.budgets import KIND as BUDGET
-from bursar.engine.budgets import BudgetBody
+from bursar.engine.disruption_budgets import KIND as BUDGET
+from bursar.engine.disruption_budgets import BudgetBody
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.policies.pools.revoking import choose
+from bursar.policies.pools.revocation import choose
+from bursar.resources import EMPTY
 from bursar.selectors import Requirement, Selector
-from bursar.vectors import EMPTY
 from tests.builders import node, pod
 from tests.policies.pools.world import World
 from tests.sim.steps import TestBed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.engine.budgets import KIND as BUDGET
-from bursar.engine.budgets import BudgetBody
+from bursar.engine.disruption_budgets import KIND as BUDGET
+from bursar.engine.disruption_budgets import BudgetBody
 from bursar.ledger.claims import PENDING, ClaimSpec
-from bursar.policies.pools.names import DEFAULT, PREFIX, QUOTA_OBJECT, QUOTA_OF_POD
+from bursar.policies.pools.settings import DEFAULT, PREFIX, QUOTA_OBJECT, QUOTA_OF_POD
 from bursar.selectors import Requirement, Selector
 from tests.policies.pools.world import BIG, Amounts, World
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.policies.pools.rounds import Sharing
-from bursar.policies.pools.sharing import Trace, distribute, split
+from bursar.policies.pools.runtime import Sharing, Trace, distribute, split
 
 Child = tuple[int, int, int, int]  # weight, request, min, guarantee
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from bursar.policies.pools.names import DEFAULT, ROOT, SYSTEM
+from bursar.policies.pools.settings import DEFAULT, ROOT, SYSTEM
 
 Amounts = dict[str, int]
 RESOURCES = ("cpu", "memory")

@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from bursar.dimensions import dimension_at
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
-from bursar.limits import Limits
-from bursar.policies.nodes.facts import NodeBody
 from bursar.policies.nodes.policy import KIND as NODES_NODE
 from bursar.policies.nodes.policy import NodesPolicy
-from bursar.policies.pools import changing
-from bursar.policies.pools.books import OWN
-from bursar.policies.pools.branch import Branch
-from bursar.policies.pools.changing import QuotaObject
-from bursar.policies.pools.names import PREFIX, QUOTA_OF_POD, ROOT
-from bursar.policies.pools.options import Options
+from bursar.policies.nodes.rules import NodeBody
+from bursar.policies.pools.configure import NODE, OPTION, PROFILE, QUOTA, QuotaObject
+from bursar.policies.pools.derived_state import OWN
+from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.policy import PoolsPolicy
-from bursar.policies.pools.profiles import PoolNode, Profile
-from bursar.policies.pools.quotas import Quota
-from bursar.policies.settings import Output, Setting
+from bursar.policies.pools.quota_node import Branch
+from bursar.policies.pools.settings import PREFIX, QUOTA_OF_POD, ROOT, PoolOptions, PoolQuotaBody
+from bursar.policies.results import Output, Setting
+from bursar.resources import Limits, dimension_at, from_amounts
 from bursar.selectors import Requirement
-from bursar.vectors import from_amounts
 
 Amounts = dict[str, int]
 BIG: Amounts = {"cpu": 10**12, "memory": 10**15, "nvidia.com/gpu": 10**6}
@@ -51,13 +46,13 @@ class World:
         self.engine.configure([Setting(kind, key, body)], self.now)  # type: ignore[arg-type]
 
     def node(self, name: str, has: Amounts, labels: dict[str, str] | None = None, schedulable: bool = True) -> None:
-        settings = [Setting(changing.NODE, name, PoolNode(has, labels or {}, schedulable))]
+        settings = [Setting(NODE, name, PoolNode(has, labels or {}, schedulable))]
         if self.placing:
             settings.append(Setting(NODES_NODE, name, NodeBody(Limits(has), labels, (), not schedulable)))
         self.engine.configure(settings, self.now)
 
     def remove_node(self, name: str) -> None:
-        self.set(changing.NODE, name, None)
+        self.set(NODE, name, None)
         if self.placing:
             self.set(NODES_NODE, name, None)
 
@@ -75,21 +70,21 @@ class World:
         namespace: str = "quotas",
         namespaces: tuple[str, ...] = (),
     ) -> None:
-        body = Quota(name, namespace, parent, tree, is_parent, lends, maximum, minimum, weight, namespaces)
-        self.set(changing.QUOTA, f"{namespace}/{name}", QuotaObject(body))
+        body = PoolQuotaBody(name, namespace, parent, tree, is_parent, lends, maximum, minimum, weight, namespaces)
+        self.set(QUOTA, f"{namespace}/{name}", QuotaObject(body))
 
     def remove(self, name: str, namespace: str = "quotas") -> None:
-        self.set(changing.QUOTA, f"{namespace}/{name}", None)
+        self.set(QUOTA, f"{namespace}/{name}", None)
 
     def profile(self, name: str, match: dict[str, str], *, tree: str = "", root: str = "", **more: object) -> None:
         requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(match.items()))
         labels = ((PREFIX + "is-parent", "true"),)
         given: dict[str, object] = {"labels": labels} | more
         body = Profile("ns", name, root or f"{name}-root", tree or f"tree-{name}", requirements, **given)  # type: ignore[arg-type]
-        self.set(changing.PROFILE, f"ns/{name}", body)
+        self.set(PROFILE, f"ns/{name}", body)
 
     def options(self, **given: object) -> None:
-        self.set(changing.OPTION, "default", Options(**given))  # type: ignore[arg-type]
+        self.set(OPTION, "default", PoolOptions(**given))  # type: ignore[arg-type]
 
     # Claims
 

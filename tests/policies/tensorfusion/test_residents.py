@@ -1,8 +1,8 @@
 """Who counts in which account."""
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.policies.tensorfusion.residents import follow
+from bursar.ledger.state import Account
+from bursar.policies.gpus.selection import follow
 
 
 def test_claims_come_and_go_and_what_is_kept_of_an_account_stays_the_same_mapping() -> None:

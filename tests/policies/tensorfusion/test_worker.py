@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.policies.tensorfusion.reading import read_worker
-from bursar.policies.tensorfusion.worker import NOT_GIVEN, Unreadable, Worker, is_worker
+from bursar.policies.gpus.worker import NOT_GIVEN, Unreadable, Worker, is_worker, read_worker
 
 GI = 2**30
 

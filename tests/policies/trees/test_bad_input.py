@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bursar.objects.errors import ManifestError
-from bursar.objects.kindset import KindSet
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import KindSet
 from bursar.objects.manifests import Document
 from bursar.policies.trees import NORMAL, QuotaError, QuotaManager, consumer_from_plain, read_consumer
-from bursar.policies.trees.kinds import QUOTA_TREE
+from bursar.policies.trees.api import QUOTA_TREE
 from tests.policies.trees.world import World, forest_consumer, wish
 
 Plain = dict[str, Any]

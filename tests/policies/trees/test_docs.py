@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.objects.manifests import load_text
 from bursar.policies.nodes.plugin import PLUGIN as NODES
 from bursar.policies.plugin import Registry

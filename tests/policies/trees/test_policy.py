@@ -6,16 +6,16 @@ from typing import cast
 
 import pytest
 
-from bursar.engine.budgets import KIND as BUDGET
-from bursar.engine.budgets import BudgetBody
-from bursar.engine.decisions import Decision
+from bursar.engine.decision import Decision
+from bursar.engine.disruption_budgets import KIND as BUDGET
+from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
-from bursar.policies.settings import Setting, SettingError
-from bursar.policies.trees.documents import tree_from
+from bursar.policies.results import Setting, SettingError
+from bursar.policies.trees.api import tree_from
 from bursar.policies.trees.policy import KIND, TreesPolicy
+from bursar.resources import from_amounts
 from bursar.selectors import Selector
-from bursar.vectors import from_amounts
 from tests.policies.trees.test_vectors_tree import STEPS
 from tests.policies.trees.world import S_EX, Plain, tree
 

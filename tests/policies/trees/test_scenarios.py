@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.kinds import known_kinds
+from bursar.control.admission import known_kinds
 from bursar.policies.nodes.plugin import PLUGIN as NODES
 from bursar.policies.plugin import Registry
 from bursar.policies.trees.plugin import PLUGIN as TREES
-from bursar.sim.running import run_scenario
-from bursar.sim.scenarios import Scenario, load_scenarios
+from bursar.sim.runner import run_scenario
+from bursar.sim.scenario import Scenario, load_scenarios
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (ROOT / "examples" / "trees", ROOT / "tests" / "scenarios" / "trees")

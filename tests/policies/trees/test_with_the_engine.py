@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from bursar.engine.engine import Engine
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 from bursar.policies.trees import NORMAL, QuotaManager
-from bursar.policies.trees.documents import tree_from
-from bursar.policies.trees.index import Trees
+from bursar.policies.trees.api import tree_from
+from bursar.policies.trees.model import Trees
 from bursar.policies.trees.policy import KIND, TreesPolicy
 from tests.policies.trees.machine import RESOURCES, Machine, document, info
 from tests.policies.trees.twin import Wish

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from bursar.kube.admission.options import Options, Reinvocation
-from bursar.kube.admission.rendering import write
+from bursar.kube.admission.manifests import write
+from bursar.kube.admission.predicate import AdmissionOptions, Reinvocation
 
-_DEFAULTS = Options()
+_DEFAULTS = AdmissionOptions()
 
 
 @click.command()
@@ -39,7 +39,7 @@ def main(
     keep_managed_fields: bool,
 ) -> None:
     """Write the admission policies and webhook configurations as YAML."""
-    options = Options(
+    options = AdmissionOptions(
         namespace=namespace,
         accounts=accounts,
         schedulers=schedulers,

@@ -4,26 +4,41 @@
 MutatingAdmissionPolicy. Bodies are limited, answers are short, and as long as the objects of the cluster are not all
 known the answer is 503, which the API server takes for a refusal. Nothing is judged for longer than it waits, and no
 body is waited for longer.
+
+The webhook's TLS server. Certificates are loaded into the live context: connections made from then on use them.
+
+Private keys are handed to the TLS library through memory files, never through a disk: the root file system of the
+container is read-only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
-from bursar.kube.admission.hooks import (
-    GATE_PODS,
-    MUTATE_QUOTAS,
-    REMOVAL_SECONDS,
-    TIMEOUT_SECONDS,
-    VALIDATE_QUOTAS,
+import uvicorn
+
+from bursar.kube.admission.certs import Certificates
+from bursar.kube.admission.manifests import GATE_PODS, MUTATE_QUOTAS, REMOVAL_SECONDS, TIMEOUT_SECONDS, VALIDATE_QUOTAS
+from bursar.kube.admission.predicate import AdmissionOptions
+from bursar.kube.admission.review import (
+    AdmissionRequest,
+    Fetch,
+    LiveView,
+    PodGate,
+    QuotaReviewer,
+    ReviewError,
+    allowed,
+    read_review,
+    refused,
 )
-from bursar.kube.admission.judging import Fetch, LiveView, PodGate, QuotaJudge
-from bursar.kube.admission.options import Options
-from bursar.kube.admission.reviews import AdmissionRequest, ReviewError, allowed, read_review, refused
-from bursar.objects.errors import ManifestError
+from bursar.kube.http_server import BackgroundServer, HttpProtocol
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import Registry
 
 Message = MutableMapping[str, Any]
@@ -51,9 +66,11 @@ class RequestError(Exception):
 class Webhook:
     """The application."""
 
-    def __init__(self, options: Options, registry: Registry, view: LiveView, fetch: Fetch | None = None) -> None:
+    def __init__(
+        self, options: AdmissionOptions, registry: Registry, view: LiveView, fetch: Fetch | None = None
+    ) -> None:
         self._view = view
-        self._quotas = QuotaJudge(registry, view, fetch)
+        self._quotas = QuotaReviewer(registry, view, fetch)
         self._gate = PodGate(options)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -138,3 +155,66 @@ async def _body(scope: Message, receive: Receive) -> bytes:
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
+
+
+STOP_SECONDS = 5
+MOST_CONNECTIONS = 256
+
+
+class TlsContext:
+    """A server context whose certificate can be exchanged while it serves."""
+
+    def __init__(self) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.loaded: Certificates | None = None
+
+    def load(self, certificates: Certificates) -> None:
+        """From now on new connections get this certificate; ``ssl.SSLError``, and no change, if it is bad."""
+        if certificates == self.loaded:
+            return
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for context in (trial, self.context):
+            with _memory_file(certificates.certificate) as chain, _memory_file(certificates.key) as key:
+                context.load_cert_chain(chain, key)
+        self.loaded = certificates
+
+
+@contextlib.contextmanager
+def _memory_file(content: bytes) -> Iterator[str]:
+    descriptor = os.memfd_create("bursar-tls")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+class WebhookServer(BackgroundServer):
+    """Serves the webhook."""
+
+    def __init__(
+        self,
+        app: Webhook,
+        tls: TlsContext,
+        host: str = "0.0.0.0",  # noqa: S104 all addresses of the pod
+        port: int = 9443,
+        patience: int = 30,
+    ) -> None:
+        """``patience``: seconds that a connection may stay open without a request."""
+        config = uvicorn.Config(
+            app,
+            http=HttpProtocol,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_keep_alive=patience,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            limit_concurrency=MOST_CONNECTIONS,
+            ssl_context_factory=lambda _config, _default: tls.context,
+        )
+        super().__init__(config, host, port)

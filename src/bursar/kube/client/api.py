@@ -2,6 +2,8 @@
 
 Objects come back as ``Body`` (see ``models``); what is sent is a mapping, a struct or JSON. Every write names the field
 manager. An eviction has results rather than errors where the answer is about budgets, because the caller plans by them.
+
+Where the API server keeps each kind of object: group, version, plural, and whether it lives in namespaces.
 """
 
 from __future__ import annotations
@@ -10,15 +12,74 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from bursar.kube.client.deep_json import level, read_any
 from bursar.kube.client.errors import ApiError, Conflict, KubeError, Malformed, NotFound, ServerError, Throttled
-from bursar.kube.client.http import JSON, Call, Http, Request
-from bursar.kube.client.models import ApiResourceList, Body, Page, Version
-from bursar.kube.client.nesting import level, read_any
-from bursar.kube.client.resources import PODS, Resource
-from bursar.kube.client.retries import Retry, is_budget
+from bursar.kube.client.http import JSON, Call, Http, Request, Retry, is_budget
+from bursar.kube.client.models import ApiResourceList, ListPage, RawObject, Version
+from bursar.objects.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object as the API server serves it."""
+
+    group: str  # "" for the core group
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @staticmethod
+    def of(kind: Kind) -> Resource:
+        """The resource behind one of Bursar's kinds."""
+        return Resource(kind.group, kind.version, kind.plural, kind.kind, kind.namespaced)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of a collection or, with a name, of an object or its subresource."""
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.kind} {name} needs a namespace")
+        if namespace and not self.namespaced:
+            raise ValueError(f"a {self.kind} belongs to no namespace, but {namespace!r} was given")
+        parts = [self.root]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+NODES = Resource("", "v1", "nodes", "Node", False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
+SECRETS = Resource("", "v1", "secrets", "Secret", True)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
+DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
+RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True)
+
+_ADMISSION = "admissionregistration.k8s.io"
+MUTATING_POLICIES = Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False)
+MUTATING_WEBHOOKS = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
+VALIDATING_WEBHOOKS = Resource(
+    _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
+)
+
 
 FIELD_MANAGER = "bursar"
 PAGE = 500
@@ -56,7 +117,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    items: list[Body]
+    items: list[RawObject]
     resource_version: str
 
 
@@ -93,7 +154,7 @@ class Writing:
 
 
 PLAIN = Writing()
-_decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(ListPage).decode
 _decode_version = msgspec.json.Decoder(Version).decode
 _decode_resources = msgspec.json.Decoder(ApiResourceList).decode
 
@@ -113,11 +174,11 @@ class Api:
         within: float | None = None,
         retry: Retry | None = None,
         gated: bool = True,
-    ) -> Body:
+    ) -> RawObject:
         request = Request(_call("get", resource), "GET", resource.path(namespace, name), gated=gated)
-        return _read(request, await self.http.send(request, within=within, retry=retry), Body)
+        return _read(request, await self.http.send(request, within=within, retry=retry), RawObject)
 
-    async def find(self, resource: Resource, name: str, namespace: str = "") -> Body | None:
+    async def find(self, resource: Resource, name: str, namespace: str = "") -> RawObject | None:
         """The object, or None when there is none."""
         try:
             return await self.get(resource, name, namespace)
@@ -132,7 +193,7 @@ class Api:
         *,
         limit: int = PAGE,
         accept: str = JSON,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncIterator[ListPage]:
         """A consistent list, page by page; ``Gone`` when it takes so long that the server forgot its start."""
         path, continue_ = resource.path(namespace), ""
         while True:
@@ -150,14 +211,14 @@ class Api:
 
     async def list(self, resource: Resource, namespace: str = "", select: Select = EVERYTHING) -> Listing:
         """All objects at once; for kinds with many objects use a reflector."""
-        items: list[Body] = []
+        items: list[RawObject] = []
         version = ""
         async for page in self.pages(resource, namespace, select):
-            items.extend(read_any(Body, bytes(raw))[0] for raw in page.items or ())
+            items.extend(read_any(RawObject, bytes(raw))[0] for raw in page.items or ())
             version = page.metadata.resource_version
         return Listing(items, version)
 
-    async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> Body:
+    async def create(self, resource: Resource, body: Payload, namespace: str = "", how: Writing = PLAIN) -> RawObject:
         path = resource.path(namespace)
         call = _call("create", resource)
         return await self._write(_writing(how, call, "POST", path, how.query(), body), how)
@@ -172,7 +233,7 @@ class Api:
         *,
         subresource: str = "",
         how: Writing = PLAIN,
-    ) -> Body:
+    ) -> RawObject:
         """Change an object, or with ``subresource="status"`` its status. A JSON patch is a list of operations."""
         path = resource.path(namespace, name, subresource)
         call = _call("patch", resource, subresource)
@@ -188,7 +249,7 @@ class Api:
         force: bool = False,
         subresource: str = "",
         how: Writing = PLAIN,
-    ) -> Body:
+    ) -> RawObject:
         """Server-side apply: create or change, owning exactly the fields given. ``body`` names apiVersion and kind."""
         path = resource.path(namespace, name, subresource)
         query = (*how.query(), ("force", "true" if force else "false"))
@@ -250,8 +311,8 @@ class Api:
         except KubeError:
             return False
 
-    async def _write(self, request: Request, how: Writing) -> Body:
-        return _read(request, await self._send(request, how), Body)
+    async def _write(self, request: Request, how: Writing) -> RawObject:
+        return _read(request, await self._send(request, how), RawObject)
 
     async def _send(self, request: Request, how: Writing) -> bytes:
         return await self.http.send(request, within=how.within, retry=how.retry)

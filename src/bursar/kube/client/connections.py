@@ -8,6 +8,11 @@ a third of the processor time of one through a general library. Invariants:
   fails or is given up closes it.
 * An answer that the server did not finish is an error (an ``OSError``, as everything that goes wrong here), never a
   short answer.
+
+Bytes as they arrive to whole lines.
+
+A watch sends one object a line, and an object may be megabytes long: readers that look for a line's end inside a
+bounded buffer fail on it. Here pieces are kept as they came and joined once, when the end is there.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from bursar.kube.client.errors import Malformed
 
 CONNECTING = 10.0  # seconds
 KEPT_IDLE = 15.0  # seconds; servers and what stands before them close idle connections, but hardly sooner
@@ -302,3 +309,31 @@ def _credentials(proxy: SplitResult) -> str:
         return ""
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     return f"Proxy-Authorization: Basic {b64encode(pair.encode()).decode()}\r\n"
+
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes. etcd refuses objects of more than a few megabytes, so a longer line is no object."""
+
+
+class Lines:
+    """Splits a stream; what follows the last line end waits for the next piece."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that this piece completes, without their ends; blank ones are left out."""
+        lines = piece.split(b"\n")
+        rest = lines.pop()
+        if lines and self._pieces:
+            self._pieces.append(lines[0])
+            lines[0] = b"".join(self._pieces)
+        if lines:
+            self._pieces, self._held = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._held += len(rest)
+            if self._held > LONGEST:
+                raise Malformed(f"a line of more than {LONGEST} bytes")
+        return [line for line in lines if line and not line.isspace()]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from bursar.kube.client.models import Cause, Status
-from bursar.kube.client.packing import is_packed, unpacked_status
+from bursar.kube.client.models import ApiStatus, Cause
+from bursar.kube.client.protobuf import is_packed, unpacked_status
 
 _LONGEST = 2000
 """Characters of an answer that is no Status, such as a proxy's page, that are shown."""
@@ -43,7 +43,7 @@ class Malformed(KubeError):
 class ApiError(KubeError):
     """The server refused. ``code``, ``reason``, ``message`` and ``causes`` are those of its Status."""
 
-    def __init__(self, call: str, code: int, status: Status, retry_after: float | None = None) -> None:
+    def __init__(self, call: str, code: int, status: ApiStatus, retry_after: float | None = None) -> None:
         super().__init__(f"{call}: {code} {status.reason}: {status.message}".replace("\n", " "))
         self.call = call
         self.code = code
@@ -103,19 +103,19 @@ _BY_CODE: dict[int, type[ApiError]] = {
     422: Invalid,
     429: Throttled,
 }
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 
-def status_from(body: bytes, code: int) -> Status:
+def status_from(body: bytes, code: int) -> ApiStatus:
     """The Status of an answer; one made from its text where a proxy or filter answered in plain words."""
     try:
         status = unpacked_status(body) if is_packed(body) else _decode_status(body)
     except (ValueError, msgspec.MsgspecError):
-        return Status(code=code, message=body.decode(errors="replace").strip()[:_LONGEST])
-    return status if status.code or status.message else Status(code=code, message=f"HTTP {code}")
+        return ApiStatus(code=code, message=body.decode(errors="replace").strip()[:_LONGEST])
+    return status if status.code or status.message else ApiStatus(code=code, message=f"HTTP {code}")
 
 
-def error_for(call: str, code: int, status: Status, retry_after: float | None = None) -> ApiError:
+def error_for(call: str, code: int, status: ApiStatus, retry_after: float | None = None) -> ApiError:
     """The exception for an answer."""
     if retry_after is None and status.details.retry_after_seconds > 0:
         retry_after = float(status.details.retry_after_seconds)

@@ -3,6 +3,13 @@
 Recording never waits and never fails: it puts the event into a bounded queue, from which a task writes. The same event
 again within a while becomes a series of the first one, written at most once per period. An object that is talked about
 too much falls silent (a bucket of tokens for each), and what is not written is counted, with the reason why.
+
+What events say, and which of them the server still has.
+
+The server forgets an event after a while (an hour, unless somebody set it otherwise); then nobody can read it any more.
+The newest event about an object is the one with the highest version: clocks of different writers are not compared.
+
+The time on the wall, as objects of Kubernetes say it. For people: no decision rests on it.
 """
 
 from __future__ import annotations
@@ -14,12 +21,94 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
 
-from bursar.kube.client.api import Api, PatchKind
-from bursar.kube.client.errors import Fenced, KubeError, NotFound
-from bursar.kube.client.resources import EVENTS, Resource
-from bursar.kube.client.sayings import REASON_LENGTH, Known, Said, last_said, said
-from bursar.kube.client.times import micro_time
+import msgspec
+
+from bursar.kube.client.api import EVENTS, Api, PatchKind, Resource, Select
+from bursar.kube.client.errors import Fenced, KubeError, Malformed, NotFound
+from bursar.kube.client.models import Meta, Wire
+
+NOTE_BYTES = 1024
+REASON_LENGTH = 128
+
+Known = Callable[[str, str], bool]
+"""Whether the object of that kind and uid is of interest."""
+
+
+class Said(NamedTuple):
+    """What an event says."""
+
+    reason: str
+    message: str
+
+
+def said(reason: str, message: str) -> Said:
+    """The same as an event says it, which is not longer than the API takes."""
+    return Said(reason[:REASON_LENGTH], _shortened(message))
+
+
+async def last_said(api: Api, controller: str, known: Known) -> dict[str, Said]:
+    """By uid of the objects that are known: the newest event about each that the controller reported."""
+    found: dict[str, Said] = {}
+    versions: dict[str, int] = {}
+    async for page in api.pages(EVENTS, select=Select(fields=f"reportingController={controller}")):
+        for raw in page.items or ():
+            event, version = _read(raw)
+            about = event.regarding
+            if version > versions.get(about.uid, -1) and known(about.kind, about.uid):
+                versions[about.uid] = version
+                found[about.uid] = Said(event.reason, event.note)
+    return found
+
+
+class _About(Wire, frozen=True):
+    kind: str = ""
+    uid: str = ""
+
+
+class _Event(Wire, frozen=True):
+    """An event, as far as it is read."""
+
+    metadata: Meta = Meta()
+    regarding: _About = _About()
+    reason: str = ""
+    note: str = ""
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+def _read(raw: msgspec.Raw) -> tuple[_Event, int]:
+    """An event and its version: a number that grows with each write of any event."""
+    try:
+        event = _decode(raw)
+        return event, int(event.metadata.resource_version)
+    except ValueError as error:  # no JSON of that form, or no number
+        raise Malformed(f"event: {error}") from None
+
+
+def _shortened(message: str) -> str:
+    encoded = message.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return message
+    return encoded[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def micro_time() -> str:
+    """Now, of the type MicroTime: in events and leases."""
+    return _now("microseconds")
+
+
+def whole_seconds() -> str:
+    """Now, of the type Time: everywhere else."""
+    return _now("seconds")
+
+
+def _now(precision: str) -> str:
+    return datetime.now(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +147,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     """Seconds and numbers: how much is written, and how long things are remembered."""
 
     queue: int = 10_000
@@ -95,7 +184,7 @@ class Recorder:
         api: Api,
         controller: str,
         instance: str,
-        limits: Limits | None = None,
+        limits: EventLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped: Counter[str] = Counter()  # by why: full, limited, fenced, failed
@@ -103,7 +192,7 @@ class Recorder:
         self._api = api
         self._controller = controller
         self._instance = instance[:REASON_LENGTH]
-        self._limits = limits or Limits()
+        self._limits = limits or EventLimits()
         self._clock = clock
         self._queue: asyncio.Queue[Note] = asyncio.Queue(self._limits.queue)
         self._series: OrderedDict[Note, _Series] = OrderedDict()

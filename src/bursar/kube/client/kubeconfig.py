@@ -16,11 +16,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from bursar.kube.client.config import ClusterConfig, Trust, in_cluster
-from bursar.kube.client.credentials import EXEC_VERSIONS, Credentials, ExecPlugin, Given, Secret, TokenFile, read_text
+from bursar.kube.client.auth import (
+    EXEC_VERSIONS,
+    ClusterConfig,
+    Credentials,
+    ExecPlugin,
+    Given,
+    Secret,
+    TokenFile,
+    Trust,
+    in_cluster,
+    read_text,
+)
 from bursar.kube.client.errors import ConfigError
-from bursar.objects import yamltext
-from bursar.objects.errors import ManifestError
+from bursar.objects import manifests
+from bursar.objects.decode import ManifestError
 
 
 def load(path: str = "", context: str = "", environment: Mapping[str, str] = os.environ) -> ClusterConfig:
@@ -51,7 +61,7 @@ def load_files(paths: list[Path], context: str = "", *, must_exist: bool = False
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        contents = [content for _, content in yamltext.documents(read_text(path, "kubeconfig")) if content is not None]
+        contents = [content for _, content in manifests.documents(read_text(path, "kubeconfig")) if content is not None]
     except ManifestError as error:
         raise ConfigError(f"{path}: {error}") from None
     if len(contents) > 1 or not all(isinstance(content, dict) for content in contents):

@@ -23,12 +23,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bursar.kube.client.api import Api, PatchKind, Writing
+from bursar.kube.client.api import LEASES, Api, PatchKind, Writing
 from bursar.kube.client.errors import AlreadyExists, Conflict, Fenced, KubeError, Malformed, NotFound
-from bursar.kube.client.models import Body, Lease
-from bursar.kube.client.resources import LEASES
-from bursar.kube.client.retries import NO_RETRY
-from bursar.kube.client.times import micro_time
+from bursar.kube.client.events import micro_time
+from bursar.kube.client.http import NO_RETRY
+from bursar.kube.client.models import Lease, RawObject
 
 log = logging.getLogger(__name__)
 
@@ -268,7 +267,7 @@ class Elector:
         return Writing(gated=False, within=self._timing.renew_deadline / 2, retry=NO_RETRY)
 
 
-def _read(body: Body) -> Lease:
+def _read(body: RawObject) -> Lease:
     try:
         return body.into(Lease)
     except msgspec.DecodeError as error:

@@ -46,7 +46,7 @@ def meta_of(raw: bytes | msgspec.Raw) -> Meta:
     return _decode_envelope(raw).metadata
 
 
-class Body:
+class RawObject:
     """One object as the server sent it."""
 
     __slots__ = ("meta", "raw")
@@ -85,7 +85,7 @@ class StatusDetails(Wire, frozen=True):
     retry_after_seconds: int = 0
 
 
-class Status(Wire, frozen=True):
+class ApiStatus(Wire, frozen=True):
     """The server's answer when there is no object to answer with."""
 
     status: str = ""
@@ -100,7 +100,7 @@ class ListMeta(Wire, frozen=True):
     continue_: str = field(name="continue", default="")
 
 
-class Page(Wire, frozen=True):
+class ListPage(Wire, frozen=True):
     """One page of a list. The items are views into the page: copy what is kept."""
 
     metadata: ListMeta = ListMeta()

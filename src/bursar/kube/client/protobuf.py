@@ -11,16 +11,24 @@ is skipped unread. Invariants:
   the message that it is a part of. Messages are nested as deep as their description is, however the bytes are made.
 
 Why not with a library: docs/decisions/0012-pods-are-watched-in-protobuf.md.
+
+Objects of Kubernetes in Protocol Buffers: the envelope around each of them, and what all of them have.
+
+An envelope begins with four bytes that no JSON begins with. It says what is inside, and contains it.
 """
 
 from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+import msgspec
 from mypy_extensions import i64
+
+from bursar.kube.client.models import ApiStatus
 
 TEXT: Final = 1  # left out if it is empty
 NAME: Final = 2  # text that JSON has also if it is empty
@@ -49,7 +57,7 @@ _AS_IN_JSON: Final = "bursar-as-in-json"
 _CUT_OFF: Final = "ends in the middle of a field"
 
 
-class Field:
+class MessageField:
     """One field. ``message``: what it consists of, if that is read; ``many``: it may come often, and is a list."""
 
     def __init__(self, name: str, kind: int, message: Message | None = None, many: bool = False) -> None:
@@ -63,25 +71,27 @@ class Field:
 class Message:
     """What is read of a message: its fields by number. ``others``: the numbers of all other fields that it has, too."""
 
-    def __init__(self, fields: dict[int, Field], others: bool = False) -> None:
-        self.fields: Final[list[Field | None]] = [fields.get(number) for number in range(max(fields, default=0) + 1)]
+    def __init__(self, fields: dict[int, MessageField], others: bool = False) -> None:
+        self.fields: Final[list[MessageField | None]] = [
+            fields.get(number) for number in range(max(fields, default=0) + 1)
+        ]
         self.others: Final = others
 
     def read(self, data: bytes, start: int = 0) -> dict[str, object]:
         """The message that these bytes are, from there on."""
         found: dict[str, object] = {}
         try:
-            _Reader(data, start).message(self, len(data), found)
+            _MessageReader(data, start).message(self, len(data), found)
         except IndexError:
             raise ValueError(_CUT_OFF) from None
         return found
 
 
-_TIME: Final = Message({1: Field("seconds", NUMBER)})
-_QUANTITY: Final = Message({1: Field("string", TEXT)})
+_TIME: Final = Message({1: MessageField("seconds", NUMBER)})
+_QUANTITY: Final = Message({1: MessageField("string", TEXT)})
 
 
-class _Reader:
+class _MessageReader:
     """Goes through the bytes once."""
 
     def __init__(self, data: bytes, start: int) -> None:
@@ -108,7 +118,7 @@ class _Reader:
                 self._number(field, found)
         self._ended(end)
 
-    def _number(self, field: Field, found: dict[str, object]) -> None:
+    def _number(self, field: MessageField, found: dict[str, object]) -> None:
         value = self._varint()
         if field.kind == FLAG:
             if value != 0:
@@ -116,7 +126,7 @@ class _Reader:
         elif value != 0 or field.kind == AMOUNT:
             found[field.name] = int(value)
 
-    def _sized(self, field: Field, end: i64, found: dict[str, object]) -> None:
+    def _sized(self, field: MessageField, end: i64, found: dict[str, object]) -> None:
         """Something that says how long it is."""
         kind = field.kind
         if kind in (TEXTS, QUANTITIES):
@@ -135,7 +145,7 @@ class _Reader:
         elif kind != TEXT or self._at < end:
             found[field.name] = self._value(field, end)
 
-    def _value(self, field: Field, end: i64) -> object:
+    def _value(self, field: MessageField, end: i64) -> object:
         kind = field.kind
         if kind in (TEXT, NAME):
             return self._text(end)
@@ -150,7 +160,7 @@ class _Reader:
         nothing: dict[str, object] = {}
         return nothing
 
-    def _time(self, field: Field, end: i64, found: dict[str, object]) -> None:
+    def _time(self, field: MessageField, end: i64, found: dict[str, object]) -> None:
         """A moment; what is no moment at all is an empty message."""
         if self._at == end:
             return
@@ -159,7 +169,7 @@ class _Reader:
         seconds = inner.get("seconds")
         found[field.name] = _timestamp(seconds if isinstance(seconds, int) else 0)
 
-    def _entry(self, field: Field, end: i64, found: dict[str, object]) -> None:
+    def _entry(self, field: MessageField, end: i64, found: dict[str, object]) -> None:
         """One entry of a map: its key is the first field, its value the second."""
         key, value = "", ""
         while self._at < end:
@@ -272,3 +282,81 @@ def _timestamp(seconds: int) -> str:
         raise ValueError("a time that no calendar has")
     at = time.gmtime(seconds)
     return f"{at[0]:04}-{at[1]:02}-{at[2]:02}T{at[3]:02}:{at[4]:02}:{at[5]:02}Z"
+
+
+PACKED = "application/vnd.kubernetes.protobuf"
+MAGIC = b"k8s\0"
+
+_TYPE_META = Message({1: MessageField("apiVersion", TEXT), 2: MessageField("kind", TEXT)})
+_ENVELOPE = Message({1: MessageField("typeMeta", MESSAGE, _TYPE_META), 2: MessageField("raw", BYTES)})
+_OWNER = Message(
+    {
+        1: MessageField("kind", TEXT),
+        3: MessageField("name", TEXT),
+        4: MessageField("uid", TEXT),
+        5: MessageField("apiVersion", TEXT),
+        6: MessageField("controller", FLAG),
+    }
+)
+OBJECT_META = Message(
+    {
+        1: MessageField("name", TEXT),
+        3: MessageField("namespace", TEXT),
+        5: MessageField("uid", TEXT),
+        6: MessageField("resourceVersion", TEXT),
+        7: MessageField("generation", NUMBER),
+        8: MessageField("creationTimestamp", TIME),
+        9: MessageField("deletionTimestamp", TIME),
+        11: MessageField("labels", TEXTS),
+        12: MessageField("annotations", TEXTS),
+        13: MessageField("ownerReferences", MESSAGE, _OWNER, many=True),
+    }
+)
+_CAUSE = Message({1: MessageField("reason", TEXT), 2: MessageField("message", TEXT), 3: MessageField("field", TEXT)})
+_DETAILS = Message(
+    {
+        1: MessageField("name", TEXT),
+        3: MessageField("kind", TEXT),
+        4: MessageField("causes", MESSAGE, _CAUSE, many=True),
+        5: MessageField("retryAfterSeconds", NUMBER),
+    }
+)
+_STATUS = Message(
+    {
+        2: MessageField("status", TEXT),
+        3: MessageField("message", TEXT),
+        4: MessageField("reason", TEXT),
+        5: MessageField("details", MESSAGE, _DETAILS),
+        6: MessageField("code", NUMBER),
+    }
+)
+
+
+def is_packed(body: bytes) -> bool:
+    return body.startswith(MAGIC)
+
+
+def unpacked(body: bytes, described: Message) -> dict[str, object]:
+    """The object in an envelope, with its apiVersion and kind. Raises ``ValueError``, if it is no envelope."""
+    if not is_packed(body):
+        raise ValueError("an object without its envelope")
+    envelope = _ENVELOPE.read(body, len(MAGIC))
+    found = described.read(bytes_of(envelope))
+    what = envelope.get("typeMeta")
+    if isinstance(what, dict):
+        found.update(what)
+    return found
+
+
+def bytes_of(found: Mapping[str, object]) -> bytes:
+    """What is wrapped in an event or envelope; nothing, if there is nothing."""
+    raw = found.get("raw")
+    return raw if isinstance(raw, bytes) else b""
+
+
+def unpacked_status(body: bytes) -> ApiStatus:
+    """The Status in an envelope. Raises ``ValueError`` or msgspec's errors, if it is none."""
+    found = unpacked(body, _STATUS)
+    if found.get("kind") != "Status":
+        raise ValueError(f"{found.get('kind')!r:.40} is no Status")
+    return msgspec.convert(found, ApiStatus)

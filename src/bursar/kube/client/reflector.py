@@ -10,6 +10,9 @@ events, ended by a bookmark with an annotation), else read in pages. Rules:
 * Pauses after failures grow and are jittered, and start small again after a calm minute.
 * Work is done in slices, with the loop free in between: a list of thousands of objects stops nobody.
 * An error of the handler is a bug of ours: it ends ``run``. Errors of the server never do.
+
+How the answer of a watch is read: as lines of JSON, or as frames, by what whoever follows can read and the server
+says it sends.
 """
 
 from __future__ import annotations
@@ -18,23 +21,55 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from bursar.kube.client.api import Api, Query
-from bursar.kube.client.connections import Connection
+from bursar.kube.client.api import Api, Query, Resource
+from bursar.kube.client.connections import Connection, Lines
+from bursar.kube.client.deep_json import read_any
 from bursar.kube.client.errors import ApiError, BadRequest, Gone, Invalid, KubeError, Malformed, NotFound, Unanswered
-from bursar.kube.client.following import DELETED, Bookmark, Event, Following, Progress
-from bursar.kube.client.http import Call
+from bursar.kube.client.http import JSON, Backoff, Call, apart
 from bursar.kube.client.models import Meta, meta_of
-from bursar.kube.client.nesting import read_any
-from bursar.kube.client.reading import acceptable, reading
-from bursar.kube.client.resources import Resource
-from bursar.kube.client.retries import Backoff, apart
-from bursar.kube.client.store import Decode, Handler, Store
+from bursar.kube.client.pod_protobuf import Frames, Packed
+from bursar.kube.client.protobuf import PACKED
+from bursar.kube.client.watch import (
+    DELETED,
+    Bookmark,
+    Decode,
+    Following,
+    Handler,
+    Progress,
+    Typed,
+    WatchEvent,
+    WatchStore,
+    read_event,
+)
 
 T = TypeVar("T")
+Split = Callable[[bytes], list[bytes]]
+"""What a piece of the answer completes."""
+Read = Callable[[bytes], WatchEvent[T] | Bookmark]
+
+
+def acceptable(decode: Decode[T]) -> str:
+    """What may be sent to somebody who reads objects so."""
+    return f"{PACKED},{JSON}" if isinstance(decode, Packed) else JSON
+
+
+def reading(decode: Decode[T], content_type: str, path: str) -> tuple[Split, Read[T]]:
+    """How an answer of that type to a watch at ``path`` is split, and how what it consists of is read."""
+    if isinstance(decode, Packed) and content_type.startswith(PACKED):
+        return Frames().feed, lambda frame: decode.frame(frame, path)
+
+    def read_line(line: bytes) -> WatchEvent[T] | Bookmark:
+        found = decode.line(line) if isinstance(decode, Typed) else None
+        return read_any(lambda line: read_event(line, path), line)[0] if found is None else found
+
+    return Lines().feed, read_line
+
+
 log = logging.getLogger(__name__)
 
 SLICE = 100
@@ -56,7 +91,7 @@ class Reflector(Generic[T]):
         self, api: Api, resource: Resource, decode: Decode[T], handler: Handler[T], how: Following | None = None
     ) -> None:
         self.resource = resource
-        self.store: Store[T] = Store(decode, handler)
+        self.store: WatchStore[T] = WatchStore(decode, handler)
         self._decode = decode
         self.progress = Progress()
         self._api = api
@@ -215,7 +250,7 @@ class Reflector(Generic[T]):
             if len(piece) < BUSY and self._seen is None:
                 await content.rest(self._how.rest)
 
-    def _take(self, found: Event[T] | Bookmark) -> None:
+    def _take(self, found: WatchEvent[T] | Bookmark) -> None:
         if isinstance(found, Bookmark):
             self._take_bookmark(found)
         else:

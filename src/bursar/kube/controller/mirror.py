@@ -12,27 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bursar.control.admission import Admission
-from bursar.control.kinds import known_kinds
-from bursar.control.loop import Controller
+from bursar.control.admission import Admission, known_kinds
+from bursar.control.controller import Controller
 from bursar.engine.engine import Engine
-from bursar.kube.admission.governed import Governed
-from bursar.kube.admission.options import Options as AdmissionOptions
-from bursar.kube.admission.terms import PodFacts
+from bursar.kube.admission.predicate import AdmissionOptions, Governed, PodFacts
 from bursar.kube.client.models import Meta
-from bursar.kube.controller.devices import Published
-from bursar.kube.controller.intake import ObjectIntake
-from bursar.kube.controller.names import ENFORCED, GOVERNED_LABEL
-from bursar.kube.controller.naming import Naming
-from bursar.kube.controller.placement import Placement
-from bursar.kube.controller.pods import PodIntake
-from bursar.kube.controller.ports import Notes
-from bursar.kube.controller.seenpod import SeenPod
+from bursar.kube.controller.object_cache import ObjectCache, Published
+from bursar.kube.controller.object_sync import ObjectSync, QuotaSelection
+from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, PlacementJudge
+from bursar.kube.controller.pod_model import SeenPod
+from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
-from bursar.kube.controller.sight import entering
-from bursar.kube.controller.world import World
-from bursar.objects.corekinds import NAMESPACE, NODE, POD
-from bursar.objects.kinds import Kind
+from bursar.kube.controller.work_queue import PendingActions
+from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
@@ -59,21 +51,21 @@ class Mirror:
     """Engine, control loop and what feeds them."""
 
     def __init__(self, registry: Registry, options: MirrorOptions) -> None:
-        self.notes = Notes(_clock())
+        self.notes = PendingActions(_clock())
         self.engine = Engine(registry.policies())
         self.controller = Controller(self.engine, registry, self.notes)
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
-        self.world = World(kinds)
-        self.placement = Placement(self.engine.policies, pin_all=options.pin_all)
+        self.world = ObjectCache(kinds)
+        self.placement = PlacementJudge(self.engine.policies, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.world.unmarked = self.placement.unmarked
-        self.naming = Naming(registry)
+        self.naming = QuotaSelection(registry)
         self.news: Callable[[], None] | None = None  # there is something to tell people
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
-        self.pods = PodIntake(
+        self.pods = PodSync(
             self.controller,
             self.world,
             admission,
@@ -85,7 +77,7 @@ class Mirror:
         )
         self.named: Callable[[Iterable[str]], None] | None = None  # quotas name these now, or do so no longer
         self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
-        self.objects = ObjectIntake(
+        self.objects = ObjectSync(
             self.controller,
             self.world,
             admission,

@@ -11,8 +11,8 @@ import logging
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from bursar.control.loop import Controller
-from bursar.kube.controller.ports import Notes
+from bursar.control.controller import Controller
+from bursar.kube.controller.work_queue import PendingActions
 from bursar.ledger.claims import RESERVED
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Shadow:
         else:
             self._bound.append(Finding(now, claim.key, WOULD_WAIT, self._controller.reason(uid)[1]))
 
-    def take(self, notes: Notes) -> None:
+    def take(self, notes: PendingActions) -> None:
         """What the loop wants done is only noted."""
         now = notes.now()
         for claim in notes.starts.values():

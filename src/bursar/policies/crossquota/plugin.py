@@ -1,18 +1,117 @@
-"""How the crossquota policy joins: its section of the Configuration, and what it makes of a Node."""
+"""How the crossquota policy joins: its section of the Configuration, and what it makes of a Node.
+
+The arguments of the plugin in a Volcano scheduler configuration: the text of its file, or the ConfigMap around it.
+
+Only the entry of this plugin is read; other plugins and actions are Volcano's own business. An entry that switches the
+filter off is refused, because there is nothing half-way here; one that switches scoring off means a weight of 0.
+
+What the quota of CPU pods on GPU nodes says when it refuses, and its events on nodes.
+"""
 
 from __future__ import annotations
 
+from typing import Final, cast
+
 from bursar.objects.core import Node
-from bursar.objects.errors import ManifestError, join
-from bursar.objects.quantities import amounts_from
-from bursar.policies.crossquota.arguments import Arguments
-from bursar.policies.crossquota.names import ARGUMENTS_KIND, CURRENT, DEVICES, GPU_NODE_LABEL, NAME, NODE_KIND, VOLCANO
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.manifests import documents, load_path
+from bursar.objects.requests import amounts_from
+from bursar.policies.crossquota.arguments import (
+    ARGUMENTS_KIND,
+    CURRENT,
+    DEVICES,
+    GPU_NODE_LABEL,
+    NAME,
+    NODE_KIND,
+    VOLCANO,
+    WEIGHT,
+    Arguments,
+    read_arguments,
+)
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.crossquota.quotas import NodeBody
-from bursar.policies.crossquota.reading import read_arguments
-from bursar.policies.crossquota.volcano import arguments_of_text
-from bursar.policies.plugin import Plugin
-from bursar.policies.settings import Setting
+from bursar.policies.plugin import Plugin, Reason
+from bursar.policies.results import Setting
+
+_PREDICATE: Final = "enablePredicate"
+_NODE_ORDER: Final = "enableNodeOrder"
+
+
+def arguments_of_text(text: str, path: str = "") -> tuple[dict[str, object], str]:
+    """(arguments, their path inside the text); raises ``ManifestError``, also when the plugin is not listed."""
+    try:
+        contents = [content for _, content in documents(text) if content is not None]
+    except ManifestError as error:
+        raise error.inside(path) from None
+    if len(contents) != 1 or not isinstance(contents[0], dict):
+        raise ManifestError("is not a Volcano scheduler configuration: one mapping with tiers", path)
+    return _arguments(cast("dict[str, object]", contents[0]), path)
+
+
+def arguments_of_file(source: str) -> dict[str, object]:
+    """The arguments in a file that holds a scheduler configuration, or a ConfigMap with one."""
+    found = load_path(source)
+    if len(found) != 1:
+        raise ManifestError(f"holds {len(found)} documents, not one scheduler configuration", source=source)
+    body = cast("dict[str, object]", found[0].body)
+    try:
+        if body.get("kind") == "ConfigMap":
+            return arguments_of_text(_conf_of(body), f"data.{VOLCANO}")[0]
+        return _arguments(body, "")[0]
+    except ManifestError as error:
+        raise error.located(source=source) from None
+
+
+def _conf_of(config_map: dict[str, object]) -> str:
+    data = config_map.get("data")
+    text = cast("dict[str, object]", data).get(VOLCANO) if isinstance(data, dict) else None
+    if not isinstance(text, str):
+        raise ManifestError("is required, as text", f"data.{VOLCANO}")
+    return text
+
+
+def _arguments(configuration: dict[str, object], path: str) -> tuple[dict[str, object], str]:
+    found = [(plugin, where) for plugin, where in _plugins(configuration, path) if plugin.get("name") == NAME]
+    if len(found) != 1:
+        times = "not listed" if not found else "listed more than once"
+        raise ManifestError(f"the plugin {NAME} is {times}", join(path, "tiers"))
+    plugin, where = found[0]
+    if plugin.get(_PREDICATE, True) is not True:
+        raise ManifestError("the quota cannot be switched off while it is configured", join(where, _PREDICATE))
+    given = plugin.get("arguments")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise ManifestError("expected a mapping", join(where, "arguments"))
+    arguments = dict(cast("dict[str, object]", given))
+    if plugin.get(_NODE_ORDER, True) is not True:
+        arguments[WEIGHT] = 0
+    return arguments, join(where, "arguments")
+
+
+def _plugins(configuration: dict[str, object], path: str) -> list[tuple[dict[str, object], str]]:
+    """Every plugin entry with its path."""
+    found: list[tuple[dict[str, object], str]] = []
+    for i, tier in enumerate(_list(configuration, "tiers", path)):
+        where = join(join(path, "tiers"), f"[{i}]")
+        for j, plugin in enumerate(_list(_mapping(tier, where), "plugins", where)):
+            inner = join(join(where, "plugins"), f"[{j}]")
+            found.append((_mapping(plugin, inner), inner))
+    return found
+
+
+def _list(holder: dict[str, object], key: str, path: str) -> list[object]:
+    value = holder.get(key)
+    if not isinstance(value, list):
+        raise ManifestError("expected a list", join(path, key))
+    return cast("list[object]", value)
+
+
+def _mapping(value: object, path: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ManifestError("expected a mapping", path)
+    return cast("dict[str, object]", value)
+
 
 Section = dict[str, object]
 """The flat arguments, as the plugin's users have them; ``reading`` checks each key."""
@@ -26,7 +125,7 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
     field, given = ("allocatable", status.allocatable) if status.allocatable else ("capacity", status.capacity)
     meta = node.metadata
     amounts = amounts_from(given, f"status.{field}") | devices_of(meta.annotations.get(DEVICES, ""))
-    return [Setting(NODE_KIND, key, NodeBody(amounts, meta.annotations, GPU_NODE_LABEL in meta.labels))]
+    return [Setting(NODE_KIND, key, CrossQuotaNodeBody(amounts, meta.annotations, GPU_NODE_LABEL in meta.labels))]
 
 
 def devices_of(text: str) -> dict[str, int]:
@@ -62,10 +161,37 @@ def arguments_from(section: Section) -> Arguments:
     return read_arguments(given, inner)
 
 
+REASONS: Final = (
+    Reason(
+        "crossquota.quota.<resource>",
+        "Pods without a GPU already have all that they may have of this GPU node.",
+        "Wait, let the pod run on nodes without GPUs, or raise the quota of the node.",
+    ),
+    Reason(
+        "crossquota.reserve.<resource>",
+        "What is left on this GPU node is kept for pods that will use its idle GPUs.",
+        "Wait, let the pod run on nodes without GPUs, or lower the reserve.",
+    ),
+    Reason(
+        "crossquota.annotation",
+        "Event on a node: an annotation with the node's own quota cannot be read, and is not used.",
+        "Correct the annotation.",
+    ),
+    Reason(
+        "crossquota.exceeded",
+        "Event on a node: pods without a GPU have more of it than they may, because the quota was lowered or they were "
+        "there before it.",
+        "Nothing has to be done: nobody is evicted, and nobody else gets in until it is within the quota again.",
+    ),
+)
+
+
 PLUGIN = Plugin(
     NAME,
     60,
     CrossQuotaPolicy,
     section=Section,
     translate={"Node": node_settings, "Configuration": argument_settings},
+    reasons=REASONS,
+    title="CPU pods on GPU nodes ([guide](crossquota.md))",
 )

@@ -7,6 +7,12 @@ hold the arguments in force and what quotas need of each node. A deleted node ke
 that counts there is gone.
 
 Everything else is derived (``index``) and follows accounts and cells only.
+
+Whether a claim fits the quota of a GPU node, and what its idle GPUs keep back: one node, with all numbers.
+
+A quota is exceeded when used + wanted is more than it, for a resource that the claim wants any of. A reserve is
+touched when what all claims use, what is wanted, and the reserve of each idle GPU together are more than the node
+has. Quotas are looked at first, in the order in which they are configured.
 """
 
 from __future__ import annotations
@@ -17,35 +23,144 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import PENDING, Binding, Claim
-from bursar.ledger.state import State
-from bursar.ledger.transactions import Transaction
-from bursar.limits import NO_LIMITS
-from bursar.policies.base import NeedsSource, Policy
-from bursar.policies.checks import Check, Refusal
-from bursar.policies.crossquota.arguments import NO_ARGUMENTS, Arguments
-from bursar.policies.crossquota.bindings import FREE
-from bursar.policies.crossquota.index import Index
-from bursar.policies.crossquota.judging import first, node_check, survey
-from bursar.policies.crossquota.names import (
+from bursar.ledger.state import Account, State
+from bursar.ledger.transaction import Transaction
+from bursar.policies.crossquota.arguments import (
     ARGUMENTS,
     ARGUMENTS_KIND,
     CURRENT,
+    GPUS,
     LEAST_ALLOCATED,
     NAME,
+    NO_ARGUMENTS,
     NODE_KIND,
     NODES,
     PREFIX,
+    QUOTA_REASON,
     RESERVE,
+    RESERVE_REASON,
     STRATEGY,
     TOPIC,
+    Arguments,
 )
-from bursar.policies.crossquota.publishing import Publisher
-from bursar.policies.crossquota.quotas import REMOVED, Facts, NodeBody
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.settings import Output, Setting, SettingError
-from bursar.vectors import EMPTY, Vector
+from bursar.policies.crossquota.cost import FREE
+from bursar.policies.crossquota.node_quota import REMOVED, CrossQuotaNodeBody, GpuNodeFacts
+from bursar.policies.crossquota.status import NodeStatusWriter
+from bursar.policies.crossquota.table import QuotaNodeIndex
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
+from bursar.resources import EMPTY, NO_LIMITS, UNLIMITED, Dimension, Vector, dimension
+
+
+def judge(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, had: Vector) -> list[Refusal]:
+    """Everything that refuses the claim on this node, if it comes, or grows from ``had``."""
+    if not facts.is_gpu_node():
+        return []
+    found: list[Refusal] = []
+    account = index.state.accounts.get(PREFIX + facts.name)
+    for quota in facts.quotas:
+        resource = dimension(quota.resource)
+        amount = wanted.get(resource.index)
+        used = _used(account, resource)
+        if amount > had.get(resource.index) and used + amount > quota.cap:
+            found.append(_quota_refusal(facts, resource, amount, used, quota.cap, quota.source))
+    for name in sorted(index.arguments.reserves):
+        resource = dimension(name)
+        if wanted.get(resource.index) > had.get(resource.index):
+            refusal = _reserve_refusal(index, facts, resource, wanted.get(resource.index))
+            if refusal is not None:
+                found.append(refusal)
+    return found
+
+
+def first(index: QuotaNodeIndex, facts: GpuNodeFacts | None, wanted: Vector, had: Vector) -> Refusal | None:
+    """The binding one of the refusals."""
+    found = [] if facts is None else judge(index, facts, wanted, had)
+    return found[0] if found else None
+
+
+def _used(account: Account | None, resource: Dimension) -> int:
+    return 0 if account is None else account.used.get(resource.index)
+
+
+def _quota_refusal(facts: GpuNodeFacts, resource: Dimension, amount: int, used: int, cap: int, source: str) -> Refusal:
+    show = resource.show
+    note = (
+        f"{resource.name} quota exceeded on GPU node {facts.name}: pods without a GPU use {show(used)} of "
+        f"{show(cap)}, {show(amount)} more are wanted ({source})"
+    )
+    numbers = (show(amount), show(used), show(cap))
+    return _refusal(QUOTA_REASON, note, PREFIX + facts.name, resource.name, numbers, facts.name)
+
+
+def _reserve_refusal(index: QuotaNodeIndex, facts: GpuNodeFacts, resource: Dimension, amount: int) -> Refusal | None:
+    cap = facts.allocatable.get(resource.index)
+    account = index.state.accounts.get(PREFIX + facts.name + RESERVE)
+    used = _used(account, resource)
+    idle = max(facts.gpus - _used(account, dimension(GPUS)), 0)
+    kept = idle * index.arguments.reserves[resource.name]
+    if cap == UNLIMITED or used + amount + kept <= cap:
+        return None
+    show = resource.show
+    note = (
+        f"{idle} idle GPUs of node {facts.name} keep {show(kept)} {resource.name}: of {show(cap)} there are "
+        f"{show(used)} in use, {show(amount)} more are wanted"
+    )
+    numbers = (show(amount), show(used), show(cap))
+    return _refusal(RESERVE_REASON, note, PREFIX + facts.name + RESERVE, resource.name, numbers, facts.name)
+
+
+def _refusal(reason: str, note: str, account: str, resource: str, numbers: tuple[str, str, str], place: str) -> Refusal:
+    wanted, used, limit = numbers
+    return Refusal(NAME, reason + resource, note, account, resource, wanted, used, limit, False, (TOPIC,), place)
+
+
+def node_check(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, counted: bool) -> Check:
+    """One node for people: for each resource its quota, what is used of it, and where the quota comes from."""
+    account = index.state.accounts.get(PREFIX + facts.name)
+    parts: list[str] = []
+    for quota in facts.quotas:
+        resource = dimension(quota.resource)
+        cap = "unlimited" if quota.cap == UNLIMITED else resource.show(quota.cap)
+        asked = "" if counted else f"{resource.show(wanted.get(resource.index))} wanted, "
+        used = resource.show(_used(account, resource))
+        parts.append(f"{resource.name} {asked}{used} of {cap} in use ({quota.source})")
+    refusals = [] if counted else judge(index, facts, wanted, EMPTY)
+    children = tuple([Check.of_refusal(refusal) for refusal in refusals])
+    reason = refusals[0].reason if refusals else ""
+    return Check(PREFIX + facts.name, not refusals, "; ".join([*parts, *facts.problems]), children, reason)
+
+
+def survey(index: QuotaNodeIndex, wanted: Vector, shown: int) -> Check:
+    """Where a claim without a place may go, over all nodes: GPU nodes by name, the first ``shown`` of them in full."""
+    others = 0
+    nodes: list[GpuNodeFacts] = []
+    for facts in index.facts:
+        if facts is None:
+            continue
+        if facts.is_gpu_node():
+            nodes.append(facts)
+        else:
+            others += 1
+    nodes.sort(key=_name)
+    closed = [facts for facts in nodes if judge(index, facts, wanted, EMPTY)]
+    children = [node_check(index, facts, wanted, False) for facts in nodes[:shown]]
+    open_now = len(nodes) - len(closed)
+    note = f"{open_now} of {len(nodes)} GPU nodes have quota for it, {others} nodes have no GPU and no quota"
+    passed = open_now + others > 0
+    return Check(NAME, passed, note, tuple(children), "" if passed or not closed else _reason(index, closed[0], wanted))
+
+
+def _reason(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector) -> str:
+    refusal = first(index, facts, wanted, EMPTY)
+    return "" if refusal is None else refusal.reason
+
+
+def _name(facts: GpuNodeFacts) -> str:
+    return facts.name
+
 
 SHOWN: Final = 20  # nodes that an explanation lists
 _NODES_POLICY: Final = "nodes/"
@@ -57,12 +172,12 @@ class CrossQuotaPolicy(Policy):
 
     def __init__(self) -> None:
         super().__init__(NAME, True, (ARGUMENTS_KIND, NODE_KIND), False, True)
-        self.index: Index = Index(self.state, self.nodes)
-        self.publisher: Final = Publisher()
+        self.index: QuotaNodeIndex = QuotaNodeIndex(self.state, self.nodes)
+        self.publisher: Final = NodeStatusWriter()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
-        self.index = Index(state, nodes)
+        self.index = QuotaNodeIndex(state, nodes)
 
     # Settings
 
@@ -75,7 +190,7 @@ class CrossQuotaPolicy(Policy):
         if body is None:
             self._remove(tx, setting.key)
             return []
-        if not isinstance(body, NodeBody):
+        if not isinstance(body, CrossQuotaNodeBody):
             raise SettingError(f"Node {setting.key}", "", "is no node")
         tx.put(NAME, NODES, setting.key, body.cell())
         return self._claims_at(setting.key) if self._fit(tx, setting.key) else []
@@ -193,7 +308,7 @@ class CrossQuotaPolicy(Policy):
     def _node(self, binding: Binding) -> str:
         return binding.accounts[0].name[len(PREFIX) :].removesuffix(RESERVE)
 
-    def _facts(self, binding: Binding) -> Facts | None:
+    def _facts(self, binding: Binding) -> GpuNodeFacts | None:
         return self.index.node(self._node(binding))
 
     def wanted(self, claim: Claim) -> Vector:
@@ -299,7 +414,7 @@ def _costs(binding: Binding) -> Vector:
     return total
 
 
-def _could_fit(facts: Facts, wanted: Vector) -> bool:
+def _could_fit(facts: GpuNodeFacts, wanted: Vector) -> bool:
     for quota in facts.quotas:
         if wanted.amount(quota.resource) > quota.cap:
             return False

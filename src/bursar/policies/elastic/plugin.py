@@ -2,16 +2,18 @@
 
 Conflicts between objects are refused at admission, with the other object named, and again by the policy itself, which
 also sees what was admitted at the same time.
+
+What the elastic quotas say when they refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from bursar.objects.errors import ManifestError
-from bursar.objects.quantities import limits_from
-from bursar.policies.elastic.kinds import (
+from bursar.objects.decode import ManifestError
+from bursar.objects.requests import limits_from
+from bursar.policies.elastic.api import (
     COMPOSITE_KIND,
     ELASTIC_QUOTA_KIND,
     CompositeElasticQuota,
@@ -19,11 +21,19 @@ from bursar.policies.elastic.kinds import (
     ElasticSection,
     check_section,
 )
-from bursar.policies.elastic.names import COMPOSITE, ELASTIC_QUOTA, NAME, OPTIONS_SETTING, QUOTA_SETTING, quota_id
 from bursar.policies.elastic.policy import ElasticPolicy
-from bursar.policies.elastic.settings import OptionsBody, QuotaBody
-from bursar.policies.plugin import ObjectView, Plugin
-from bursar.policies.settings import Setting
+from bursar.policies.elastic.settings import (
+    COMPOSITE,
+    ELASTIC_QUOTA,
+    NAME,
+    OPTIONS_SETTING,
+    QUOTA_SETTING,
+    ElasticOptionsBody,
+    ElasticQuotaBody,
+    quota_id,
+)
+from bursar.policies.plugin import ObjectView, Plugin, Reason
+from bursar.policies.results import Setting
 
 
 def elastic_quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
@@ -31,7 +41,7 @@ def elastic_quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting
     if quota is not None:
         spec = quota.spec
         bounds = limits_from(spec.min, "spec.min"), limits_from(spec.max, "spec.max")
-        body = QuotaBody(ELASTIC_QUOTA, key, (key.partition("/")[0],), *bounds)
+        body = ElasticQuotaBody(ELASTIC_QUOTA, key, (key.partition("/")[0],), *bounds)
     return [Setting(QUOTA_SETTING, quota_id(ELASTIC_QUOTA, key), body)]
 
 
@@ -40,7 +50,7 @@ def composite_settings(key: str, quota: CompositeElasticQuota | None) -> list[Se
     if quota is not None:
         spec = quota.spec
         bounds = limits_from(spec.min, "spec.min"), limits_from(spec.max, "spec.max")
-        body = QuotaBody(COMPOSITE, key, spec.namespaces, *bounds, takeover=spec.takeover)
+        body = ElasticQuotaBody(COMPOSITE, key, spec.namespaces, *bounds, takeover=spec.takeover)
     return [Setting(QUOTA_SETTING, quota_id(COMPOSITE, key), body)]
 
 
@@ -51,7 +61,7 @@ def option_settings(key: str, section: ElasticSection | None) -> list[Setting]:
         check_section(section)
     except ManifestError as error:
         raise error.inside(f"spec.{NAME}") from None
-    body = OptionsBody(section.gpu_memory, section.slices, section.borrowing, section.order)
+    body = ElasticOptionsBody(section.gpu_memory, section.slices, section.borrowing, section.order)
     return [Setting(OPTIONS_SETTING, key, body)]
 
 
@@ -109,6 +119,31 @@ def _listed(composite: Mapping[str, Any]) -> list[str]:
     return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
 
 
+REASONS: Final = (
+    Reason(
+        "elastic.max.<resource>",
+        "The quota of the pod's namespace would exceed its `max`.",
+        "Wait for pods of the team to end, ask for less, or raise `max`.",
+    ),
+    Reason(
+        "elastic.total.<resource>",
+        "All that the quotas guarantee (the sum of every `min`) is in use, and the pod may not take any of it back: "
+        "its team already has its `min` and its fair part of what others leave idle.",
+        "Wait, ask for less, or raise `min` of the team if the cluster has more than the sum of the minimums.",
+    ),
+    Reason(
+        "elastic.min.<resource>",
+        "The pod may not be preempted, so it must fit into `min` of its quota, and does not.",
+        "Let it be preemptible, or raise `min`.",
+    ),
+    Reason(
+        "elastic.unreadable",
+        "What the pod asks for is a number too large to count.",
+        "Correct its requests.",
+    ),
+)
+
+
 PLUGIN = Plugin(
     NAME,
     30,
@@ -125,4 +160,6 @@ PLUGIN = Plugin(
         ELASTIC_QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],),
         COMPOSITE_KIND.name: lambda _, composite: _listed(composite),
     },
+    reasons=REASONS,
+    title="Elastic quotas ([guide](elastic.md))",
 )

@@ -9,14 +9,11 @@ from __future__ import annotations
 from math import lcm
 from typing import Final, cast, final
 
-from bursar.dimensions import dimension
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.ordered import Ordered
-from bursar.policies.elastic.classes import Member, Standing, Walk, standing_of, walk_against_min
-from bursar.policies.elastic.names import FIRM_SUFFIX, NAME, PREFIX, RUNNING_SUFFIX
-from bursar.policies.elastic.settings import IN_FORCE, QuotaBody
-from bursar.vectors import Vector, from_indices
+from bursar.ledger.state import Account, Ordered
+from bursar.policies.elastic.fair_share import Member, Standing, Walk, standing_of, walk_against_min
+from bursar.policies.elastic.settings import FIRM_SUFFIX, IN_FORCE, NAME, PREFIX, RUNNING_SUFFIX, ElasticQuotaBody
+from bursar.resources import Vector, dimension, from_indices
 
 _BOUND: Final = 65_536  # of each cache; when it is full it starts anew
 
@@ -35,7 +32,7 @@ class Measure:
 
 
 @final
-class Quota:
+class ElasticQuotaState:
     """One quota and the claims that count in it."""
 
     __slots__ = (
@@ -62,7 +59,7 @@ class Quota:
         "walk_cache",
     )
 
-    def __init__(self, id: str, body: QuotaBody, by_priority: bool, state: int = IN_FORCE) -> None:  # noqa: A002
+    def __init__(self, id: str, body: ElasticQuotaBody, by_priority: bool, state: int = IN_FORCE) -> None:  # noqa: A002
         self.id: Final = id
         self.body: Final = body
         self.state: Final = state

@@ -1,13 +1,120 @@
-"""Quotas and options as settings, and their plain form in the ledger's cells."""
+"""Quotas and options as settings, and their plain form in the ledger's cells.
+
+The names by which the elastic policy is known: accounts, tables, reasons, and the dialect's own marks.
+
+GPU memory in whole GB, derived from the GPU resources that a claim requests.
+
+``nvidia.com/gpu`` counts a configured number of GB a piece; a MIG device and an MPS slice carry their size in the name
+(``nvidia.com/mig-1g.10gb``, ``nvidia.com/gpu-10gb``); any other resource counts what a configured table says, which
+also overrides the sizes in names. The derived amount replaces whatever the claim itself says about gpu-memory: a user
+must not be able to understate it.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast, final
 
-from bursar.limits import NO_LIMITS, Limits
-from bursar.policies.elastic.gpu_memory import DEFAULT_GB
-from bursar.policies.elastic.names import COMPOSITE
-from bursar.policies.settings import Body
+from bursar.policies.results import Body
+from bursar.resources import NO_LIMITS, Limits, Vector, dimension, dimension_at, from_indices
+
+NAME: Final = "elastic"
+GROUP: Final = "n8s.nebuly.ai"
+CAPACITY_LABEL: Final = "n8s.nebuly.ai/capacity"
+IN_QUOTA: Final = "in-quota"
+OVER_QUOTA: Final = "over-quota"
+GPU_MEMORY: Final = "n8s.nebuly.ai/gpu-memory"
+
+ELASTIC_QUOTA: Final = "ElasticQuota"
+COMPOSITE: Final = "CompositeElasticQuota"
+
+# Kinds of settings.
+QUOTA_SETTING: Final = "elastic.Quota"
+OPTIONS_SETTING: Final = "elastic.Options"
+
+# Tables of cells.
+QUOTAS: Final = "elastic.quotas"
+OPTIONS: Final = "elastic.options"
+
+# Accounts. A quota has three of its own: what counts in decisions, what of it may not be preempted, what runs.
+PREFIX: Final = "elastic/"
+TOTAL: Final = "elastic/total"
+FIRM_SUFFIX: Final = "#firm"
+RUNNING_SUFFIX: Final = "#running"
+
+# Rules, as they stand in reasons: elastic.<rule>.<resource>.
+MAX_RULE: Final = "max"
+TOTAL_RULE: Final = "total"
+MIN_RULE: Final = "min"
+
+# Classes of claims, worst first: the order in which they are taken away.
+BEYOND_SHARE: Final = 0
+WITHIN_SHARE: Final = 1
+IN_MIN: Final = 2
+CLASSES: Final = ("over-quota, beyond its quota's share", "over-quota, within its quota's share", "in-quota")
+
+
+def quota_id(kind: str, key: str) -> str:
+    """One name space for both kinds of quotas."""
+    return f"{kind}/{key}"
+
+
+WHOLE_GPU: Final = "nvidia.com/gpu"
+DEFAULT_GB: Final = 16
+_MIG: Final = re.compile(r"nvidia\.com/mig-(?:[0-9]+c\.)?[0-9]+g\.([0-9]{1,6})gb(?:\.[a-z0-9.+-]+)?", re.ASCII)
+_MPS: Final = re.compile(r"nvidia\.com/gpu-([0-9]{1,6})gb", re.ASCII)
+
+
+def mig_gb(resource: str) -> int:
+    """The size of a MIG device; 0 when the resource is none."""
+    found = _MIG.fullmatch(resource)
+    return int(found.group(1)) if found else 0
+
+
+def slice_gb(resource: str) -> int:
+    """The size that a resource carries in its name; 0 when it carries none."""
+    found = _MPS.fullmatch(resource)
+    return int(found.group(1)) if found else mig_gb(resource)
+
+
+@final
+class GpuMemory:
+    """GB by resource, and the request vectors that follow from it."""
+
+    __slots__ = ("index", "sizes", "table", "whole")
+
+    def __init__(self, whole: int, table: dict[str, int]) -> None:
+        self.whole: Final = whole  # GB of a whole GPU
+        self.table: Final = table  # GB of other resources
+        self.index: Final = dimension(GPU_MEMORY).index
+        self.sizes: Final[dict[int, int]] = {}  # by dimension, worked out once
+
+    def size(self, dim: int) -> int:
+        """GB of one unit of the dimension."""
+        known = self.sizes.get(dim)
+        if known is None:
+            name = dimension_at(dim).name
+            named = self.whole if name == WHOLE_GPU else slice_gb(name)
+            known = self.table.get(name, named)
+            self.sizes[dim] = known
+        return known
+
+    def gigabytes(self, requests: Vector) -> int:
+        total = 0
+        for dim in requests.indices():
+            size = self.size(dim)
+            if size:
+                total += size * requests.get(dim)
+        return total
+
+    def cost(self, requests: Vector) -> Vector:
+        """The requests with the derived gpu-memory instead of any that they state themselves."""
+        derived = self.gigabytes(requests)
+        if derived == requests.get(self.index):
+            return requests
+        rest = [(dim, requests.get(dim)) for dim in requests.indices() if dim != self.index]
+        return from_indices([*rest, (self.index, derived)])
+
 
 BY_MIN: Final = "min"
 BY_CAPACITY: Final = "capacity"
@@ -22,7 +129,7 @@ TAKEN_OVER: Final = 2  # by a composite; its object is still to be deleted
 
 
 @final
-class QuotaBody(Body):
+class ElasticQuotaBody(Body):
     """An ElasticQuota or CompositeElasticQuota. ``min`` and ``max`` keep zeros; absent is unlimited."""
 
     __slots__ = ("key", "kind", "max", "min", "namespaces", "takeover")
@@ -67,10 +174,10 @@ def state_of(cell: tuple[object, ...]) -> int:
     return cast("int", cell[-1])
 
 
-def body_of(cell: tuple[object, ...]) -> QuotaBody:
+def body_of(cell: tuple[object, ...]) -> ElasticQuotaBody:
     """The quota in a cell."""
     kind, key, namespaces, minimum, maximum, takeover, _ = cell
-    return QuotaBody(
+    return ElasticQuotaBody(
         cast("str", kind),
         cast("str", key),
         cast("tuple[str, ...]", namespaces),
@@ -81,7 +188,7 @@ def body_of(cell: tuple[object, ...]) -> QuotaBody:
 
 
 @final
-class OptionsBody(Body):
+class ElasticOptionsBody(Body):
     """The section ``elastic`` of the Configuration."""
 
     __slots__ = ("borrowing", "gpu_gb", "order", "slices")
@@ -102,12 +209,12 @@ class OptionsBody(Body):
         return (self.gpu_gb, tuple(sorted(self.slices.items())), self.borrowing, self.order)
 
 
-DEFAULT_OPTIONS: Final = OptionsBody()
+DEFAULT_OPTIONS: Final = ElasticOptionsBody()
 
 
-def options_of(cell: object) -> OptionsBody:
+def options_of(cell: object) -> ElasticOptionsBody:
     if cell is None:
         return DEFAULT_OPTIONS
     gpu_gb, slices, borrowing, order = cast("tuple[object, ...]", cell)
     table = dict(cast("tuple[tuple[str, int], ...]", slices))
-    return OptionsBody(cast("int", gpu_gb), table, cast("str", borrowing), cast("str", order))
+    return ElasticOptionsBody(cast("int", gpu_gb), table, cast("str", borrowing), cast("str", order))

@@ -16,14 +16,12 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Claim
-from bursar.ledger.state import State
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.tensorfusion.choice import fits, packs_nodes
-from bursar.policies.tensorfusion.fleet import PREFIX, TFLOPS, VRAM, Fleet
-from bursar.policies.tensorfusion.residents import follow
-from bursar.policies.tensorfusion.worker import NOT_GIVEN, Worker
+from bursar.ledger.state import Account, State
+from bursar.policies.gpus.fleet import PREFIX, TFLOPS, VRAM, Fleet
+from bursar.policies.gpus.selection import fits, follow, packs_nodes
+from bursar.policies.gpus.worker import NOT_GIVEN, Worker
+from bursar.policies.node_slots import NodeIndex
 
 MILLION: Final = 1_000_000
 _KEPT: Final = 2_048  # shapes, and needs
@@ -32,7 +30,7 @@ _FULL: Final[i64] = 100_000  # a whole GPU in thousandths of a percent
 
 
 @final
-class _Shape:
+class _WorkerShape:
     """Where one shape of worker has room, by node slot; true for the first ``cursor`` changes."""
 
     __slots__ = ("cursor", "open")
@@ -54,7 +52,7 @@ class _Ranks:
 
 
 @final
-class Index:
+class GpuNodeIndex:
     """Rooms and ranks of nodes, and who counts on which GPU."""
 
     __slots__ = (
@@ -85,7 +83,7 @@ class Index:
         self.free_tflops: vec[i64] = vec[i64]()
         self.free_vram: vec[i64] = vec[i64]()
         self.changes: Final[list[int]] = []  # numbers of spans
-        self.shapes: Final[dict[tuple[object, ...], _Shape]] = {}
+        self.shapes: Final[dict[tuple[object, ...], _WorkerShape]] = {}
         self.rankings: Final[dict[tuple[object, ...], _Ranks]] = {}
 
     def sync(self) -> Fleet:
@@ -131,7 +129,7 @@ class Index:
 
     # One shape
 
-    def _shape(self, worker: Worker) -> _Shape:
+    def _shape(self, worker: Worker) -> _WorkerShape:
         """Where the worker has room, up to date."""
         fleet = self.sync()
         found = self.shapes.get(worker.shape)
@@ -139,7 +137,7 @@ class Index:
         if found is None or behind > len(self.spans):
             if len(self.shapes) >= _KEPT:
                 self.shapes.clear()
-            found = _Shape(len(self.nodes))
+            found = _WorkerShape(len(self.nodes))
             self._scan(worker, fleet.suitable(worker), found)
             self.shapes[worker.shape] = found
         elif behind:
@@ -149,7 +147,7 @@ class Index:
         found.cursor = len(self.changes)
         return found
 
-    def _look(self, fleet: Fleet, worker: Worker, suits: bytes, shape: _Shape, span: int) -> None:
+    def _look(self, fleet: Fleet, worker: Worker, suits: bytes, shape: _WorkerShape, span: int) -> None:
         slot, start, end = self.spans[span]
         room = 0
         for at in range(start, end):
@@ -157,7 +155,7 @@ class Index:
                 room += 1
         shape.open[slot] = 1 if room >= worker.count else 0
 
-    def _scan(self, worker: Worker, suits: bytes, shape: _Shape) -> None:
+    def _scan(self, worker: Worker, suits: bytes, shape: _WorkerShape) -> None:
         """All nodes, for a shape that is new; ``fits`` over arrays."""
         percent: i64 = worker.request.percent
         asked: i64 = worker.request.tflops

@@ -14,27 +14,26 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from bursar.ledger.accounts import Account
-from bursar.ledger.state import State
-from bursar.ledger.transactions import Transaction
-from bursar.limits import Limits
-from bursar.policies.gpus.bodies import (
+from bursar.ledger.state import Account, State
+from bursar.ledger.transaction import Transaction
+from bursar.policies.gpus import fleet
+from bursar.policies.gpus.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
+from bursar.policies.gpus.settings import (
     GPU,
     HOST,
     OPTIONS,
     POOL,
     TEMPLATE,
     GpuBody,
+    GpuOptionsBody,
     HostBody,
-    OptionsBody,
     PoolBody,
     TemplateBody,
+    capacity_of,
     is_derived,
 )
-from bursar.policies.gpus.capacities import capacity_of
-from bursar.policies.settings import Setting, SettingError
-from bursar.policies.tensorfusion import fleet
-from bursar.policies.tensorfusion.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
+from bursar.policies.results import Setting, SettingError
+from bursar.resources import Limits
 
 NAME: Final = "gpus"
 TOPIC: Final = "nodes"  # what frees a GPU may help whoever waits for a node
@@ -107,7 +106,7 @@ class Inventory:
             tx.put(NAME, TEMPLATES, setting.key, body.mode if isinstance(body, TemplateBody) else None)
             self._templates(tx)
         elif setting.kind == OPTIONS:
-            nodes = self._options(tx, body if isinstance(body, OptionsBody) else None)
+            nodes = self._options(tx, body if isinstance(body, GpuOptionsBody) else None)
         self.renew(tx)
         return nodes
 
@@ -193,7 +192,7 @@ class Inventory:
         every, models = cast("tuple[object, ...]", cell)
         return cast("bool", every), dict(cast("tuple[tuple[str, tuple[int, int]], ...]", models))
 
-    def _options(self, tx: Transaction, body: OptionsBody | None) -> list[str]:
+    def _options(self, tx: Transaction, body: GpuOptionsBody | None) -> list[str]:
         tx.put(NAME, fleet.OPTIONS, ONLY, None if body is None else body.options.cell())
         tx.put(NAME, DERIVATION, ONLY, None if body is None else body.cell())
         nodes = sorted(self.state.cells(HOSTS))

@@ -2,47 +2,49 @@
 
 Nodes without GPU objects but with ``nvidia.com/gpu`` and the usual labels have derived GPUs: as many as the label
 ``bursar.dev/gpu-fractions`` gives for fractions (a number or ``all``), the rest stay with the device plugin.
+
+What the GPUs say when they refuse.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from bursar.dimensions import dimension
 from bursar.objects.core import Node
-from bursar.objects.errors import ManifestError
-from bursar.objects.quantities import amounts_from
-from bursar.policies.gpus.bodies import (
+from bursar.objects.decode import ManifestError
+from bursar.objects.requests import amounts_from
+from bursar.policies.gpus import fleet
+from bursar.policies.gpus.api import (
+    GPU_KIND,
+    POOL_KIND,
+    TEMPLATE_KIND,
+    GpuObject,
+    GpuPool,
+    GpusSection,
+    SchedulingConfigTemplate,
+)
+from bursar.policies.gpus.fleet import ScoringOptions
+from bursar.policies.gpus.inventory import PLUGIN_RESOURCE
+from bursar.policies.gpus.policy import GpusPolicy
+from bursar.policies.gpus.settings import (
     GPU,
     HOST,
     OPTIONS,
     POOL,
     TEMPLATE,
     GpuBody,
+    GpuOptionsBody,
     HostBody,
-    OptionsBody,
     PoolBody,
     TemplateBody,
 )
-from bursar.policies.gpus.inventory import PLUGIN_RESOURCE
-from bursar.policies.gpus.kinds import (
-    GPU_KIND,
-    POOL_KIND,
-    TEMPLATE_KIND,
-    Gpu,
-    GpuPool,
-    GpusSection,
-    SchedulingConfigTemplate,
-)
-from bursar.policies.gpus.policy import GpusPolicy
-from bursar.policies.plugin import ObjectView, Plugin
-from bursar.policies.settings import Setting
-from bursar.policies.tensorfusion import fleet
-from bursar.policies.tensorfusion.scoring import Options
-from bursar.policies.tensorfusion.worker import DOMAIN, GPU_IDS
+from bursar.policies.gpus.worker import DOMAIN, GPU_IDS
+from bursar.policies.plugin import ObjectView, Plugin, Reason
+from bursar.policies.results import Setting
 from bursar.quantity import QuantityError
+from bursar.resources import dimension
 
 FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -53,7 +55,7 @@ _DEFAULT_POOL = DOMAIN + "is-default-pool"
 _MEBI = 2**20
 
 
-def gpu_settings(key: str, gpu: Gpu | None) -> list[Setting]:
+def gpu_settings(key: str, gpu: GpuObject | None) -> list[Setting]:
     """A GPU object; one that is on no node yet is none that could be used."""
     node = "" if gpu is None else node_of(gpu)
     if gpu is None or not node:
@@ -77,11 +79,11 @@ def gpu_settings(key: str, gpu: Gpu | None) -> list[Setting]:
     return [Setting(GPU, key, GpuBody(facts))]
 
 
-def node_of(gpu: Gpu) -> str:
+def node_of(gpu: GpuObject) -> str:
     return gpu.status.node_selector.get(HOSTNAME, "") or gpu.metadata.labels.get(DOMAIN + "managed-by", "")
 
 
-def gpu_capacity(gpu: Gpu) -> tuple[int, int]:
+def gpu_capacity(gpu: GpuObject) -> tuple[int, int]:
     """(milli-tflops, bytes); what is not given is 0, which only a GPU that does not run may have."""
     capacity = gpu.status.capacity
     amounts: list[int] = []
@@ -165,8 +167,8 @@ def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
             models[name] = (dimension("tflops").parse(model.tflops), vram)
         except QuantityError as error:
             raise ManifestError(str(error), f"spec.gpus.models.{name}") from None
-    options = Options(section.placement_mode, section.vram_weight)
-    return [Setting(OPTIONS, key, OptionsBody(options, section.fractions == "all", models))]
+    options = ScoringOptions(section.placement_mode, section.vram_weight)
+    return [Setting(OPTIONS, key, GpuOptionsBody(options, section.fractions == "all", models))]
 
 
 def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +177,75 @@ def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, A
     if old is None and GPU_IDS in annotations and not (new.get("spec") or {}).get("nodeName"):
         raise ManifestError("is written by Bursar, not by whoever creates the pod", f"metadata.annotations.{GPU_IDS}")
     return new
+
+
+REASONS: Final = (
+    Reason(
+        "gpus.full",
+        "GPUs could take the pod if they were empty, but no node has enough of them with room now.",
+        "Wait, or ask for less. `explain` counts the GPUs by what is against each.",
+    ),
+    Reason(
+        "gpus.none",
+        "No node has GPUs that could ever take the pod.",
+        "Ask for less, or for another model or pool.",
+    ),
+    Reason(
+        "gpus.room.<resource>",
+        "This GPU has not enough of the resource left.",
+        "Wait, or ask for less.",
+    ),
+    Reason(
+        "gpus.suitable",
+        "The node has too few GPUs that suit the pod.",
+        "Ask for fewer GPUs, or for less of each.",
+    ),
+    Reason(
+        "gpus.pool",
+        "The GPU is in another pool than the one that the pod asks for.",
+        "Name another pool, or move GPUs.",
+    ),
+    Reason(
+        "gpus.model",
+        "The GPU is of another model than the one that the pod asks for.",
+        "Ask for another model, or for none.",
+    ),
+    Reason(
+        "gpus.phase",
+        "The GPU is not running.",
+        "See the status of the `GPU` object.",
+    ),
+    Reason(
+        "gpus.plugin",
+        "The GPU is handed out whole by the device plugin, and not in parts.",
+        "Ask for `nvidia.com/gpu`, or use GPUs that are handed out in parts.",
+    ),
+    Reason(
+        "gpus.plugin.<resource>",
+        "All GPUs that the device plugin may hand out on this node are taken.",
+        "Wait, or ask for fewer.",
+    ),
+    Reason(
+        "gpus.annotation",
+        "An annotation that says what part of a GPU the pod wants cannot be read; the note names it.",
+        "Correct the annotation, and create the pod anew.",
+    ),
+    Reason(
+        "gpus.unknown",
+        "The pod is recorded on a GPU that is not known.",
+        "Apply the `GPU` object.",
+    ),
+    Reason(
+        "gpus.gone",
+        "A GPU that the pod has is gone.",
+        "Apply the `GPU` object again, or delete the pod.",
+    ),
+    Reason(
+        "gpus.fixed",
+        "A running pod keeps its GPUs: their number cannot change.",
+        "Create the pod anew with the number that it wants.",
+    ),
+)
 
 
 PLUGIN = Plugin(
@@ -191,4 +262,6 @@ PLUGIN = Plugin(
         "Configuration": section_settings,
     },
     admit={"Pod": admit_pod},
+    reasons=REASONS,
+    title="GPUs in parts ([guide](namespace-gpu-quota.md))",
 )

@@ -3,6 +3,8 @@
 In the ledger: an account for each GPU (``inventory``), charged with what the worker takes of it, so that a GPU is never
 given out twice; and the cells of the fleet. The choice itself is ``tensorfusion.choice``, which limits asks too. Pods
 that ask the device plugin for whole GPUs are held to the plugin's set on nodes that also hand out fractions.
+
+Why no node takes a worker: GPUs counted by the first thing that speaks against them, for explanations.
 """
 
 from __future__ import annotations
@@ -10,26 +12,69 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from bursar.dimensions import dimension
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.state import State
-from bursar.ledger.transactions import Transaction
-from bursar.limits import first_short
-from bursar.policies.base import NeedsSource, Policy
-from bursar.policies.checks import Check, Refusal, refusal_for
-from bursar.policies.gpus.bodies import GPU, HOST, KINDS, GpuBody
-from bursar.policies.gpus.index import Index
+from bursar.ledger.state import Account, State
+from bursar.ledger.transaction import Transaction
+from bursar.policies.gpus.fleet import GPUS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
+from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
-from bursar.policies.gpus.publishing import Publisher
-from bursar.policies.gpus.survey import survey
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.settings import Output, Setting
-from bursar.policies.tensorfusion.choice import choose, fits, held, suiting, unknown
-from bursar.policies.tensorfusion.fleet import GPUS, PREFIX, Gpu, gpu_of
-from bursar.policies.tensorfusion.reading import WorkerCache
-from bursar.policies.tensorfusion.worker import Unreadable, Worker, gpu_share
-from bursar.vectors import Tally, Vector, from_amounts
+from bursar.policies.gpus.selection import choose, fits, held, suiting, unknown
+from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
+from bursar.policies.gpus.status import GpuStatusWriter
+from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
+from bursar.resources import Tally, Vector, dimension, dimension_at, first_short, from_amounts
+
+
+def survey(policy: Policy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
+    """Counts over all GPUs, and over the nodes that have them."""
+    counts: dict[str, int] = {}
+    for at, gpu in enumerate(fleet.gpus):
+        reason = against(fleet, worker, at, gpu)
+        counts[reason] = counts.get(reason, 0) + 1
+    nodes = [node for node in fleet.spans if policy.refuse(claim, node) is None]
+    if nodes:
+        return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
+    children: list[Check] = []
+    for reason, count in sorted(counts.items(), key=_most_first):
+        if reason:
+            children.append(Check(_gpus(count), False, "", (), reason))
+        else:
+            note = f"with room, but no node has {_gpus(worker.count)} of them"
+            children.append(Check(_gpus(count), False, note, (), "gpus.suitable"))
+    note = f"no node has {_gpus(worker.count)} for it" if fleet.gpus else "no GPU is known"
+    return Check(policy.name, False, note, tuple(children), children[0].reason if children else "gpus.suitable")
+
+
+def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
+    """The reason why a GPU does not take the worker now, or ""."""
+    if gpu.plugin:
+        return "gpus.plugin"
+    if not gpu.usable:
+        return "gpus.phase"
+    if (worker.pool or fleet.default_pool) not in ("", gpu.pool):
+        return "gpus.pool"
+    if worker.model not in ("", gpu.model):
+        return "gpus.model"
+    if not gpu.suits(worker, fleet.default_pool):
+        return "gpus.suitable"
+    account = fleet.accounts[at]
+    if fits(worker, gpu, account):
+        return ""
+    tflops = gpu.tflops if worker.whole else worker.request.tflops_of(gpu.tflops)
+    short = TFLOPS if account.used.get(TFLOPS) + tflops > gpu.tflops else VRAM
+    return f"gpus.room.{dimension_at(short).name}"
+
+
+def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+    return (-item[1], item[0])
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
 
 ROOM: Final = "gpus.room."
 _PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
@@ -43,13 +88,13 @@ class GpusPolicy(Policy):
     def __init__(self) -> None:
         super().__init__(NAME, True, KINDS, False, True)
         self.workers: Final = WorkerCache()
-        self.index: Index = Index(self.state, self.nodes)
+        self.index: GpuNodeIndex = GpuNodeIndex(self.state, self.nodes)
         self.inventory: Inventory = Inventory(self.state)
-        self.publisher: Final = Publisher()
+        self.publisher: Final = GpuStatusWriter()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
-        self.index = Index(state, nodes)
+        self.index = GpuNodeIndex(state, nodes)
         self.inventory = Inventory(state)
 
     # Settings

@@ -7,6 +7,11 @@ host ports of claims that were told to leave and are not gone yet.
 
 Everything else here is derived from accounts and cells, and follows them through ``charged`` and ``cell_changed``
 only. While a claim counts, its requests may change; its node constraints and ports may not.
+
+Bindings to nodes, one for all claims that ask for the same on the same node.
+
+A million claims then share a few thousand bindings. The cache is bounded: when it is full it starts anew, which
+costs memory for a while and changes nothing else.
 """
 
 from __future__ import annotations
@@ -17,31 +22,82 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from bursar.ledger.accounts import Account
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.transactions import Transaction
-from bursar.limits import first_short
-from bursar.policies.base import Policy
-from bursar.policies.checks import Check, Refusal, refusal_for
-from bursar.policies.nodes.bindings import BindingCache
-from bursar.policies.nodes.columns import FULL_SCORE
-from bursar.policies.nodes.facts import NOTHING, REMOVED, NodeBody
-from bursar.policies.nodes.index import NOTHING_USED, Index
+from bursar.ledger.state import Account
+from bursar.ledger.transaction import Transaction
+from bursar.policies.nodes.explain import survey
 from bursar.policies.nodes.rules import (
     NAME,
+    NOTHING,
     PORT,
     PREFIX,
+    REMOVED,
     ROOM,
+    NodeBody,
     clash,
     failed_rule,
     rule_note,
     show_port,
     untolerated_soft,
 )
-from bursar.policies.nodes.survey import survey
-from bursar.policies.settings import Setting, SettingError
+from bursar.policies.nodes.table import FULL_SCORE, NOTHING_USED, NodeResidentIndex
+from bursar.policies.policy import Policy
+from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
+from bursar.resources import Vector, first_short, from_amounts
 from bursar.selectors import NodeNeeds
-from bursar.vectors import Vector
+
+BOUND: Final = 65_536
+_ONE_POD: Final = from_amounts({"pods": 1})
+
+
+@final
+class _NodeShape:
+    """One request vector: what it costs on a node, and its bindings by account name."""
+
+    __slots__ = ("bindings", "cost")
+
+    def __init__(self, cost: Vector) -> None:
+        self.cost: Final = cost
+        self.bindings: Final[dict[str, Binding]] = {}
+
+
+@final
+class NodeBindingCache:
+    """Costs and bindings by request vector."""
+
+    __slots__ = ("bound", "shapes", "size")
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self.bound: Final = bound
+        self.shapes: Final[dict[Vector, _NodeShape]] = {}
+        self.size: int = 0  # shapes and bindings together
+
+    def cost(self, requests: Vector) -> Vector:
+        """What a claim with these requests takes of a node: those, and one place for a pod."""
+        return self._shape(requests).cost
+
+    def binding(self, policy: str, account: Account, requests: Vector) -> Binding:
+        shape = self._shape(requests)
+        found = shape.bindings.get(account.name)
+        # A node that came back has another account under the same name.
+        if found is None or found.accounts[0] is not account:
+            found = Binding(policy, (account,), (shape.cost,))
+            shape.bindings[account.name] = found
+            self.size += 1
+        return found
+
+    def _shape(self, requests: Vector) -> _NodeShape:
+        found = self.shapes.get(requests)
+        if found is None:
+            found = _NodeShape(requests.plus(_ONE_POD))
+            self.shapes[requests] = found
+            self.size += 1
+        if self.size > self.bound:
+            self.shapes.clear()
+            self.shapes[requests] = found = _NodeShape(found.cost)
+            self.size = 1
+        return found
+
 
 KIND: Final = "nodes.Node"
 TABLE: Final = "nodes"
@@ -55,8 +111,8 @@ class NodesPolicy(Policy):
 
     def __init__(self) -> None:
         super().__init__(NAME, True, (KIND,), False, True)
-        self.index: Final = Index()
-        self.cache: Final = BindingCache()
+        self.index: Final = NodeResidentIndex()
+        self.cache: Final = NodeBindingCache()
 
     # Settings
 

@@ -1,52 +1,54 @@
-"""How the pools policy joins: its kinds, its section of the Configuration, translation and admission."""
+"""How the pools policy joins: its kinds, its section of the Configuration, translation and admission.
+
+What the quota trees over node pools say when they refuse or take back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from bursar.objects.core import Node
-from bursar.objects.errors import ManifestError, join
-from bursar.objects.quantities import amounts_from
-from bursar.policies.plugin import ObjectView, Plugin, derived
-from bursar.policies.pools import changing
-from bursar.policies.pools.admission import admit_quota, check_quota_removal, check_root_unused
-from bursar.policies.pools.affinity import admit_pod
-from bursar.policies.pools.kinds import (
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.requests import amounts_from
+from bursar.policies.plugin import ObjectView, Plugin, Reason, derived
+from bursar.policies.pools import configure
+from bursar.policies.pools.admission import admit_pod, admit_quota, check_quota_removal, check_root_unused
+from bursar.policies.pools.api import (
     PROFILE,
     QUOTA,
-    ElasticQuota,
     ElasticQuotaProfile,
+    PoolQuota,
     PoolsSection,
     options_of_section,
     profile_of_object,
     quota_of_object,
 )
-from bursar.policies.pools.names import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, QUOTA_OF_POD, TREE
+from bursar.policies.pools.node_pools import PoolNode, Profile
+from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
-from bursar.policies.pools.profiles import PoolNode, Profile
-from bursar.policies.pools.reading import text_list
+from bursar.policies.pools.settings import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, QUOTA_OF_POD, TREE
 from bursar.policies.pools.topology import Topology
-from bursar.policies.settings import Setting
+from bursar.policies.results import Setting
 
 # Translation
 
 
-def quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
-    return [Setting(changing.QUOTA, key, None if quota is None else quota_of_object(_named(key, quota)))]
+def quota_settings(key: str, quota: PoolQuota | None) -> list[Setting]:
+    return [Setting(configure.QUOTA, key, None if quota is None else quota_of_object(_named(key, quota)))]
 
 
 def profile_settings(key: str, profile: ElasticQuotaProfile | None) -> list[Setting]:
-    return [Setting(changing.PROFILE, key, None if profile is None else profile_of_object(_named(key, profile)))]
+    return [Setting(configure.PROFILE, key, None if profile is None else profile_of_object(_named(key, profile)))]
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
     """A node that is cordoned or not ready is in the total, but named apart."""
     if node is None:
-        return [Setting(changing.NODE, key, None)]
+        return [Setting(configure.NODE, key, None)]
     status = node.status
     if status.allocatable:
         allocatable = amounts_from(status.allocatable, "status.allocatable")
@@ -54,11 +56,11 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
         allocatable = amounts_from(status.capacity, "status.capacity")
     ready = all(condition.status == "True" for condition in status.conditions if condition.type == "Ready")
     body = PoolNode(allocatable, node.metadata.labels, ready and not node.spec.unschedulable)
-    return [Setting(changing.NODE, key, body)]
+    return [Setting(configure.NODE, key, body)]
 
 
 def option_settings(key: str, section: PoolsSection | None) -> list[Setting]:
-    return [Setting(changing.OPTION, key, options_of_section(section))]
+    return [Setting(configure.OPTION, key, options_of_section(section))]
 
 
 def _named(key: str, manifest: Any) -> Any:  # noqa: ANN401 either kind
@@ -160,6 +162,40 @@ def namespaces_of(key: str, quota: Mapping[str, Any]) -> list[str]:
     return [*listed, namespace] if name == namespace else listed
 
 
+REASONS: Final = (
+    Reason(
+        "pools.max.<resource>",
+        "The pod's quota, or one above it, would exceed its `max`.",
+        "Wait, ask for less, or raise `max`.",
+    ),
+    Reason(
+        "pools.runtime.<resource>",
+        "The quota has used up its runtime quota: its `min` and its weighted part of what others leave idle now.",
+        "Wait until others need less, or raise `min` or the shared weight.",
+    ),
+    Reason(
+        "pools.min.<resource>",
+        "The pod may not be preempted, so it must fit into `min` of its quota, and does not.",
+        "Let it be preemptible, or raise `min`.",
+    ),
+    Reason(
+        "pools.loose",
+        "The pod's quota hangs on no tree: its parent is missing.",
+        "Apply the parent, or correct the label that names it. The note says what is wrong.",
+    ),
+    Reason(
+        "pools.unplaceable",
+        "Seen in `explain` only: no node of the tree could ever take the pod, so its demand is not counted.",
+        "Ask for what a node of the pool has, or add nodes.",
+    ),
+    Reason(
+        "pools.revoked",
+        "The pod was evicted, because its quota used more than its runtime quota for longer than `delayEvictTime`.",
+        "Submit it again: it starts when the quota has room. To be safe from this, stay within `min`.",
+    ),
+)
+
+
 PLUGIN = Plugin(
     NAME,
     20,
@@ -177,4 +213,6 @@ PLUGIN = Plugin(
     unpreemptible=unpreemptible,
     namespaces={QUOTA.name: namespaces_of},
     chosen={QUOTA.name: QUOTA_OF_POD},
+    reasons=REASONS,
+    title="Quota trees over node pools ([guide](pools.md))",
 )

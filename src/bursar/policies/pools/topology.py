@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, final
 
 from bursar.ledger.state import State
-from bursar.policies.pools.books import Books
-from bursar.policies.pools.names import (
+from bursar.policies.pools.derived_state import Books
+from bursar.policies.pools.node_pools import PoolNode, Profile
+from bursar.policies.pools.parse import amounts_in, max_amounts, text_list
+from bursar.policies.pools.root_quotas import root_labels, root_quota, shown
+from bursar.policies.pools.settings import (
     DEFAULT_TREE,
     FORCE_UPDATE,
     IS_PARENT,
@@ -22,16 +25,13 @@ from bursar.policies.pools.names import (
     ROOT,
     TREE,
 )
-from bursar.policies.pools.profiles import PoolNode, Profile
-from bursar.policies.pools.reading import amounts_in, max_amounts, text_list
-from bursar.policies.pools.resolver import resolve_name
-from bursar.policies.pools.roots import root_labels, root_quota, shown
+from bursar.policies.pools.tree import resolve_name
 
 NODE_OBJECT: Final = "Node"
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-class ObjectView(Protocol):
+class QuotaObjects(Protocol):
     """Read access to the objects of a cluster."""
 
     def get(self, kind: str, key: str) -> Mapping[str, Any] | None: ...
@@ -112,7 +112,7 @@ class Topology:
 
     __slots__ = ("annotated", "children", "homes", "profiles", "quotas", "stands_in", "view")
 
-    def __init__(self, view: ObjectView, profiles: list[Profile]) -> None:
+    def __init__(self, view: QuotaObjects, profiles: list[Profile]) -> None:
         self.view: Final = view
         self.profiles: Final = profiles
         self.quotas: Final[dict[str, QuotaInfo]] = {}

@@ -12,17 +12,21 @@ from threading import RLock
 from typing import Final, final
 
 from bursar.ledger.journal import Journal
-from bursar.policies.trees.asks import NAME, entries, held_trees, tree_binding
-from bursar.policies.trees.bodies import DEFAULT_RESOURCES, TreeBody
-from bursar.policies.trees.book import FORESTS, MANAGER, Book
-from bursar.policies.trees.cache import TreeCache
-from bursar.policies.trees.consumer import ConsumerInfo
-from bursar.policies.trees.desk import MAINTENANCE, NORMAL, Desk
-from bursar.policies.trees.documents import Plain, parse, tree_from
-from bursar.policies.trees.kinds import check_tree_name
-from bursar.policies.trees.refresh import Report, refresh, remove
+from bursar.policies.trees.api import Plain, check_tree_name, parse, tree_from
+from bursar.policies.trees.library_ledger import FORESTS, MANAGER, TreeLedger
+from bursar.policies.trees.operations import MAINTENANCE, NORMAL, TreeOperations
+from bursar.policies.trees.records import (
+    DEFAULT_RESOURCES,
+    NAME,
+    ConsumerInfo,
+    TreeBody,
+    entries,
+    held_trees,
+    tree_binding,
+)
+from bursar.policies.trees.refresh import Report, Updater, refresh, remove
 from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Token, states_of
-from bursar.policies.trees.updating import Updater
+from bursar.policies.trees.tree_cache import TreeCache
 
 
 @final
@@ -31,8 +35,8 @@ class QuotaManager:
 
     def __init__(self, journaled: bool = False) -> None:
         self._lock: Final = RLock()
-        self._book: Final = Book(journaled)
-        self._desk: Final = Desk(self._book)
+        self._book: Final = TreeLedger(journaled)
+        self._desk: Final = TreeOperations(self._book)
         self._updater: Final = Updater(self._book)
 
     # Management

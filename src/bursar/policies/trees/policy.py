@@ -4,6 +4,8 @@ A pod names its group in tree T by the label ``quota.bursar.dev/T``; all trees t
 are those of the library (``plan``, ``sliding``, ``refresh``); what the engine decides for all policies is the engine's:
 who may be displaced at all, and what becomes of victims. So ``charge`` seats a claim only if nobody has to leave, and
 ``victims`` names those of a whole plan, tried and taken back.
+
+Why a tree said no: the refusal with its numbers, and the checks of every node on the way.
 """
 
 from __future__ import annotations
@@ -13,20 +15,103 @@ from typing import Final, cast, final
 
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
-from bursar.ledger.transactions import Transaction
-from bursar.policies.base import NeedsSource, Policy
-from bursar.policies.checks import Check, Refusal
-from bursar.policies.node_index import NodeIndex
-from bursar.policies.settings import Output, Setting, SettingError
-from bursar.policies.trees.asks import NAME, Ask, entries, entry_of, names_trees, rows_of
-from bursar.policies.trees.bodies import TreeBody, problem
-from bursar.policies.trees.index import Trees
-from bursar.policies.trees.plan import Bar, Plan, lowest_fit
+from bursar.ledger.transaction import Transaction
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
+from bursar.policies.trees.allocation import Allocation, Bar, lowest_fit
+from bursar.policies.trees.model import QuotaTreeModel, TreeNode, Trees, account_name
+from bursar.policies.trees.records import NAME, Ask, TreeBody, entries, entry_of, names_trees, problem, rows_of
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
-from bursar.policies.trees.refusing import misplaced, quota_refusal, topics, tree_check, unknown_tree
-from bursar.policies.trees.sliding import slide_down
+from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import Statuses
-from bursar.policies.trees.tree import Node, Tree
+from bursar.resources import UNLIMITED, dimension_at
+
+
+def unknown_tree(tree: str) -> Refusal:
+    return Refusal(NAME, "trees.unknown-tree", f"there is no quota tree {tree}", f"{NAME}/{tree}", permanent=True)
+
+
+def unknown_group(tree: str, group: str) -> Refusal:
+    note = f"the quota tree {tree} has no group {group}"
+    return Refusal(NAME, "trees.unknown-group", note, account_name(tree, group), permanent=True)
+
+
+def inner_group(tree: str, group: str) -> Refusal:
+    note = f"{group} is not a leaf of the quota tree {tree}: a group is one"
+    return Refusal(NAME, "trees.inner-group", note, account_name(tree, group), permanent=True)
+
+
+def misplaced(tree: QuotaTreeModel, group: str) -> Refusal | None:
+    """What is wrong with a group, if anything is."""
+    node = tree.nodes.get(group)
+    if node is None:
+        return unknown_group(tree.name, group)
+    return None if node.leaf else inner_group(tree.name, group)
+
+
+def quota_refusal(tree: QuotaTreeModel, ask: Ask, last: TreeNode | None) -> Refusal:
+    """The refusal of a claim that found no place: the first node on its way that is short."""
+    group = tree.nodes[ask.group]
+    if not group.leaf:
+        return inner_group(tree.name, ask.group)
+    node = _first_short(group, ask, last)
+    dim = node.account.short_dimension(ask.cost)
+    if dim < 0:
+        note = f"node {node.name} of tree {tree.name} could not be cleared for {ask.group}"
+        return Refusal(NAME, "trees.quota", note, node.account.name, topics=topics(tree, ask))
+    resource = dimension_at(dim)
+    limit = node.account.limits.get(dim)
+    return Refusal(
+        NAME,
+        f"trees.quota.{resource.name}",
+        "",
+        node.account.name,
+        resource.name,
+        resource.show(ask.cost.get(dim)),
+        resource.show(node.account.used.get(dim)),
+        "unlimited" if limit == UNLIMITED else resource.show(limit),
+        False,
+        topics(tree, ask),
+    )
+
+
+def _first_short(group: TreeNode, ask: Ask, last: TreeNode | None) -> TreeNode:
+    """The node where the climb ended, unless it has room: then the first below it that has none."""
+    if last is not None and not last.fits(ask.cost):
+        return last
+    node: TreeNode | None = group
+    while node is not None:
+        if not node.fits(ask.cost):
+            return node
+        node = node.parent
+    return group if last is None else last
+
+
+def topics(tree: QuotaTreeModel, ask: Ask) -> tuple[str, ...]:
+    """A change of any node on the claim's way may help it."""
+    group = tree.nodes.get(ask.group)
+    return () if group is None else tuple([account.topic for account in group.accounts])
+
+
+def checks_of(trees: Trees, asks: list[Ask], failed: str) -> tuple[Check, ...]:
+    """A check for each tree, with one for each node on the way; ``failed`` is the tree that refused."""
+    return tuple([tree_check(trees.by_name[ask.tree], ask, ask.tree != failed) for ask in asks])
+
+
+def tree_check(tree: QuotaTreeModel, ask: Ask, passed: bool) -> Check:
+    children: list[Check] = []
+    node = tree.nodes.get(ask.group)
+    while node is not None:
+        short = node.account.short_dimension(ask.cost)
+        refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
+        check = Check.of_account(node.account, ask.cost, refusal)
+        kind = "hard" if node.hard else "soft"
+        note = f"{kind}; {check.note}" if check.note else kind
+        children.append(Check(node.name, check.passed, note, (), check.reason))
+        node = node.parent
+    return Check(f"tree {tree.name}", passed, f"group {ask.group}", tuple(children))
+
 
 KIND: Final = "trees.QuotaTree"
 
@@ -116,16 +201,16 @@ class TreesPolicy(Policy):
             for ask in asks:
                 self._force(tx, claim, ask)
             return None
-        gentle = Plan(self.trees, tx, claim, False, _NOBODY)
+        gentle = Allocation(self.trees, tx, claim, False, _NOBODY)
         if gentle.run(asks):
             return None
-        whole = Plan(self.trees, tx, claim, True, _NOBODY)
+        whole = Allocation(self.trees, tx, claim, True, _NOBODY)
         if whole.run(asks) and not whole.departed:
             return None
         tx.rollback_to(mark)
         return self._refusal(asks, cast("Ask", gentle.failed), gentle.last)
 
-    def _refusal(self, asks: list[Ask], failed: Ask, last: Node | None) -> Refusal:
+    def _refusal(self, asks: list[Ask], failed: Ask, last: TreeNode | None) -> Refusal:
         """Of the tree that refused; a change of any tree of the claim may help it to other victims."""
         found = quota_refusal(self.trees.by_name[failed.tree], failed, last)
         wider = list(found.topics)
@@ -169,7 +254,7 @@ class TreesPolicy(Policy):
         refusal: Refusal | None = None
         kept = {entry[0]: entry for entry in entries(old)}
         fresh: list[Ask] = []
-        resized: list[tuple[Tree, Ask, Node, int]] = []
+        resized: list[tuple[QuotaTreeModel, Ask, TreeNode, int]] = []
         for ask, entry in zip(self._asks(new), entries(new), strict=True):
             before = kept.pop(entry[0], None)
             tree = self.trees.by_name.get(ask.tree)
@@ -193,7 +278,7 @@ class TreesPolicy(Policy):
             for ask in fresh:
                 self._force(tx, claim, ask)
         elif fresh:
-            plan = Plan(self.trees, tx, claim, False, _NOBODY)
+            plan = Allocation(self.trees, tx, claim, False, _NOBODY)
             if not plan.run(fresh):
                 refusal = self._refusal(fresh, cast("Ask", plan.failed), plan.last)
                 tx.rollback_to(mark)
@@ -206,7 +291,7 @@ class TreesPolicy(Policy):
             if tree is not None and seat is not None:
                 self.trees.leave(tx, tree, seat)
 
-    def _fits_grown(self, node: Node, ask: Ask, old: Binding) -> bool:
+    def _fits_grown(self, node: TreeNode, ask: Ask, old: Binding) -> bool:
         """Whether the new cost fits from the node up, in the dimensions in which it grew; the old one is released."""
         before = [one.cost for one in self._asks(old) if one.tree == ask.tree]
         for account in node.accounts:
@@ -231,7 +316,7 @@ class TreesPolicy(Policy):
         """Whom a whole plan would preempt; the plan is taken back."""
         mark = tx.savepoint()
         tx.set_bindings(claim, (binding,))
-        plan = Plan(self.trees, tx, claim, True, held)
+        plan = Allocation(self.trees, tx, claim, True, held)
         plan.run(self._asks(binding))
         tx.rollback_to(mark)
         return [departure.claim for departure in plan.departed]
@@ -262,7 +347,7 @@ class TreesPolicy(Policy):
         return self.statuses.take(self.trees)
 
 
-def _highest(group: Node) -> Node:
+def _highest(group: TreeNode) -> TreeNode:
     """The highest node that a claim of the group may borrow from."""
     node = group
     while node.parent is not None and not node.hard:

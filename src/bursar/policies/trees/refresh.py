@@ -4,20 +4,32 @@ A claim keeps its node if that is still its group or above it; otherwise it move
 group is gone; it is unallocated when nothing is left of the tree. Nobody is checked against quotas here: what ends up
 over its quota is reported. Who stays keeps the stamp, who moves gets a new one, in the old order; requests are counted
 anew from what the claims name. Sliding down is the end of the operation, as always.
+
+Updates of the library's trees from their caches: one transaction for all of them, or a dry run.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
-from bursar.dimensions import dimension
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.transactions import Transaction
-from bursar.limits import UNLIMITED, Limits
-from bursar.policies.trees.asks import NAME, Entry, entries, rows_of, tree_binding
-from bursar.policies.trees.bodies import Layout, NodeBody, TreeBody, layout
-from bursar.policies.trees.index import SPEC, Trees
-from bursar.policies.trees.tree import Seat, Tree, account_name
+from bursar.ledger.transaction import Transaction
+from bursar.policies.trees.library_ledger import TreeLedger
+from bursar.policies.trees.model import SPEC, QuotaTreeModel, Seat, Trees, account_name
+from bursar.policies.trees.records import (
+    NAME,
+    Entry,
+    Layout,
+    TreeBody,
+    TreeNodeBody,
+    entries,
+    layout,
+    regrouped,
+    rows_of,
+    tree_binding,
+)
+from bursar.policies.trees.tree_cache import TreeCache
+from bursar.resources import UNLIMITED, Limits, dimension
 
 
 @final
@@ -103,7 +115,7 @@ def remove(trees: Trees, tx: Transaction, name: str) -> None:
         tx.close_account(node.account)
 
 
-def over_quota(tree: Tree) -> tuple[tuple[str, str, int, int], ...]:
+def over_quota(tree: QuotaTreeModel) -> tuple[tuple[str, str, int, int], ...]:
     """(node, resource, used, quota) wherever more is used than the quota says."""
     found: list[tuple[str, str, int, int]] = []
     for name in sorted(tree.nodes):
@@ -115,7 +127,7 @@ def over_quota(tree: Tree) -> tuple[tuple[str, str, int, int], ...]:
     return tuple(found)
 
 
-def _carry(trees: Trees, old: Tree, body: TreeBody, found: Layout, renames: dict[str, str]) -> list[_Carried]:
+def _carry(trees: Trees, old: QuotaTreeModel, body: TreeBody, found: Layout, renames: dict[str, str]) -> list[_Carried]:
     paths = _layout_paths(found)
     parents = {node.parent for node in found.order}
     recount = body.resources != old.body.resources
@@ -174,7 +186,7 @@ def _take_out(trees: Trees, tx: Transaction, tree: str, one: _Carried, same_path
             _set_entry(trees, tx, seat.claim, one.entry)
 
 
-def _bring_in(trees: Trees, tx: Transaction, tree: Tree, one: _Carried, same_paths: bool) -> None:
+def _bring_in(trees: Trees, tx: Transaction, tree: QuotaTreeModel, one: _Carried, same_paths: bool) -> None:
     if not one.place:
         return
     claim = one.seat.claim
@@ -218,7 +230,7 @@ def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
     tx.set_bindings(claim, tuple(bindings))
 
 
-def _paths(tree: Tree) -> dict[str, tuple[str, ...]]:
+def _paths(tree: QuotaTreeModel) -> dict[str, tuple[str, ...]]:
     return {node.name: (node.name, *[above.name for above in node.above]) for node in tree.nodes.values()}
 
 
@@ -238,11 +250,76 @@ def _open(trees: Trees, tx: Transaction, tree: str, body: TreeBody, found: Layou
         tx.set_limits(account, _limits(body, node))
 
 
-def _limits(body: TreeBody, node: NodeBody) -> Limits:
+def _limits(body: TreeBody, node: TreeNodeBody) -> Limits:
     return Limits(body.limits(node))
 
 
-def _close(tx: Transaction, trees: Trees, name: str, old: Tree | None, new: Tree) -> None:
+def _close(tx: Transaction, trees: Trees, name: str, old: QuotaTreeModel | None, new: QuotaTreeModel) -> None:
     for node in () if old is None else old.nodes.values():
         if node.name not in new.nodes:
             tx.close_account(trees.state.accounts[account_name(name, node.name)])
+
+
+@final
+class Updater:
+    """Puts caches in force."""
+
+    __slots__ = ("book", "caches")
+
+    def __init__(self, book: TreeLedger) -> None:
+        self.book: Final = book
+        self.caches: Final[dict[str, TreeCache]] = {}
+
+    def update(self, names: list[str], dry_run: bool) -> list[Report]:
+        """Put the caches of these trees in force; returns a report for each."""
+        book = self.book
+        bodies = {name: self.caches[name].body() for name in names}
+        lost: dict[str, tuple[str, ...]] = {}
+        try:
+            book.ledger.begin()
+            for name in names:
+                renames = self.caches[name].renames()
+                self._regroup(name, renames)
+                lost[name] = refresh(book.trees, book.tx, name, bodies[name], renames)
+            for name in names:
+                for uid in lost[name]:
+                    self._drop_out(name, uid)
+            if dry_run:
+                book.slide()
+                return self._reports(names, lost)
+            record = book.commit(("update", *names))
+        finally:
+            book.end()
+        for name in names:
+            self.caches[name].refreshed(bodies[name])
+            book.versions[name] = record.seq  # an update counts as a change, whether it found one or not
+        return self._reports(names, lost)
+
+    def _regroup(self, tree: str, renames: dict[str, str]) -> None:
+        """Consumers that name a renamed group name it by its new name from now on, allocated or not."""
+        claims = self.book.ledger.state.claims
+        for uid in sorted(claims) if renames else ():
+            spec = regrouped(claims[uid], tree, renames)
+            if spec is not None:
+                self.book.tx.set_spec(claims[uid], spec)
+
+    def _drop_out(self, tree: str, uid: str) -> None:
+        """A consumer that lost its seat in one tree of a forest leaves all trees of the forest."""
+        claim = self.book.claim(uid)
+        held = entries(tree_binding(claim))
+        for entry in held:
+            if entry[0] == tree:
+                forest = entry[6]
+                both = [cast("str", other[0]) for other in held if forest and other[6] == forest]
+                self.book.let_go(claim, both or [tree])
+
+    def _reports(self, names: list[str], lost: dict[str, tuple[str, ...]]) -> list[Report]:
+        moved: dict[str, list[tuple[str, str, str]]] = {}
+        for move in self.book.moves(""):
+            moved.setdefault(move.tree, []).append((move.consumer_id, move.source, move.target))
+        return [self.report(name, lost[name], tuple(moved.get(name, []))) for name in names]
+
+    def report(self, name: str, lost: tuple[str, ...] = (), moved: tuple[tuple[str, str, str], ...] = ()) -> Report:
+        tree = self.book.tree(name)
+        root = "" if tree.root is None else tree.root.name
+        return Report(name, root, tree.dangling, moved, lost, over_quota(tree), tree.warnings())

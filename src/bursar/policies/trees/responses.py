@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.ledger.changes import Change
-from bursar.policies.checks import Check, Refusal
-from bursar.policies.trees.tree import Tree
+from bursar.policies.results import Check, Refusal
+from bursar.policies.trees.model import QuotaTreeModel
 
 
 class QuotaError(ValueError):
@@ -141,7 +141,7 @@ class NodeState:
         return f"{self.name} {self.used} of {self.quota} {{{' '.join(self.consumers)}}}"
 
 
-def states_of(tree: Tree) -> dict[str, NodeState]:
+def states_of(tree: QuotaTreeModel) -> dict[str, NodeState]:
     """Every node by name, parents before their children, as it is now."""
     found: dict[str, NodeState] = {}
     for name, node in tree.nodes.items():

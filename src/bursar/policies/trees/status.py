@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from bursar.dimensions import dimension
-from bursar.policies.settings import Output
-from bursar.policies.trees.index import SPEC, Trees
+from bursar.policies.results import Output
+from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, TreeNode, Trees
 from bursar.policies.trees.refresh import over_quota
-from bursar.policies.trees.tree import AT, Node, Tree
+from bursar.resources import dimension
 
 OBJECT: Final = "QuotaTree.bursar.dev"
 MOST_NAMED: Final = 20  # borrowers of a node
@@ -50,7 +49,7 @@ class Statuses:
         return found
 
 
-def status_of(tree: Tree) -> dict[str, object]:
+def status_of(tree: QuotaTreeModel) -> dict[str, object]:
     nodes: dict[str, object] = {}
     for name, node in sorted(tree.nodes.items()):
         status: dict[str, object] = {"used": node.account.used.vector().show(), "claims": node.order.size}
@@ -74,7 +73,7 @@ def status_of(tree: Tree) -> dict[str, object]:
     return {"nodes": nodes, "conditions": conditions, "warnings": list(tree.warnings())}
 
 
-def _borrowing(tree: Tree, node: Node) -> list[str]:
+def _borrowing(tree: QuotaTreeModel, node: TreeNode) -> list[str]:
     """Those who sit on a node and belong below it, by name: the first that would have to move, if there are many."""
     found: list[str] = []
     if not node.down:

@@ -1,0 +1,200 @@
+"""A live Kubernetes cluster, asked like a server: its objects are listed and put into an embedded cluster to look at.
+
+Pods on nodes are facts there, on nodes that are gone too, and pods that wait are decided as the controller would decide
+them now. Those whose quota is wrong are left out, as the controller leaves them. Everything is as old as it says.
+Nothing is ever written to the live cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import click
+from msgspec import structs
+
+from bursar.cli.connection import LiveError, fail
+from bursar.cli.store_file import FileClient
+from bursar.kube.client.api import PODS, Api
+from bursar.kube.client.auth import ClusterConfig
+from bursar.kube.client.errors import ConfigError, KubeError, Unanswered
+from bursar.kube.client.http import Http
+from bursar.kube.client.kubeconfig import load
+from bursar.kube.cluster_list import Body, Listed, list_cluster
+from bursar.kube.controller.object_sync import QuotaSelection
+from bursar.kube.controller.pod_model import ENDED
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import NODE, Kind
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import default_registry
+from bursar.server.client import Client, RequestFailedError
+from bursar.server.service import Service
+from bursar.server.types import Explanation
+
+_NAMED = 3  # pods that a warning names
+
+
+@contextmanager
+def live_cluster(kubeconfig: str, context: str) -> Iterator[LiveCluster]:
+    """The cluster that a kubeconfig names now: whoever looks again later looks at the same one."""
+    try:
+        config = load(kubeconfig, context)
+    except ConfigError as error:
+        fail(str(error))
+    with asyncio.Runner() as runner:
+        yield LiveCluster(config, runner)
+
+
+class LiveCluster:
+    """Makes copies of a cluster, each as it is at that moment. What is wrong with all of them is said once."""
+
+    def __init__(self, config: ClusterConfig, runner: asyncio.Runner) -> None:
+        self._config = config
+        self._runner = runner  # one for all copies: credentials are kept from one to the next
+        self._said: set[str] = set()
+
+    @contextmanager
+    def copied(self) -> Iterator[Client]:
+        """Somebody who answers for the cluster as it is now."""
+        listed = self._listed()
+        with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
+            service, hindered = self._copy(listed, Path(folder) / "cluster.db")
+            try:
+                yield LiveClient(service, self._find, hindered)
+            finally:
+                service.close()
+                service.store.close()
+
+    def _listed(self) -> Listed:
+        try:
+            listed = self._runner.run(list_cluster(self._config, default_registry()))
+        except Unanswered as error:
+            raise LiveError(
+                f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"
+            ) from None
+        except KubeError as error:
+            raise LiveError(str(error)) from None
+        if "pods" in listed.unread or "nodes" in listed.unread:
+            raise LiveError(
+                "pods and nodes of all namespaces must be readable; ask for the cluster role view, and to list nodes"
+            )
+        if listed.unread:
+            self._warn(f"not readable, and left out: {', '.join(sorted(listed.unread))}")
+        return listed
+
+    def _copy(self, listed: Listed, path: Path) -> tuple[Service, dict[str, str]]:
+        """The copy, and the pods that are left out because a quota is wrong, with the reason."""
+        service = Service.open(path)
+        service.cluster.staging.keeps_ages = True
+        wrong = self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
+        self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
+        waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
+        hindered = _hindered(listed.objects, wrong, waiting) if wrong else {}
+        if hindered:
+            self._warn(f"left out until their quota is put right: {_some(sorted(hindered))}")
+        self._apply(service, [pod for pod in waiting if _key(pod) not in hindered])
+        service.position()  # waits until everything is on the disk
+        return service, hindered
+
+    def _apply(self, service: Service, waiting: list[Body]) -> list[tuple[Body, str]]:
+        """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
+        while waiting:
+            try:
+                service.apply([Document("", 0, body) for body in waiting])
+            except ManifestError:
+                failed = [problem for problem in (_try(service, body) for body in waiting) if problem is not None]
+                if len(failed) == len(waiting):
+                    for _, problem in failed:
+                        self._warn(problem)
+                    return failed
+                waiting = [body for body, _ in failed]
+            else:
+                return []
+        return []
+
+    def _find(self, namespace: str, name: str) -> Body | None:
+        """A pod of the cluster, be it in the copy or not."""
+        try:
+            return self._runner.run(_fetched(self._config, namespace, name))
+        except KubeError:
+            return None
+
+    def _warn(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            click.echo(f"warning: {line}", err=True)
+            sys.stderr.flush()
+
+
+def _try(service: Service, body: Body) -> tuple[Body, str] | None:
+    try:
+        service.apply([Document("", 0, body)])
+    except ManifestError as error:
+        return body, str(error)
+    return None
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _key(body: Body) -> str:
+    namespace = body["metadata"].get("namespace", "")
+    return f"{namespace}/{body['metadata']['name']}" if namespace else str(body["metadata"]["name"])
+
+
+def _hindered(objects: list[tuple[Kind, Body]], wrong: list[tuple[Body, str]], waiting: list[Body]) -> dict[str, str]:
+    """The pods that wait for a quota to be put right, and what is wrong with it."""
+    problems = {id(body): problem for body, problem in wrong}
+    naming = QuotaSelection(default_registry())
+    for kind, body in objects:
+        naming.take(kind.name, _key(body), body, problems.get(id(body), ""))
+    marked = {_key(pod): (pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in waiting}
+    return {key: problem for key, marks in marked.items() if (problem := naming.problem(*marks))}
+
+
+async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | None:
+    async with Http(config) as http:
+        found = await Api(http).find(PODS, name, namespace)
+        return None if found is None else found.plain()
+
+
+def _gone_nodes(listed: Listed) -> list[Body]:
+    """Nodes on which there are pods, although they are gone themselves: their pods count, and nobody else comes."""
+    there = {body["metadata"]["name"] for kind, body in listed.objects if kind.name == NODE.name}
+    places = {pod["spec"].get("nodeName") for pod in listed.pods} - {None, ""}
+    head = {"apiVersion": NODE.api_version, "kind": NODE.kind}
+    return [head | {"metadata": {"name": name}, "spec": {"unschedulable": True}} for name in sorted(places - there)]
+
+
+class LiveClient(FileClient):
+    """Asks a copy, and says of pods that are not in it why that is so."""
+
+    def __init__(self, service: Service, find: Callable[[str, str], Body | None], hindered: Mapping[str, str]) -> None:
+        super().__init__(service)
+        self._find = find
+        self._hindered = hindered
+
+    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> Explanation:
+        try:
+            return super().explain(namespace, name, at=at, fixes=fixes)
+        except RequestFailedError as error:
+            pod = self._find(namespace, name) if error.status == HTTPStatus.NOT_FOUND else None
+            if pod is None:
+                raise
+            hindrance = self._hindered.get(f"{namespace}/{name}")
+            why = f"waits: {hindrance}" if hindrance else _why_not_there(pod)
+            raise RequestFailedError(structs.replace(error.problem, detail=f"{namespace}/{name} {why}")) from None
+
+
+def _why_not_there(pod: Body) -> str:
+    if (pod.get("status") or {}).get("phase") in ENDED:
+        return "has ended"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "is being deleted"
+    return "waits, but not for Bursar: no quota governs it"

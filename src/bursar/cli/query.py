@@ -1,0 +1,298 @@
+"""`bursar get`: list claims, quotas, nodes, GPUs, events or objects of any kind.
+
+`bursar describe`: everything about one object.
+
+`bursar explain`: why a claim is where it is, and what would let it in.
+
+`bursar history`: what happened, to everybody or to one object, and what an object was at a moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bursar.cli.change import field_lines
+from bursar.cli.connection import Target, asks, at_option, fail
+from bursar.cli.output import (
+    complete_kind,
+    complete_reference,
+    echo,
+    echo_fitted,
+    machine,
+    output_option,
+    painted,
+    reference,
+    repeat,
+    table,
+    watch_options,
+    wrapped,
+)
+from bursar.cli.tables import EVENT_COLUMNS, ListQuery, event_row, listing, pages, row_key
+
+if TYPE_CHECKING:
+    from bursar.server import types
+    from bursar.server.client import Client
+
+
+@click.command()
+@click.argument("what", metavar="WHAT", shell_complete=complete_kind)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-n", "--namespace", default="", help="Only what is in this namespace.")
+@click.option("-l", "--label", default="", help="Only what has these labels: a=b,c!=d,e,!f.")
+@click.option("--phase", type=click.Choice(["Pending", "Running", "Terminating", "Succeeded", "Evicted"]),
+              help="Only pods in this phase.")  # fmt: skip
+@click.option("--node", default="", help="Only pods or GPUs on this node.")
+@click.option(
+    "--quota",
+    default="",
+    help="Only pods that count in this quota, as `get quotas` (team-a/quota) or `explain` (limits/team-a) calls it.",
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many; all if not given (events: 50).")
+@at_option
+@output_option
+@watch_options
+@asks
+def get(  # noqa: PLR0913, PLR0917 each option is an argument
+    what: str,
+    names: tuple[str, ...],
+    namespace: str,
+    label: str,
+    phase: str | None,
+    node: str,
+    quota: str,
+    limit: int | None,
+    at: str,
+    output: str,
+    watch: bool,
+    interval: float,
+    target: Target,
+) -> None:
+    """List claims, quotas, nodes, GPUs, events or objects.
+
+    \b
+    WHAT is one of
+      pods, claims   what asks for resources, and what became of it
+      queue          who waits, the most urgent first, and why
+      quotas         of all dialects: used, min, max, borrowed, lent
+      trees          quota trees, as trees
+      nodes, gpus    what there is and what is used of it
+      events         decisions and changes, the newest first
+      changes        what was applied, deleted and undone
+      kinds          the kinds of objects
+    or any kind of objects: Pod, Node, quotatrees, ElasticQuota.n8s.nebuly.ai ...
+
+    NAME is namespace/name, or a name within the namespace that -n gives.
+    """  # noqa: D301 click reads the escape
+    filters = {"namespace": namespace, "label": label, "phase": phase or "", "node": node, "quota": quota, "at": at}
+    asked = ListQuery(
+        what,
+        names,
+        {name: value for name, value in filters.items() if value},
+        limit or 0,
+        not at and target.data is None,
+    )
+    with target.looking(past=bool(at)) as opened:
+        repeat(opened, lambda client: listing(client, asked, output), watch=watch, interval=interval)
+
+
+@click.command()
+@click.argument("claim", metavar="NAMESPACE/POD")
+@click.option("--fixes/--no-fixes", default=True, show_default=True, help="Search for what would let it in.")
+@at_option
+@output_option
+@asks
+def explain(claim: str, fixes: bool, at: str, output: str, target: Target) -> None:
+    """Say why a claim is where it is: every check with its numbers, and the shortest fixes.
+
+    The first check that fails is marked. Each fix was tried on a copy of the cluster, with everybody who waits, before
+    it is shown; `docs/explain.md` says what kinds there are.
+    """
+    namespace, _, name = claim.removeprefix("Pod/").removeprefix("pod/").partition("/")
+    if not namespace or not name or "/" in name:
+        fail(f"{claim!r:.120} names no pod: write NAMESPACE/POD; `bursar get pods` lists them")
+    with target.open(past=bool(at)) as client:
+        found = client.explain(namespace, name, at=at, fixes=fixes)
+    if output in {"json", "yaml"}:
+        echo(machine(found, output))
+        return
+    echo(text(found, wide=output == "wide", searched=fixes))
+
+
+def text(found: types.Explanation, *, wide: bool, searched: bool) -> list[str]:
+    """The explanation for people."""
+    lines = tree_text(found, wide=wide)
+    if found.fixes:
+        lines += ["", "What would let it in (each was tried):"]
+        for number, fix in enumerate(found.fixes, 1):
+            first, *more = wrapped(f"{fix.sentence}{_when(fix)}  [{fix.code}]", 5)
+            lines += [f"  {number}. {first}", *more]
+    elif searched and found.claim.state == "pending" and found.fixes_complete:
+        lines += ["", "No change of one thing was found that would let it in now."]
+    if not found.fixes_complete:
+        lines += ["", "The search for fixes was ended early: there may be more."]
+    return lines
+
+
+def tree_text(found: types.Explanation, *, wide: bool = False) -> list[str]:
+    """The checks; what is below a check that passed is left out unless it is to be wide."""
+    return _tree(found.tree, "", wide=wide)
+
+
+def _tree(check: types.CheckNode, indent: str, *, wide: bool) -> list[str]:
+    word = "ok" if check.passed else "FAIL"
+    mark = " <- first" if check.binding else ""
+    # What was said when it was last tried is older than the checks below it, which were made now.
+    outdated = not indent and any(not child.passed for child in check.checks)
+    note = f": {check.note}" if check.note and not outdated else ""
+    code = f" [{check.reason}]" if check.reason else ""
+    first, *more = wrapped(f"{mark} {check.title}{note}{code}".lstrip(), len(indent) + 5)
+    lines = [f"{indent}{painted(word.ljust(4), word)} {first}", *more]
+    for child in check.checks:
+        if wide or not check.passed or not indent:
+            lines.extend(_tree(child, indent + "  ", wide=wide))
+    return lines
+
+
+def _when(fix: types.Fix) -> str:
+    return f" (at {fix.ends_at})" if fix.ends_at else ""
+
+
+LAST = 8
+
+
+@click.command()
+@click.argument("object", metavar="KIND/NAMESPACE/NAME", shell_complete=complete_reference)
+@at_option
+@output_option
+@asks
+def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa: A002 what it is
+    """Show everything about one object: its manifest, what uses it, why it is so, and what happened to it.
+
+    namespace/name alone is a pod.
+    """
+    with target.open(past=bool(at)) as client:
+        kind, key = reference(client, object)
+        body = client.get_object(kind, key, at=at)
+        if output in {"json", "yaml"}:
+            echo(machine(body, output))
+            return
+        lines = [f"{body.get('kind')} {key}", "", *_manifest(body)]
+        if body.get("kind") == "Pod":
+            lines += _pod(client, key, at)
+        else:
+            lines += _used_by(client, str(body.get("kind")), key, at)
+        lines += _happened(client, kind, key)
+    echo(lines)
+
+
+def _manifest(body: dict[str, Any]) -> list[str]:
+    return [f"  {line}" for part in machine(body, "yaml") for line in part.splitlines()]
+
+
+def _pod(client: Client, key: str, at: str) -> list[str]:
+    from bursar.server.client import RequestFailedError
+
+    namespace, _, name = key.rpartition("/")
+    try:
+        found = client.explain(namespace, name, at=at)
+    except RequestFailedError as error:
+        if error.status != 404:
+            raise
+        return []
+    return ["", "Why:", *(f"  {line}" for line in tree_text(found))]
+
+
+def _used_by(client: Client, kind: str, key: str, at: str) -> list[str]:
+    """The rows about it in the tables."""
+    query = {"at": at} if at else {}
+    if kind == "Node":
+        rows = listing(client, ListQuery("nodes", (key,), query, 0), "table")
+        claims = listing(client, ListQuery("pods", (), {**query, "node": key}, 0), "table")
+        return ["", *rows, "", *claims]
+    quotas = [row for row in pages(client.quotas, query).items if row_key(row) == key]
+    if not quotas or kind != quotas[0].kind.partition(".")[0]:
+        return []
+    return ["", *listing(client, ListQuery("quotas", (key,), query, 0), "table")]
+
+
+def _happened(client: Client, kind: str, key: str) -> list[str]:
+    from bursar.cli.change import field_lines
+
+    found = client.history(kind, key)
+    lines = ["", "History:"]
+    for version in found.items[-LAST:]:
+        fields = field_lines(version.fields)
+        more = f": {fields[0]}{f' (and {len(fields) - 1} more)' if len(fields) > 1 else ''}" if fields else ""
+        lines.append(f"  {version.time}  {version.result}{more}")
+    return lines
+
+
+CHUNK = 500
+
+
+@click.command()
+@click.argument("object", metavar="[KIND/NAMESPACE/NAME]", required=False, shell_complete=complete_reference)
+@click.option(
+    "--since", metavar="TIME", default="", help="Only what happened after this moment (-1h, a time, a record)."
+)
+@click.option("--at", metavar="TIME", default="", help="Print the object as it was at this moment.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many decisions.")
+@output_option
+@asks
+def history(object: str | None, since: str, at: str, limit: int, output: str, target: Target) -> None:  # noqa: A002
+    """Show what happened: decisions and changes, the newest first; or all versions of one object.
+
+    namespace/name alone is a pod. What differs between two moments: `bursar diff`.
+    """
+    with target.open(past=True) as client:
+        if object is None:
+            if at:
+                raise click.UsageError("--at wants an object; for the rest: bursar get WHAT --at TIME")
+            _change_happened(client, since, limit, output)
+        elif at:
+            kind, key = reference(client, object)
+            echo(machine(client.get_object(kind, key, at=at), "json" if output == "json" else "yaml"))
+        else:
+            _of_object(client, *reference(client, object), since, limit, output)
+
+
+def _change_happened(client: Client, since: str, limit: int, output: str) -> None:
+    first = _record_after(client, since)
+    rows: list[types.DecisionRow] = []
+    before = 0
+    while len(rows) < limit:
+        found = client.decisions(before=before, limit=min(CHUNK, limit))
+        rows.extend(row for row in found.items if row.seq > first)
+        before = found.next
+        if not before or before <= first:
+            break
+    if output in {"json", "yaml"}:
+        echo(machine(rows[:limit], output))
+    else:
+        echo(table(EVENT_COLUMNS, [event_row(row, output) for row in rows[:limit]], wide=output == "wide"))
+
+
+def _record_after(client: Client, since: str) -> int:
+    """The last record that is too old."""
+    return client.objects(at=since, kind="Namespace", limit=1).moment.seq if since else 0
+
+
+def _of_object(client: Client, kind: str, key: str, since: str, limit: int, output: str) -> None:
+    found = client.history(kind, key)
+    first = _record_after(client, since)
+    versions = [version for version in found.items if version.seq > first or not since]
+    decisions = [row for row in found.decisions if row.seq > first][:limit]
+    if output in {"json", "yaml"}:
+        import msgspec
+
+        echo(machine(msgspec.structs.replace(found, items=versions, decisions=decisions), output))
+        return
+    lines: list[str] = []
+    for version in versions:
+        lines.append(f"{version.time}  {painted(version.result, version.result)} (version {version.resource_version})")
+        lines.extend(f"    {line}" for line in field_lines(version.fields))
+    if decisions:
+        lines += ["", *table(EVENT_COLUMNS, [event_row(row, output) for row in decisions], wide=output == "wide")]
+    echo_fitted(lines or ["nothing happened to it since then"])

@@ -1,0 +1,116 @@
+"""A store file, asked like a server: the same questions, answered by the same code, from the file alone.
+
+The file is opened read-only, at the last record that it has at that moment. Nothing is written, and no time passes:
+"now" is the last moment that is in the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from bursar.objects.decode import ManifestError
+from bursar.policies.plugin import default_registry
+from bursar.server import time_travel, types
+from bursar.server.client import Client, Query, RequestFailedError, ServerEvent
+from bursar.server.handlers import Handlers
+from bursar.server.operations import OPERATIONS, Operation
+from bursar.server.problems import problem_of
+from bursar.server.requests import RequestQuery
+from bursar.server.service import Service, StoppedError
+from bursar.server.time_travel import Archive
+from bursar.store.schema import StoreError
+from bursar.store.store import Store
+
+T = TypeVar("T")
+_PARTS = {"key": "(?P<key>.+)"}
+
+
+class FileService(Service):
+    """The service over a file that nobody here may write."""
+
+    def __init__(self, store: Store) -> None:  # the parent's opens the file for writing
+        self.store = store
+        self.lock = RLock()
+        self.archive = Archive(store, default_registry())
+        self.error = StoppedError("a store file is only read")
+        here = time_travel.at_record(store, store.last_seq)
+        self._here = here
+        self.cluster = self.archive.scratch(here)
+        self._clock = self.cluster.now
+        self._last = None
+        self.started = here.at
+
+    def latest(self) -> int:
+        """Nothing changed in the file since its last moment, so it can be asked about any time up to the present."""
+        return max(self.now(), time_travel.wall_clock())
+
+    def position(self) -> time_travel.Revision:
+        return self._here
+
+
+class FileClient(Client):
+    """Asks a service in this process, such as that of a file."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._handlers = Handlers(service)
+
+    def events(self, last_id: str = "", *, timeout: float = 60) -> Iterator[ServerEvent]:
+        return iter(())
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        query: Query,
+        body: str | bytes | None,
+        content_type: str = "application/json",
+        key: str = "",
+    ) -> T:
+        operation, values = _operation(method, path)
+        given = {name: value for name, value in query.items() if value not in {None, "", False, ()}}
+        data = body.encode() if isinstance(body, str) else body or b""
+        asked = RequestQuery(operation, {**given, **values}, data, content_type)
+        try:
+            found = asyncio.run(getattr(self._handlers, operation.name)(asked))
+        except (StoreError, ManifestError):
+            raise
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            raise RequestFailedError(problem) from error
+        decoded: T = msgspec.convert(msgspec.to_builtins(found), answer)
+        return decoded
+
+
+def _operation(method: str, path: str) -> tuple[Operation, dict[str, Any]]:
+    from urllib.parse import unquote
+
+    for operation in OPERATIONS:
+        form = re.sub(r"\{(\w+)\}", lambda part: _PARTS.get(part[1], f"(?P<{part[1]}>[^/]+)"), operation.path)
+        found = re.fullmatch(form, path)
+        if operation.method == method and found is not None:
+            return operation, {name: unquote(value) for name, value in found.groupdict().items()}
+    problem = types.Problem(type="about:blank", title="unknown", status=404, detail=f"a store file has no {path}")
+    raise RequestFailedError(problem)
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[Client]:
+    with Store.open(path, read_only=True) as store:
+        count = store.last_seq - store.pruned_to
+        if count > 100_000 and sys.stderr.isatty():
+            click.echo(f"reading {count:,} records of {path} ...", err=True)
+        yield FileClient(FileService(store))

@@ -1,0 +1,129 @@
+"""`bursar plan`: what changed quotas would do, before they are applied; for people and for CI.
+
+`bursar what-if`: what would become of pods if they came now.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bursar.cli import exit_codes, manifests
+from bursar.cli.connection import Target, asks
+from bursar.cli.manifests import Manifests
+from bursar.cli.output import Column, echo, machine, output_option, painted, shortened_line, shown, wrapped
+
+if TYPE_CHECKING:
+    from bursar.server import types
+
+
+_STRANDED = [
+    "  Their node would be gone. Here they run on, and count, until they end",
+    "  or are deleted; Kubernetes deletes such pods about a minute later.",
+    "  To let them end first, make the node unschedulable, and delete it then.",
+]
+
+
+@click.command()
+@manifests.files_option(required=False)
+@click.option("--delete", "deleted", multiple=True, metavar="KIND/NAMESPACE/NAME", help="Also delete this object.")
+@click.option("--horizon", metavar="DURATION", default="", help="Look so far ahead (10m), for what comes only later.")
+@click.option(
+    "--fail-on-eviction", is_flag=True, help="Exit code 1 if a pod would be evicted or lose its node: for CI."
+)
+@output_option
+@asks
+def plan(
+    files: tuple[Path, ...],
+    deleted: tuple[str, ...],
+    horizon: str,
+    fail_on_eviction: bool,
+    output: str,
+    target: Target,
+) -> None:
+    """Say what these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed.
+
+    Deleting a node evicts nobody: its pods are shown as stranded.
+    """
+    if not files and not deleted:
+        raise click.UsageError("give manifests with -f, or objects to delete with --delete")
+    given = manifests.read(files, target.namespace) if files else manifests.Manifests([])
+    with target.open() as client, given.located():
+        found = client.plan(given.text, delete=deleted, horizon=horizon)
+    echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
+    if fail_on_eviction and not found.harmless:
+        stranded = f", {len(found.stranded)} would lose their node" if found.stranded else ""
+        click.echo(f"error: {len(found.evicted)} would be evicted{stranded} (--fail-on-eviction)", err=True)
+        sys.exit(exit_codes.FAILED)
+
+
+def _text(found: types.Plan) -> list[str]:
+    lines = [f"{one.kind.partition('.')[0]}/{one.key} {painted(one.result, one.result)}" for one in found.objects]
+    lines += _part("starts", [*found.starts])
+    lines += _part("evicted", [_news(one) for one in found.evicted])
+    lines += _part("waits", [_news(one) for one in found.waits])
+    lines += _part("gone", found.gone)
+    lines += _part("stranded", [_news(one) for one in found.stranded])
+    lines += _STRANDED if found.stranded else []
+    lines += _part(
+        "borrows less", [f"{one.quota}: {one.resource} {one.before} -> {one.after}" for one in found.borrowing]
+    )
+    ahead = f" within {found.horizon}" if found.horizon not in {"", "0s"} else ""
+    counts = f"{len(found.starts)} would start, {len(found.evicted)} would be evicted, {len(found.waits)} would wait"
+    counts += f", {len(found.stranded)} would lose their node" if found.stranded else ""
+    return [*lines, "", *wrapped(f"Plan{ahead}: {counts}. Nothing was changed.", 0)]
+
+
+def _part(title: str, items: list[str]) -> list[str]:
+    return ["", f"{painted(title, title)}:", *(f"  {item}" for item in items)] if items else []
+
+
+def _news(one: types.PodNews) -> str:
+    return f"{one.pod}{f' on {one.node}' if one.node else ''}{f': {one.reason}' if one.reason else ''}"
+
+
+@click.command("what-if")
+@manifests.files_option(required=True)
+@click.option("--count", type=click.IntRange(1, 1000), default=1, help="Try so many copies of each pod.")
+@click.option("--fail-unless-now", is_flag=True, help="Exit code 1 if one of them would not start now.")
+@output_option
+@asks
+def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: str, target: Target) -> None:
+    """Say what would become of pods, or the pods of jobs, if they came now. Nothing is changed.
+
+    now: it starts at once; after-evictions: others leave for it; queued: it waits; never: it must change, or a quota.
+    """
+    given = copies(manifests.read(files, target.namespace), count)
+    with target.open() as client, given.located():
+        found = client.what_if(given.text)
+    columns = (
+        Column("POD"), Column("VERDICT", fixed=True), Column("NODE"), Column("AHEAD", wide=True, right=True),
+        Column("TAKES THE PLACE OF"), Column("WHY"),
+    )  # fmt: skip
+    rows = [
+        (row.pod, row.verdict, row.node, row.ahead, ", ".join(row.victims),
+         "" if row.verdict in {"now", "after-evictions"} else row.message if output == "wide" else row.reason)
+        for row in found.pods
+    ]  # fmt: skip
+    echo(shown(found, output, columns, rows, "no pods to try"))
+    if fail_unless_now and any(row.verdict != "now" for row in found.pods):
+        sys.exit(exit_codes.FAILED)
+
+
+def copies(given: Manifests, count: int) -> Manifests:
+    """Each document as often as wanted, under names of their own."""
+    from bursar.objects.manifests import Document
+
+    if count == 1:
+        return given
+    found: list[Document] = []
+    for document in given.documents:
+        metadata = document.body.get("metadata")
+        named = metadata if isinstance(metadata, dict) else {}
+        for number in range(1, count + 1):
+            body = {**document.body, "metadata": {**named, "name": f"{named.get('name', '')}-{number}"}}
+            found.append(Document(document.source, document.number, body, document.item))
+    return Manifests(found)

@@ -1,0 +1,253 @@
+"""What the queue decides together: a claim of its own, or those members of a group that wait.
+
+A member of a group *waits*, then it is *placed* (decided: its place is its own, it may be held until others have left),
+then it is *started* (told to, or seen on a node), and at last it may be about to *leave*. All or none:
+
+* a group of which nobody has started needs as many members as its size says to be decided, and starts as a whole, when
+  nobody of it waits or is held any more;
+* as soon as one has started, the group is in: whoever comes joins it, whatever the size says. Those that are about to
+  leave are none of it: a group that is created anew while its old members leave is all or none once more;
+* one that has *finished*, successfully, needs no place, and counts for those that its controller creates anew. It does
+  not count for those of another controller: that is the next run of a group of the same name.
+
+Asking a unit costs the same however many members it has, but for the members themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TypeVar
+
+from bursar.ledger.claims import BOUND, HELD, Claim
+
+_Key = TypeVar("_Key")
+Urgency = tuple[int, int, str, str]
+Entry = tuple[Urgency, str]
+"""A unit or a claim in line: its urgency, and its name or uid."""
+
+FIRST = -(1 << 63)  # before every priority
+SLACK = 64  # entries beyond two for each unit or claim at which a line is cleared
+
+
+def urgency(claim: Claim) -> Urgency:
+    return (-claim.spec.priority, claim.created, claim.key, claim.uid)
+
+
+class QueueOrder:
+    """By urgency, each entry once. Entries that no longer hold stay until somebody meets them, or ``keep``."""
+
+    __slots__ = ("_entries", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[Entry] = []
+        self._entries: set[Entry] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, entry: Entry) -> None:
+        if entry not in self._entries:
+            self._entries.add(entry)
+            heappush(self._heap, entry)
+
+    def head(self) -> Entry | None:
+        return self._heap[0] if self._heap else None
+
+    def drop(self) -> None:
+        self._entries.discard(heappop(self._heap))
+
+    def keep(self, holds: Callable[[Entry], bool]) -> None:
+        """Only the entries that hold."""
+        self._heap = [entry for entry in self._heap if holds(entry)]
+        heapify(self._heap)
+        self._entries = set(self._heap)
+
+
+class QueueEntry:
+    """A claim of its own; what else there is to know of it, as of a group, is that it waits for topics."""
+
+    __slots__ = ("name", "never", "pending", "topics", "waits")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pending: dict[str, Claim] = {}  # by uid: those that wait to be admitted
+        self.topics: tuple[str, ...] = ()
+        self.waits = False  # was refused, and nothing happened since
+        self.never = False  # only a change of settings or of the claim helps
+
+    def wait(self, claim: Claim) -> None:
+        self.pending[claim.uid] = claim
+
+    def discard(self, uid: str) -> None:
+        self.pending.pop(uid, None)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self.pending
+
+    @property
+    def empty(self) -> bool:
+        return not self.pending
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be decided."""
+        return bool(self.pending)
+
+    @property
+    def preempts(self) -> bool:
+        return any(claim.spec.preempts for claim in self.pending.values())
+
+    def claims(self) -> list[Claim]:
+        """Those that wait, the most urgent first."""
+        return sorted(self.pending.values(), key=urgency)
+
+    def urgency(self) -> Urgency:
+        return min(map(urgency, self.pending.values()))
+
+
+class Gang(QueueEntry):
+    """The members of a group that are here."""
+
+    __slots__ = ("_done", "_finished", "_leaving", "_line", "_owners", "_says", "_sizes", "held", "placed", "started")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.placed: dict[str, Claim] = {}  # by uid: they have their place, and were not told to start
+        self.held: dict[str, None] = {}  # uids of those of them that wait for others to leave
+        self.started: set[str] = set()  # uids of those that stay
+        self._leaving: set[str] = set()  # uids of those that had started
+        self._line = QueueOrder()  # of those that wait
+        self._sizes: Counter[int] = Counter()  # as those that have not started say
+        self._owners: Counter[str] = Counter()  # and who created them
+        self._says: dict[str, tuple[int, str]] = {}  # by uid: what it says of both
+        self._finished: dict[str, str] = {}  # by uid: the owner
+        self._done: Counter[str] = Counter()  # how many of each owner have finished
+
+    # Coming, moving and going
+
+    def wait(self, claim: Claim) -> None:
+        self.discard(claim.uid)
+        self._list(claim)
+        self.pending[claim.uid] = claim
+        self._line.add((urgency(claim), claim.uid))
+        if len(self._line) > 2 * len(self.pending) + SLACK:
+            self._line.keep(self._holds)
+
+    def move(self, claim: Claim, *, leaves: bool) -> bool:
+        """A member that does not wait, as it is now; whether it was something else before."""
+        uid = claim.uid
+        if leaves:
+            return self.leaves(uid)
+        if uid in self.started:
+            return False
+        if uid in self._leaving or claim.state >= BOUND:
+            return self.start(uid)
+        if claim.state == HELD:
+            self.held[uid] = None
+        else:
+            self.held.pop(uid, None)
+        if uid in self.placed:
+            return False
+        self.pending.pop(uid, None)
+        self._unlist(uid)
+        self._list(claim)
+        self.placed[uid] = claim
+        return True
+
+    def start(self, uid: str) -> bool:
+        self.discard(uid)
+        self.started.add(uid)
+        return True
+
+    def finish(self, uid: str, owner: str) -> None:
+        self.discard(uid)
+        self._finished[uid] = owner
+        self._done[owner] += 1
+
+    def leaves(self, uid: str) -> bool:
+        """One that had started may stay after all; any other is none of the group any more."""
+        if uid in self._leaving:
+            return False
+        had_started = uid in self.started
+        self.discard(uid)
+        if had_started:
+            self._leaving.add(uid)
+        return True
+
+    def discard(self, uid: str) -> None:
+        self._unlist(uid)
+        self.pending.pop(uid, None)
+        self.placed.pop(uid, None)
+        self.held.pop(uid, None)
+        self.started.discard(uid)
+        self._leaving.discard(uid)
+        if uid in self._finished:
+            _take(self._done, self._finished.pop(uid))
+
+    def _list(self, claim: Claim) -> None:
+        self._says[claim.uid] = claim.spec.group_size, claim.spec.owner
+        self._sizes[claim.spec.group_size] += 1
+        self._owners[claim.spec.owner] += 1
+
+    def _unlist(self, uid: str) -> None:
+        if uid in self._says:
+            size, owner = self._says.pop(uid)
+            _take(self._sizes, size)
+            _take(self._owners, owner)
+
+    # Answers
+
+    def __contains__(self, uid: str) -> bool:
+        return any(uid in stage for stage in (self._says, self.started, self._leaving, self._finished))
+
+    @property
+    def empty(self) -> bool:
+        return not (self.pending or self.placed or self.started or self._leaving or self._finished)
+
+    @property
+    def size(self) -> int:
+        return max(self._sizes, default=0)
+
+    @property
+    def here(self) -> int:
+        finished = sum(count for owner, count in self._done.items() if owner and owner in self._owners)
+        return len(self.pending) + len(self.placed) + len(self.started) + finished
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is in, or can be as a whole."""
+        return bool(self.started) or self.here >= self.size
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.pending) and self.whole
+
+    def ready(self) -> list[Claim]:
+        """Members that may start now: with all others, or to join those that have."""
+        if not self.started and (self.pending or self.held or not self.whole):
+            return []
+        return [claim for uid, claim in self.placed.items() if uid not in self.held]
+
+    def urgency(self) -> Urgency:
+        """One that is half-way in comes before everybody else: whoever decided before meant all of it."""
+        first = self._first()
+        return (FIRST, *first[1:]) if self.started or self.placed else first
+
+    def _first(self) -> Urgency:
+        while (entry := self._line.head()) is not None:
+            if self._holds(entry):
+                return entry[0]
+            self._line.drop()
+        raise RuntimeError(f"nobody of {self.name} waits")
+
+    def _holds(self, entry: Entry) -> bool:
+        claim = self.pending.get(entry[1])
+        return claim is not None and urgency(claim) == entry[0]
+
+
+def _take(counts: Counter[_Key], key: _Key) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

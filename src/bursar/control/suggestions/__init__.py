@@ -1,0 +1,1 @@
+"""What would admit a waiting claim: candidates, trials, and what is shown."""

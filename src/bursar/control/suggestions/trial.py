@@ -1,0 +1,414 @@
+"""Would a waiting claim get in, if: edits of manifests, ends of claims and raised limits, tried and undone.
+
+Everything runs in ``engine.what_if``, in the order in which the queue would run it for real: first the change, then the
+claims that wait in front of this one, then this one (with its group). So what is found here holds when somebody does
+it, as long as nothing else happens before.
+
+The effort is bounded: a search that has used it up finds nothing more.
+
+What happens in a try: changes that ``engine.what_if`` runs, and the queue after them, as the loop would run it.
+
+The queue is followed as it is for real: only who waits for something that changed is decided once more, the most urgent
+first, and one whose like was refused a moment ago is passed over.
+
+Changes of single fields of manifests: what a fix asks people to do, and the manifest that results from it.
+
+A path is a tuple of keys and list positions. Manifests are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from bursar.control.admission import ObjectChange, settings_of
+from bursar.control.controller import PodBook
+from bursar.control.gangs import urgency
+from bursar.control.queue import Queue
+from bursar.control.wakeups import touched_topics
+from bursar.engine.charging import Core
+from bursar.engine.decide import decide, group
+from bursar.engine.decision import NEVER, Decision
+from bursar.engine.engine import Engine
+from bursar.engine.what_if import Adjust, Assumption, Configure, Outlook, Release
+from bursar.ledger.changes import PutCell
+from bursar.ledger.claims import PENDING, Claim
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import Registry
+from bursar.policies.results import Refusal, SettingError
+from bursar.quantity import QuantityError
+from bursar.resources import Limits, dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """An account may hold more of a resource: for policies whose manifests nobody here can read."""
+
+    account: str
+    resource: str
+    amount: int
+
+
+class RaiseLimit(Assumption):
+    """Raise the limit of an account, as a change of its quota would."""
+
+    def __init__(self, wanted: Raise) -> None:
+        self.wanted = wanted
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        account = core.ledger.state.accounts[self.wanted.account]
+        listed = {**account.limits.listed, self.wanted.resource: self.wanted.amount}
+        core.tx.set_limits(account, Limits(listed, account.limits.stock))
+
+
+class Enter(Assumption):
+    """A claim comes and waits in line."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        core.enter(self.claim)
+
+
+class InLine(Assumption):
+    """Those in front try first, then the claims that it is about, together, then those behind; as in the queue, only
+    who waits for something that changed.
+
+    ``kept``: they got in, and nobody of those behind took it away again.
+    """
+
+    def __init__(self, line: WaitingLine, unit: list[str], strict: bool, effort: Effort) -> None:
+        self._line = line
+        self._unit = unit
+        self._strict = strict
+        self._effort = effort
+        self._refused: set[tuple[int, str]] = set()
+        self._woken = Woken(line.reconfigured)
+        self.kept = False
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        claims = [core.ledger.state.claims[uid] for uid in self._unit]
+        mark = core.tx.savepoint()
+        alone = Outlook()
+        if not self._decide(core, claims, at, alone).admitted:  # nor will it be when others come before it
+            for decision in alone.decisions:
+                outlook.add(decision)
+            return
+        core.tx.rollback_to(mark)
+        for unit in self._line.ahead:
+            tried = self._try(core, unit, at, outlook)
+            if self._strict and tried is not None and not tried.admitted and tried.outcome != NEVER:
+                return
+        if not self._decide(core, claims, at, outlook).admitted:
+            return
+        self._refused.clear()
+        for unit in self._line.behind:
+            self._try(core, unit, at, outlook)
+        self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
+
+    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
+        """None: it waits no longer, or for something else, or its like was refused since anything last changed."""
+        claims = [claim for claim in unit if claim.state == PENDING]
+        if not claims or not (self._strict or self._woken.includes(core, claims)):
+            return None
+        like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
+        if like in self._refused and not self._strict:
+            return None
+        decision = self._decide(core, claims, at, outlook)
+        if decision.admitted:
+            self._refused.clear()
+        elif like is not None:
+            self._refused.add(like)
+        return decision
+
+    def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
+        self._effort.spend()
+        alone = len(claims) == 1
+        decisions = [decide(core, claims[0], at)] if alone else group(core, claims, at)
+        for decision in decisions:
+            outlook.add(decision)
+        core.settle()
+        return decisions[0]
+
+
+class Woken:
+    """Who of those that wait would be decided once more, after what was changed in the transaction so far."""
+
+    def __init__(self, everybody: bool) -> None:
+        self._everybody = everybody
+        self._topics: dict[str, None] = {}
+        self._seen = 0
+
+    def includes(self, core: Core, claims: list[Claim]) -> bool:
+        log = core.tx.log
+        for change in log[self._seen :]:
+            if isinstance(change, PutCell):
+                self._everybody = self._everybody or change.table == "displaced"
+            else:
+                self._everybody = touched_topics(change, self._topics) or self._everybody
+        self._seen = len(log)
+        return self._everybody or any(self._waits_for_it(claim) for claim in claims)
+
+    def _waits_for_it(self, claim: Claim) -> bool:
+        decision = claim.decision
+        if not isinstance(decision, Decision):
+            return True
+        topics = [topic for refusal in decision.refusals for topic in refusal.topics]
+        return decision.outcome != NEVER and (not topics or any(topic in self._topics for topic in topics))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLine:
+    """The other units that wait, each with its claims, before and after those that it is about."""
+
+    ahead: list[list[Claim]]
+    behind: list[list[Claim]]
+    reconfigured: bool = False  # settings change: everybody is decided once more
+
+
+class TiredError(Exception):
+    """The effort is used up."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """How much may still be tried; each decision takes as much as there are nodes to look at."""
+
+    left: int
+    each: int = 1
+
+    def spend(self) -> None:
+        if self.left <= 0:
+            raise TiredError
+        self.left -= self.each
+
+
+Body = dict[str, Any]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One field of one object gets another value; None: the field is not there (any more)."""
+
+    kind: str  # Kind.group, or Kind for core kinds
+    key: str
+    path: Path
+    before: object
+    after: object
+    anew: bool = False  # the object must be deleted and created anew: this cannot change while it is there
+
+    @property
+    def field(self) -> str:
+        return show_path(self.path)
+
+
+def show_path(path: Path) -> str:
+    """As people write it: ``spec.containers[0].resources``."""
+    text = ""
+    for step in path:
+        text = join(text, f"[{step}]" if isinstance(step, int) else step)
+    return text
+
+
+def look_up(body: object, path: Path) -> Any:  # noqa: ANN401 whatever stands there
+    """What stands at a path; None if there is nothing."""
+    found = body
+    for step in path:
+        if isinstance(step, str) and isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(step, int) and isinstance(found, list) and step < len(found):
+            found = found[step]
+        else:
+            return None
+    return found
+
+
+def edited(body: Body, edits: Iterable[Edit]) -> Body:
+    """The manifest with these edits made."""
+    changed: Any = body
+    for edit in edits:
+        changed = _with(changed, edit.path, edit.after)
+    result: Body = changed
+    return result
+
+
+def _with(value: Any, path: Path, new: object) -> Any:  # noqa: ANN401 any part of a manifest
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if isinstance(step, int):
+        copy = list(value)
+        copy[step] = _with(copy[step], rest, new)
+        return copy
+    known = dict(value) if isinstance(value, Mapping) else {}
+    inner = _with(known.get(step), rest, new)
+    if inner is None:
+        known.pop(step, None)
+    else:
+        known[step] = inner
+    return known
+
+
+class ManifestSource(Protocol):
+    """The objects that there are, and what a change of them would mean."""
+
+    def now(self) -> int: ...
+
+    def applied(self, kind: str, key: str) -> Body | None:
+        """A manifest as it was applied, without what Bursar wrote."""
+
+    def applied_all(self, kind: str) -> Iterable[Body]: ...
+
+    def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
+        """The changes that these documents would be, checked as if applied. ``without``: pods that are gone then."""
+
+    def ends(self, uid: str) -> int | None:
+        """When a running claim ends by itself, if that is known; milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What to try: edits of manifests, claims that end, limits that are raised."""
+
+    edits: tuple[Edit, ...] = ()
+    ended: tuple[str, ...] = ()
+    raised: tuple[Raise, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What became of the claims in a try."""
+
+    admitted: bool
+    refusals: tuple[Refusal, ...] = ()
+    evicts: tuple[str, ...] = ()
+    node: str = ""
+
+
+REFUSED = TrialResult(False)
+
+
+@dataclass(slots=True)
+class Trials:
+    """Tries for one claim that waits, and those of its group."""
+
+    engine: Engine
+    registry: Registry
+    desk: ManifestSource
+    queue: Queue
+    subject: Claim
+    unit: list[Claim]  # the subject, and those of its group that wait
+    effort: Effort
+    refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
+    base: tuple[Edit, ...] = ()  # edits that are made in every try
+    _line: WaitingLine = field(init=False)
+    _book: PodBook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._book = PodBook(self.registry)
+        self._line = self._standing(min(urgency(claim) for claim in self.unit))
+
+    def attempt(self, wanted: Attempt) -> TrialResult:
+        """Whether the claims would get in then; a change that is refused as such lets nobody in."""
+        try:
+            changes, named, standing = self._changes(wanted)
+            uids = list(named.values())
+            line = InLine(standing, uids, self.queue.strict, self.effort)
+            outlook = self.engine.what_if([*changes, line], self.desk.now())
+        except (ManifestError, SettingError):
+            return REFUSED
+        decisions = [outlook.of(uid) for uid in uids]
+        known = [decision for decision in decisions if decision is not None]
+        return TrialResult(
+            admitted=line.kept,
+            refusals=tuple(refusal for decision in known for refusal in decision.refusals),
+            evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.unit})),
+            node=next((one.place for one in known if one.uid == named[self.subject.key]), ""),
+        )
+
+    def admits(self, wanted: Attempt) -> bool:
+        return self.attempt(wanted).admitted
+
+    def pod(self, claim: Claim) -> Body | None:
+        return self.desk.applied("Pod", claim.key)
+
+    # What to run
+
+    def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], WaitingLine]:
+        """The changes, the claims to try (key to uid: created anew, they have others), and the line."""
+        found: list[Assumption] = [Release(uid) for uid in wanted.ended]
+        found.extend(RaiseLimit(one) for one in wanted.raised)
+        uids = {claim.key: claim.uid for claim in self.unit}
+        line = self._line
+        reconfigured = bool(wanted.raised)
+        edits = (*self.base, *wanted.edits)
+        if edits:
+            staged = self._staged(edits)
+            settings = settings_of(self.registry, staged)
+            if settings:
+                found.append(Configure(settings))
+                reconfigured = True
+            entered = []
+            for claim in (self._book.read(change)[0] for change in staged if change.is_pod):
+                if claim is None:
+                    continue
+                known = uids.get(claim.key, claim.uid)
+                if claim.uid == known:
+                    found.append(Adjust(claim.uid, claim.spec))
+                else:
+                    found.extend([Release(known), Enter(claim)])
+                    uids[claim.key] = claim.uid
+                    entered.append(claim)
+            if entered:
+                line = self._standing(min(urgency(claim) for claim in entered))
+        return found, uids, replace(line, reconfigured=reconfigured)
+
+    def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
+        by_object: dict[tuple[str, str], list[Edit]] = {}
+        for edit in edits:
+            by_object.setdefault((edit.kind, edit.key), []).append(edit)
+        documents: list[Document] = []
+        for number, ((kind, key), changed) in enumerate(by_object.items(), 1):
+            body = self.desk.applied(kind, key)
+            if body is None:
+                raise ManifestError("does not exist", subject=f"{kind} {key}")
+            documents.append(Document("", number, _wish(edited(body, changed), changed)))
+        gone = {edit.key for edit in edits if edit.anew}
+        return self.desk.staged(documents, gone)
+
+    def _standing(self, here: tuple[int, int, str, str]) -> WaitingLine:
+        """The line, seen from a place in it."""
+        own = {claim.uid for claim in self.unit}
+        units: dict[str, list[Claim]] = {}
+        for claim in self.queue.waiting():
+            if claim.uid not in own and self.queue.missing(claim.uid) is None:
+                units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
+        ahead = [claims for claims in units.values() if urgency(claims[0]) < here]
+        return WaitingLine(ahead, [claims for claims in units.values() if urgency(claims[0]) >= here])
+
+    def _name(self, uid: str) -> str:
+        claim = self.engine.state.claims.get(uid)
+        return uid if claim is None else claim.key
+
+
+def _wish(body: Body, edits: Sequence[Edit]) -> Body:
+    """A pod that is created anew gets its priority from its class once more, unless that is what is edited."""
+    if not any(edit.anew for edit in edits):
+        return body
+    spec: Mapping[str, Any] = body.get("spec") or {}
+    kept = {name: value for name, value in spec.items() if name != "priority"}
+    return {**body, "spec": kept}
+
+
+def number(resource: str, text: object) -> int | None:
+    """An amount as a refusal or a manifest has it; None: there is none, or it has no limit."""
+    if not resource or text in {"", "unlimited", None}:
+        return None
+    try:
+        return dimension(resource).parse(text)
+    except QuantityError:
+        return None

@@ -1,0 +1,353 @@
+"""What a commit means for the loop: who may start, who must leave, who waits again, and whom it may help.
+
+Hears of each commit inside the engine's lock and only takes notes; the loop acts on them afterwards.
+
+Whom a commit may help is a matter of topics: a policy names in each refusal every topic whose change may resolve it,
+also by letting it find other victims. Taking room on a node or GPU (a physical account) helps nobody, so it wakes
+nobody; in quota accounts it may (a share that shrinks makes others over-quota), so there every touch counts.
+What decides over victims but belongs to no policy (budgets, the no-thrash record) wakes all that may preempt.
+
+Who is still in the way of a claim in its quotas, although decisions count them no longer.
+
+A victim may be larger than what its claimant needs, and decisions give the rest to others at once. But a pod counts
+until it is gone: so others start only when what really runs (all that counts, without those that are held, with those
+that are leaving) stays within every limit of theirs. Nodes and GPUs see to that themselves; this is about quotas.
+
+Whoever hears of commits keeps it in step with the ledger, so that a look costs the same however many leave, are held
+or are kept from starting: they may be many at once, and each decision is followed by a look.
+
+Claims that ask for the same are refused alike: a thousand pods of one job that wait cost one try, not a thousand.
+
+A claim that was refused before, and whose like (same spec, same namespace) was refused since anything last changed, is
+sent back to wait for the same things without being tried. The queue tries the more urgent first, and nothing that makes
+a difference between likes (age, name) favours the less urgent one. The no-thrash record might: it is about single
+claims, so whoever was displaced once speaks for nobody but itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bursar.control.queue import Queue
+from bursar.engine import disruption_budgets
+from bursar.engine.decision import Decision
+from bursar.engine.session import CommitListener
+from bursar.ledger.changes import RELEASE, VACATE, Change, Charge, PutCell
+from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, SetField, SetState
+from bursar.ledger.claims import HELD, RESERVED, Claim, ClaimSpec
+from bursar.ledger.journal import Record
+from bursar.ledger.preemption_history import lineage_of
+from bursar.ledger.state import Account, State
+from bursar.resources import Vector
+
+Spot = tuple[Account, int]
+"""An account, and the dimension in which too much runs."""
+
+
+class _Sums:
+    """Of one account: who is leaving it, and by dimension what they and those that are held cost there."""
+
+    __slots__ = ("held", "leavers", "leaving")
+
+    def __init__(self) -> None:
+        self.leavers: set[str] = set()  # uids
+        self.leaving: Counter[int] = Counter()
+        self.held: Counter[int] = Counter()
+
+
+class TerminatingUsage:
+    """Those that leave, those that are held, and those that are kept from starting."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Account, _Sums] = {}
+        self._known: dict[str, tuple[bool, list[tuple[Account, Vector]]]] = {}  # by uid: whether it leaves; its costs
+        self._kept: dict[Spot, dict[str, Claim]] = {}
+        self._spot_of: dict[str, Spot] = {}  # by uid of those that are kept from starting
+
+    # Who leaves and who is held
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._known
+
+    def take(self, claim: Claim) -> None:
+        """The claim leaves, is held, or does neither now."""
+        self.forget(claim.uid)
+        if claim.leaving or claim.state == HELD:
+            costs = list(_quota_costs(claim))
+            self._known[claim.uid] = claim.leaving, costs
+            for account, cost in costs:
+                self._count(account, cost, claim.uid, claim.leaving, 1)
+
+    def forget(self, uid: str) -> None:
+        leaves, costs = self._known.pop(uid, (False, []))
+        for account, cost in costs:
+            self._count(account, cost, uid, leaves, -1)
+
+    def _count(self, account: Account, cost: Vector, uid: str, leaves: bool, sign: int) -> None:
+        sums = self._sums.setdefault(account, _Sums())
+        amounts = sums.leaving if leaves else sums.held
+        for dim in cost.indices():
+            amounts[dim] += sign * cost.get(dim)
+            if not amounts[dim]:
+                del amounts[dim]
+        if leaves:
+            (sums.leavers.add if sign > 0 else sums.leavers.discard)(uid)
+        if not (sums.leavers or sums.leaving or sums.held):
+            del self._sums[account]
+
+    # Who is kept from starting
+
+    def spot(self, claim: Claim) -> Spot | None:
+        """Where too much runs for the claim to start; nearly always nowhere."""
+        return next(self._spots(claim), None)
+
+    def in_the_way(self, claim: Claim) -> list[str]:
+        """The uids of claims that must be gone before this one may start."""
+        found: set[str] = set()
+        for account, _ in self._spots(claim):
+            found |= self._sums[account].leavers
+        return sorted(found)
+
+    def _spots(self, claim: Claim) -> Iterator[Spot]:
+        if self._sums:
+            for account, cost in _quota_costs(claim):
+                if account in self._sums:
+                    yield from ((account, dim) for dim in cost.indices() if self._exceeded(account, dim))
+
+    def _exceeded(self, account: Account, dim: int) -> bool:
+        sums = self._sums.get(account)
+        if sums is None or sums.leaving[dim] <= 0:
+            return False
+        return account.used.get(dim) + sums.leaving[dim] - sums.held[dim] > account.limits.get(dim)
+
+    def keep(self, claim: Claim, spot: Spot) -> None:
+        """The claim does not start before its way is free there."""
+        self.let_go(claim.uid)
+        self._kept.setdefault(spot, {})[claim.uid] = claim
+        self._spot_of[claim.uid] = spot
+
+    def let_go(self, uid: str) -> None:
+        """The claim is not to start, or starts."""
+        spot = self._spot_of.pop(uid, None)
+        if spot is not None:
+            claims = self._kept[spot]
+            del claims[uid]
+            if not claims:
+                del self._kept[spot]
+
+    def freed(self) -> list[Claim]:
+        """Claims whose way is free where they were kept; they may be kept elsewhere."""
+        found: list[Claim] = []
+        for spot in [spot for spot in self._kept if not self._exceeded(*spot)]:
+            found.extend(self._kept[spot].values())
+        for claim in found:
+            self.let_go(claim.uid)
+        return found
+
+    def keeps(self, uid: str) -> bool:
+        return uid in self._spot_of
+
+    def kept(self) -> list[Claim]:
+        """Those that are kept from starting."""
+        return [claim for claims in self._kept.values() for claim in claims.values()]
+
+
+def _quota_costs(claim: Claim) -> Iterator[tuple[Account, Vector]]:
+    for binding in claim.bindings:
+        if binding is not None:
+            for account, cost in zip(binding.accounts, binding.costs, strict=True):
+                if not account.physical:
+                    yield account, cost
+
+
+_RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
+_VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
+_CONFIGURE = "configure"
+_REVOKED = "revoked"  # the table of those that a policy takes back
+
+
+class Wakeups(CommitListener):
+    """Notes of the commits since the loop last looked."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.crowd = TerminatingUsage()
+        self.reserved: dict[str, Claim] = {}  # may start, by themselves
+        self.groups: dict[str, None] = {}  # groups that somebody came to, moved in or left
+        self.facts: dict[str, Claim] = {}  # are where they are
+        self.leaving: dict[str, Claim] = {}  # must leave
+        self.withdrawn: dict[str, Claim] = {}  # must leave, and were never told to start
+        self.doubtful: dict[str, Claim] = {}  # have a place that changed, and were never told to start
+        self.revoked: set[str] = set()  # uids of those that a policy takes back
+        self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
+        self.changes = 0  # commits that changed the state
+
+    def committed(self, record: Record) -> None:
+        if record.changes:
+            self.changes += 1
+        topics: dict[str, None] = {}
+        touched: dict[str, Claim] = {}
+        gone: dict[str, Claim] = {}
+        victims_differ = False
+        for change in record.changes:
+            if isinstance(change, SetState):
+                touched[change.claim.uid] = change.claim
+            elif isinstance(change, DropClaim):
+                gone[change.claim.uid] = change.claim
+            elif isinstance(change, SetField):
+                self._field(change, touched, topics)
+            elif isinstance(change, SetBindings):
+                self._rebound(change.claim)
+            elif isinstance(change, PutCell):
+                self._cell(change)
+                victims_differ = victims_differ or change.table in _VICTIMS
+            else:
+                victims_differ = touched_topics(change, topics) or victims_differ
+        for uid, claim in touched.items():
+            if uid not in gone:
+                self._moved(claim)
+        for claim in gone.values():
+            self._gone(claim)
+        if record.cause[0] == _CONFIGURE:
+            self._doubt({str(entry).partition(" ")[2] for entry in record.cause[1:]})
+        self._wake(record, topics, victims_differ)
+
+    def _field(self, change: SetField, touched: dict[str, Claim], topics: dict[str, None]) -> None:
+        claim = change.claim
+        if change.field == LEAVING:
+            touched[claim.uid] = claim
+        elif change.field == SPEC:
+            # Even when it costs the same as before, it may be a victim now, or none any more.
+            for binding in claim.bindings:
+                if binding is not None:
+                    topics.update((account.topic, None) for account in binding.accounts)
+            if claim.uid in self.queue:
+                self.queue.add(claim)
+            self._regrouped(change.old, change.new)
+
+    def _regrouped(self, *specs: object) -> None:
+        self.groups.update((spec.group, None) for spec in specs if isinstance(spec, ClaimSpec) and spec.group)
+
+    def _rebound(self, claim: Claim) -> None:
+        if claim.uid in self.crowd:
+            self.crowd.take(claim)
+        elif self.crowd.keeps(claim.uid):
+            self.look_again(claim)
+
+    def _cell(self, change: PutCell) -> None:
+        if change.table == _REVOKED and change.new is not None:
+            self.revoked.add(change.key)
+            self.queue.leaves(change.key)
+        elif change.table == _REVOKED:
+            self.revoked.discard(change.key)
+
+    def _moved(self, claim: Claim) -> None:
+        uid = claim.uid
+        unstarted = claim.state == RESERVED and self._unstarted(claim)
+        self._forget(uid)
+        self.take(claim)
+        if claim.leaving:
+            (self.withdrawn if unstarted else self.leaving)[uid] = claim
+        self.moves[uid] = self.moves.get(uid, 0) + 1
+
+    def _unstarted(self, claim: Claim) -> bool:
+        uid = claim.uid
+        if uid in self.reserved or uid in self.withdrawn or self.crowd.keeps(uid):
+            return True
+        group = self.queue.group(claim.spec.group) if claim.spec.group else None
+        return group is not None and uid in group.placed
+
+    def _forget(self, uid: str) -> None:
+        for notes in (self.reserved, self.facts, self.leaving, self.withdrawn, self.doubtful):
+            notes.pop(uid, None)
+
+    def take(self, claim: Claim) -> None:
+        """Whether the claim waits, may start, or is about to leave, as things are."""
+        uid = claim.uid
+        self.crowd.let_go(uid)
+        if claim.leaving or claim.state == HELD or uid in self.crowd:
+            self.crowd.take(claim)
+        self.queue.follow(claim, revoked=uid in self.revoked)
+        if claim.spec.group:
+            self.groups[claim.spec.group] = None
+        elif claim.state == RESERVED and not claim.leaving:
+            self.reserved[uid] = claim
+
+    def found(self, claim: Claim) -> None:
+        """The claim is where it is, whatever its group does, and whoever is in its way."""
+        self._forget(claim.uid)
+        self.queue.started(claim.uid)
+        self.facts[claim.uid] = claim
+
+    def look_again(self, claim: Claim) -> None:
+        """A claim that was kept from starting may start now."""
+        self.crowd.let_go(claim.uid)
+        if claim.spec.group:
+            self.groups[claim.spec.group] = None
+        else:
+            self.reserved[claim.uid] = claim
+
+    def _gone(self, claim: Claim) -> None:
+        uid = claim.uid
+        self.queue.remove(uid)
+        self.crowd.forget(uid)
+        self.crowd.let_go(uid)
+        self._forget(uid)
+        self._regrouped(claim.spec)
+
+    def _doubt(self, places: set[str]) -> None:
+        """These nodes, and whatever else, came, changed or went. The engine sees to those that are held there."""
+        for claim in (*self.crowd.kept(), *self.queue.placed()):
+            if claim.place in places:
+                self.doubtful[claim.uid] = claim
+
+    def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
+        if record.cause[0] == _CONFIGURE:
+            self.queue.wake_all()
+            return
+        if topics:
+            self.queue.wake(topics)
+        if victims_differ:
+            self.queue.wake_preempting()
+
+
+def touched_topics(change: Change, topics: dict[str, None]) -> bool:
+    """Add the topics of what the change touched; whether it touched a disruption budget."""
+    budget = False
+    relief = not isinstance(change, Charge) or change.mode in _RELIEF
+    for account in change.touches():
+        if account.policy == disruption_budgets.POLICY:
+            budget = True
+        elif relief or not account.physical:
+            topics[account.topic] = None
+    return budget
+
+
+class Likeness:
+    """The refusals since anything last changed."""
+
+    def __init__(self, state: State, queue: Queue, watch: Wakeups) -> None:
+        self._state = state
+        self._queue = queue
+        self._watch = watch
+        self._changes = 0
+        self._refused: dict[tuple[int, str], tuple[ClaimSpec, list[str], bool]] = {}
+
+    def refused(self, claim: Claim) -> bool:
+        """Whether its like was refused a moment ago; then it waits already."""
+        if self._changes != self._watch.changes or not isinstance(claim.decision, Decision):
+            return False
+        known = self._refused.get((id(claim.spec), claim.namespace))
+        if known is None:
+            return False
+        self._queue.wait(claim, known[1], never=known[2])
+        return True
+
+    def note(self, claim: Claim, topics: list[str], never: bool) -> None:
+        """The claim was tried and refused."""
+        if self._changes != self._watch.changes:
+            self._changes = self._watch.changes
+            self._refused.clear()
+        if self._state.cell("displaced", lineage_of(self._state, claim.uid)) is None:
+            self._refused[id(claim.spec), claim.namespace] = (claim.spec, topics, never)

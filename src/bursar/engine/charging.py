@@ -1,0 +1,190 @@
+"""The parts every decision is made of: bind, charge, release and leave a claim in all policies at once.
+
+``Core`` holds the ledger, the policies in their order, and the engine's own records (budgets). All functions work
+inside the open transaction; those that may be refused leave no trace when they are.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.engine.disruption_budgets import Budgets
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.transaction import Ledger, Transaction
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.results import Refusal
+from bursar.selectors import NodeNeeds
+
+
+@final
+class DirectedNeeds(NeedsSource):
+    """What the quota policies' bindings require of a claim's node (the affinity of a quota tree)."""
+
+    def __init__(self, policies: list[Policy]) -> None:
+        self.slots: Final = [i for i in range(len(policies)) if policies[i].directs]
+        self.policies: Final = policies
+
+    def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
+        found: list[NodeNeeds] = []
+        for i in self.slots:
+            bound = claim.bindings[i] if i < len(claim.bindings) else self.policies[i].bind(claim, "")
+            extra = self.policies[i].node_needs(claim, bound) if isinstance(bound, Binding) else None
+            if extra is not None:
+                found.append(extra)
+        return tuple(found)
+
+
+@final
+class Core:
+    """The ledger and the policies over it."""
+
+    __slots__ = (
+        "bare",
+        "budgets",
+        "contesting",
+        "following",
+        "ledger",
+        "lineages",
+        "nodes",
+        "placing",
+        "policies",
+        "settling",
+        "tx",
+        "wanting",
+    )
+
+    def __init__(self, policies: list[Policy]) -> None:
+        self.ledger: Final = Ledger()
+        self.tx: Final[Transaction] = self.ledger.tx
+        self.nodes: Final = NodeIndex()
+        self.policies: Final = policies
+        self.bare: Final[tuple[Binding | None, ...]] = tuple([None for _ in policies])
+        self.placing: Final = [p for p in policies if p.placement]
+        self.settling: Final = [p for p in policies if p.settles]
+        self.contesting: Final = [p for p in policies if p.contests]
+        self.following: Final = [i for i in range(len(policies)) if policies[i].follows]
+        self.wanting: Final = [i for i in range(len(policies)) if policies[i].demands]
+        self.lineages: Final = Lineages(self.ledger)
+        self.budgets: Final = Budgets(self.ledger.state)
+        self.ledger.watch("budgets", self.budgets)
+        needs_of = DirectedNeeds(policies)
+        names: set[str] = set()
+        for policy in policies:
+            if policy.name in names:
+                raise ValueError(f"two policies are called {policy.name}")
+            names.add(policy.name)
+            self.ledger.watch(policy.name, policy)
+            policy.attach(self.ledger.state, self.nodes, needs_of)
+
+    def needs_place(self, claim: Claim) -> bool:
+        return len(self.placing) > 0 and claim.spec.placeable
+
+    # Entering
+
+    def enter(self, claim: Claim) -> None:
+        """A claim enters, pending; its demand counts from here."""
+        tx = self.tx
+        tx.add_claim(claim)
+        if claim.spec.owner:
+            self.lineages.submitted(claim)
+        self.budgets.exists(tx, claim, True)
+        if self.wanting:
+            bindings = self._demand_bindings(claim)
+            tx.set_bindings(claim, bindings)
+            self.demand(claim, bindings, True)
+
+    def _demand_bindings(self, claim: Claim) -> tuple[Binding | None, ...]:
+        """What is known before a decision; a policy that refuses to bind has no demand to count."""
+        found: list[Binding | None] = []
+        for policy in self.policies:
+            bound = None if policy.placement else policy.bind(claim, "")
+            found.append(bound if isinstance(bound, Binding) else None)
+        return tuple(found)
+
+    def demand(self, claim: Claim, bindings: tuple[Binding | None, ...], wanted: bool) -> None:
+        for i in self.wanting:
+            binding = bindings[i] if i < len(bindings) else None
+            if binding is not None:
+                self.policies[i].demand(self.tx, claim, binding, wanted)
+
+    def move_demand(self, claim: Claim, old: tuple[Binding | None, ...], new: tuple[Binding | None, ...]) -> None:
+        """Demand follows the bindings; where a binding stays the same it is not touched, so it wakes nobody."""
+        for i in self.wanting:
+            before = old[i] if i < len(old) else None
+            after = new[i] if i < len(new) else None
+            if before is after:
+                continue
+            if before is not None:
+                self.policies[i].demand(self.tx, claim, before, False)
+            if after is not None:
+                self.policies[i].demand(self.tx, claim, after, True)
+
+    # Charging
+
+    def bind_all(self, claim: Claim, place: str, refusals: list[Refusal]) -> tuple[Binding | None, ...]:
+        """The claim's bindings at a place; policies that cannot read it add their refusal."""
+        policies = self.policies
+        found: list[Binding | None] = []
+        for policy in policies:
+            bound = policy.bind(claim, place)
+            if isinstance(bound, Refusal):
+                refusals.append(bound)
+                found.append(None)
+            else:
+                found.append(bound)
+        return tuple(found)
+
+    def attempt(self, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
+        """Charge the claim everywhere at a place. All or nothing: on refusal, one of each refusing policy."""
+        tx = self.tx
+        mark = tx.savepoint()
+        refusals: list[Refusal] = []
+        bindings = self.bind_all(claim, place, refusals)
+        if refusals and not forced:
+            return tuple(refusals)
+        refusals.clear()  # forced: it counts wherever it can be read
+        if claim.bindings and self.wanting:
+            self.move_demand(claim, claim.bindings, bindings)
+        tx.set_bindings(claim, bindings)
+        try:
+            for i in range(len(bindings)):
+                binding = bindings[i]
+                if binding is not None:
+                    refusal = self.policies[i].charge(tx, claim, binding, forced)
+                    if refusal is not None:
+                        refusals.append(refusal)
+        except OverflowError as error:
+            if forced:
+                raise
+            refusals.append(Refusal("engine", "engine.out-of-range", str(error)))
+        if refusals:
+            tx.rollback_to(mark)
+            return tuple(refusals)
+        if place:
+            tx.set_place(claim, place)
+        return ()
+
+    def approves(self, claim: Claim, victims: list[Claim]) -> bool:
+        for i in range(len(claim.bindings)):
+            binding = claim.bindings[i]
+            if binding is not None and not self.policies[i].approve(self.tx, claim, binding, victims):
+                return False
+        return True
+
+    def set_seen(self, claim: Claim, state: int) -> None:
+        """The claim was seen in a later state; budgets and the policies that count what runs follow."""
+        if self.budgets.healthy(claim):
+            self.budgets.runs(self.tx, claim, False)
+        self.tx.set_state(claim, state)
+        if self.budgets.healthy(claim):
+            self.budgets.runs(self.tx, claim, True)
+        for i in self.following:
+            binding = claim.bindings[i] if i < len(claim.bindings) else None
+            if binding is not None and claim.counts():
+                self.policies[i].seen(self.tx, claim, binding)
+
+    def settle(self) -> None:
+        for policy in self.settling:
+            policy.settle(self.tx)

@@ -1,0 +1,245 @@
+"""One decision inside an open transaction: try, else search for victims, else refuse and leave no trace.
+
+Taking up what another engine decided and acted upon, from what it left written on the claims themselves.
+
+A ledger that is rebuilt from a cluster knows who is where. Two things it cannot see there: for whom a claim was told
+to leave (a *hold*), and who once took whose place (the no-thrash record). Both were written down by whoever decided.
+
+Settings: quotas, nodes and options come, change and go, and the claims they govern are bound anew.
+
+Ruling: lowering a quota evicts nobody by itself, so claims that already count are rebound by force; a claim that a
+policy can no longer read keeps the binding it had. One that is only held has not started: when its node goes, is
+cordoned or becomes too small for it, it waits anew and may find another one.
+"""
+
+from __future__ import annotations
+
+from bursar.engine import disruption_budgets
+from bursar.engine.charging import Core
+from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
+from bursar.engine.eviction import all_held, back_to_pending, hold, leave, release, spare_victims
+from bursar.engine.placement import is_possible, no_node, try_nodes
+from bursar.engine.preemption import apply_plan, best_plan
+from bursar.engine.rebinding import rebind
+from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
+from bursar.policies.results import Refusal, Setting, SettingError
+
+
+def decide(core: Core, claim: Claim, at: int) -> Decision:
+    """Quota and place in one step."""
+    if not core.needs_place(claim):
+        return admit(core, claim, at)
+    refusals = _try_everywhere(core, claim)
+    if not refusals:
+        return _admitted(core, claim, at)
+    return _with_victims(core, claim, at, refusals)
+
+
+def admit(core: Core, claim: Claim, at: int) -> Decision:
+    """Quota only; the place comes later."""
+    refusals = core.attempt(claim, "", False)
+    if not refusals:
+        core.tx.set_state(claim, RESERVED)
+        return Decision(claim.uid, ADMITTED, at)
+    if may_preempt(claim, refusals):
+        plan = best_plan(core, claim, placed=False)
+        if plan is not None and not apply_plan(core, claim, plan):
+            return _held(core, claim, at, plan.victims)
+    return refused(claim, at, refusals)
+
+
+def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decision:
+    """A place for a claim that has its quota: the given node, or the best one; corrects the charge."""
+    if claim.state == PENDING:
+        return _fact(core, claim, node, at)
+    if node:
+        refusals = rebind(core, claim, node, forced)
+        if refusals:
+            return refused(claim, at, refusals)
+        return _found(core, claim, at) if forced else _admitted(core, claim, at)
+    state = claim.state
+    mark = core.tx.savepoint()
+    release(core, claim)
+    core.tx.set_state(claim, PENDING)
+    decision = decide(core, claim, at)
+    if not decision.admitted:
+        core.tx.rollback_to(mark)
+    elif state > RESERVED:
+        core.set_seen(claim, state)
+    return decision
+
+
+def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
+    """It is on that node already: it counts, whoever would have refused it."""
+    core.attempt(claim, node, True)
+    core.tx.set_state(claim, RESERVED)
+    return Decision(claim.uid, ADMITTED, at, node)
+
+
+def _found(core: Core, claim: Claim, at: int) -> Decision:
+    """It turned out to be there: it waits for nobody, whoever else has not left yet."""
+    if claim.state == HELD:
+        spare_victims(core, claim)
+        core.tx.set_state(claim, RESERVED)
+    return Decision(claim.uid, ADMITTED, at, claim.place)
+
+
+def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:
+    """All or none, in order; nobody of the group is another one's victim."""
+    mark = core.tx.savepoint()
+    decisions: list[Decision] = []
+    for claim in claims:
+        decision = decide(core, claim, at)
+        if not decision.admitted:
+            core.tx.rollback_to(mark)
+            return [_group_refusal(other, claim, decision, at) for other in claims]
+        decisions.append(decision)
+    return decisions
+
+
+def _group_refusal(member: Claim, failed: Claim, decision: Decision, at: int) -> Decision:
+    if member is failed:
+        return decision
+    first = decision.refusals[0]
+    note = f"its group waits for {failed.key}: {first.sentence()}"
+    refusal = Refusal("engine", "engine.group", note, permanent=first.permanent, topics=first.topics)
+    return Decision(member.uid, decision.outcome, at, "", (refusal,))
+
+
+def may_preempt(claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
+    if not claim.spec.preempts:
+        return False
+    for refusal in refusals:
+        if refusal.permanent:
+            return False
+    return True
+
+
+def refused(claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
+    outcome = WAITING
+    for refusal in refusals:
+        if refusal.permanent:
+            outcome = NEVER
+    return Decision(claim.uid, outcome, at, "", refusals)
+
+
+def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
+    """What the claimant's decision means for one of its victims."""
+    if victim.leaving:
+        found = Decision(victim.uid, EVICTED, decision.at, victim.place, (), (), (), claimant.key)
+    else:
+        note = f"{claimant.key} took the place that it held"
+        refusal = Refusal("engine", "engine.displaced", note, topics=(claimant.uid,))
+        found = Decision(victim.uid, WAITING, decision.at, "", (refusal,))
+    found.seq = decision.seq
+    return found
+
+
+def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
+    """Charge on the best node. On refusal: what the quotas say, then why no node took it."""
+    tx = core.tx
+    mark = tx.savepoint()
+    quota = core.attempt(claim, "", False)
+    if quota:
+        return quota
+    tx.rollback_to(mark)
+    refusals = try_nodes(core, claim)
+    return no_node(core, claim) if refusals is None else refusals
+
+
+def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
+    if may_preempt(claim, refusals):
+        plan = best_plan(core, claim)
+        if plan is not None and not apply_plan(core, claim, plan):
+            return _held(core, claim, at, plan.victims)
+        if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
+            refusals = (*refusals, *no_node(core, claim))
+    return refused(claim, at, refusals)
+
+
+def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
+    """Quotas refused it, but victims would satisfy them: what it waits for, then, is a node as well."""
+    placing = {policy.name for policy in core.placing}
+    for refusal in refusals:
+        if refusal.policy in placing:
+            return False
+    return best_plan(core, claim, placed=False) is not None
+
+
+def _admitted(core: Core, claim: Claim, at: int) -> Decision:
+    if claim.state <= RESERVED:
+        hold(core, claim, [])
+    outcome = HOLDING if claim.state == HELD else ADMITTED
+    return Decision(claim.uid, outcome, at, claim.place, (), (), claim.waits_for)
+
+
+def _held(core: Core, claim: Claim, at: int, victims: list[Claim]) -> Decision:
+    hold(core, claim, victims)
+    outcome = HOLDING if claim.state == HELD else ADMITTED
+    return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]), claim.waits_for)
+
+
+def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: int) -> Decision:
+    """The claim gets the place that it was promised, and waits for the victims that are still there.
+
+    Refused, and nothing changed, when quotas or the node no longer take it: then it is to be decided anew.
+    """
+    mark = core.tx.savepoint()
+    for victim in victims:
+        if victim.counts():
+            leave(core, victim)
+    refusals = core.attempt(claim, node, False)
+    if refusals:
+        core.tx.rollback_to(mark)
+        return refused(claim, at, refusals)
+    hold(core, claim, victims)
+    outcome = HOLDING if claim.state == HELD else ADMITTED
+    return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]), claim.waits_for)
+
+
+def recall_displaced(core: Core, claim: Claim, victim: str, owner: str) -> None:
+    """The claim took the place of a pod that is gone; whoever its owner creates next carries on that pod's lineage."""
+    core.lineages.displaced_before(claim, victim, owner)
+
+
+def apply_settings(core: Core, settings: list[Setting]) -> None:
+    """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts.
+
+    Also when claims that are there could not be counted with them: their sum may leave the exact range.
+    """
+    try:
+        _apply(core, settings)
+    except OverflowError as error:
+        names = ", ".join([f"{setting.kind} {setting.key}" for setting in settings])
+        raise SettingError(names, "", f"what is there already cannot be counted by it: {error}") from None
+
+
+def _apply(core: Core, settings: list[Setting]) -> None:
+    stale: dict[str, None] = {}
+    places: set[str] = set()
+    for setting in settings:
+        if setting.kind == disruption_budgets.KIND:
+            core.budgets.configure(core.tx, setting)
+            continue
+        taken = False
+        for policy in core.policies:
+            if setting.kind in policy.kinds:
+                taken = True
+                if policy.placement:
+                    places.add(setting.key)
+                for uid in policy.configure(core.tx, setting):
+                    stale[uid] = None
+        if not taken:
+            raise SettingError(f"{setting.kind} {setting.key}", "", "no policy takes settings of this kind")
+    for uid in stale:
+        claim = core.ledger.state.claims.get(uid)
+        if claim is not None:
+            rebind(core, claim, claim.place, True)
+    if places:
+        _leave_lost_places(core, places)
+
+
+def _leave_lost_places(core: Core, places: set[str]) -> None:
+    for claim in all_held(core):
+        if claim.place in places and not is_possible(core, claim, claim.place):
+            back_to_pending(core, claim)

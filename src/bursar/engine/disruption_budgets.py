@@ -1,0 +1,160 @@
+"""Disruption budgets: how many claims of a set may be taken away at once.
+
+A budget (Kubernetes' PodDisruptionBudget) selects claims of its namespace by label. Two numbers are kept for it in an
+account: ``expected``, the selected claims that exist, and ``healthy``, those of them that run and were neither told to
+leave nor taken back. A claim may become a victim only while ``healthy`` stays above what the budget wants; Bursar
+honours this always, not just where it is convenient.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger.claims import RUNNING, Claim
+from bursar.ledger.state import Account, State, Watcher
+from bursar.ledger.transaction import Transaction
+from bursar.policies.results import Body, Setting
+from bursar.resources import Vector, dimension, from_amounts
+from bursar.selectors import Requirement, Selector
+
+KIND: Final = "engine.Budget"
+POLICY: Final = "budgets"
+_TABLE: Final = "budgets"
+_EXPECTED: Final = from_amounts({"expected": 1})
+_HEALTHY: Final = from_amounts({"healthy": 1})
+_EXPECTED_DIM: Final = dimension("expected").index
+_HEALTHY_DIM: Final = dimension("healthy").index
+
+
+@final
+class BudgetBody(Body):
+    """A budget as a setting: exactly one of both bounds, absolute or in percent."""
+
+    __slots__ = ("max_unavailable", "min_available", "namespace", "percent", "selector")
+
+    def __init__(
+        self, namespace: str, selector: Selector, min_available: int | None, max_unavailable: int | None, percent: bool
+    ) -> None:
+        self.namespace: Final = namespace
+        self.selector: Final = selector
+        self.min_available: Final = min_available
+        self.max_unavailable: Final = max_unavailable
+        self.percent: Final = percent
+
+
+@final
+class Budgets(Watcher):
+    """All budgets of a ledger. Derived from the cells of the table ``budgets`` by the watcher callback."""
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.by_namespace: Final[dict[str, dict[str, BudgetBody]]] = {}
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        namespace = key.partition("/")[0]
+        known = self.by_namespace.setdefault(namespace, {})
+        if new is None:
+            known.pop(key, None)
+            if not known:
+                del self.by_namespace[namespace]
+        else:
+            known[key] = _from_cell(namespace, cast("tuple[object, ...]", new))
+
+    def configure(self, tx: Transaction, setting: Setting) -> None:
+        """A budget came, changed or went; what it counts is counted anew."""
+        name = f"{POLICY}/{setting.key}"
+        account = self.state.accounts.get(name)
+        if account is not None:
+            self._count_all(tx, setting.key, account, False)
+        body = setting.body
+        if isinstance(body, BudgetBody):
+            tx.put(POLICY, _TABLE, setting.key, _to_cell(body))
+            opened = account if account is not None else tx.open_account(POLICY, name)
+            self._count_all(tx, setting.key, opened, True)
+        else:
+            tx.put(POLICY, _TABLE, setting.key, None)
+            if account is not None:
+                tx.close_account(account)
+
+    def _count_all(self, tx: Transaction, key: str, account: Account, present: bool) -> None:
+        namespace = key.partition("/")[0]
+        budget = self.by_namespace.get(namespace, {}).get(key)
+        if budget is None:
+            return
+        for uid in sorted(self.state.claims):
+            claim = self.state.claims[uid]
+            if claim.namespace == namespace and budget.selector.matches(claim.spec.labels):
+                _count(tx, claim, account, _EXPECTED, present)
+                if self.healthy(claim):
+                    _count(tx, claim, account, _HEALTHY, present)
+
+    def exists(self, tx: Transaction, claim: Claim, present: bool) -> None:
+        """The claim was submitted, or is gone."""
+        if self.by_namespace:
+            for account in self._accounts(claim):
+                _count(tx, claim, account, _EXPECTED, present)
+
+    def runs(self, tx: Transaction, claim: Claim, healthy: bool) -> None:
+        """The claim began to run, or no longer counts as healthy."""
+        if self.by_namespace:
+            for account in self._accounts(claim):
+                _count(tx, claim, account, _HEALTHY, healthy)
+
+    def healthy(self, claim: Claim) -> bool:
+        """It runs, and neither another claim nor a policy has asked for its place."""
+        if claim.state != RUNNING or claim.leaving:
+            return False
+        return self.state.cell("revoked", claim.uid) is None
+
+    def allow(self, claim: Claim) -> bool:
+        """Whether the claim may be taken away now, as far as budgets go."""
+        if not self.by_namespace or not self.healthy(claim):
+            return True
+        for key, budget in self.by_namespace.get(claim.namespace, {}).items():
+            if budget.selector.matches(claim.spec.labels) and self.allowed(key, budget) < 1:
+                return False
+        return True
+
+    def allowed(self, key: str, budget: BudgetBody) -> int:
+        """How many more of the budget's claims may be taken away now."""
+        account = self.state.accounts[f"{POLICY}/{key}"]
+        expected = account.used.get(_EXPECTED_DIM)
+        healthy = account.used.get(_HEALTHY_DIM)
+        if budget.min_available is not None:
+            wanted = _share(expected, budget.min_available) if budget.percent else budget.min_available
+            return healthy - wanted
+        maximum = budget.max_unavailable or 0
+        unavailable = _share(expected, maximum) if budget.percent else maximum
+        return healthy - (expected - unavailable)
+
+    def _accounts(self, claim: Claim) -> list[Account]:
+        found: list[Account] = []
+        for key, budget in self.by_namespace.get(claim.namespace, {}).items():
+            if budget.selector.matches(claim.spec.labels):
+                found.append(self.state.accounts[f"{POLICY}/{key}"])
+        return found
+
+
+def _count(tx: Transaction, claim: Claim, account: Account, what: Vector, present: bool) -> None:
+    if present:
+        tx.charge(claim, (account,), (what,))
+    else:
+        tx.release(claim, (account,), (what,))
+
+
+def _share(expected: int, percent: int) -> int:
+    """Percent of the expected claims, rounded up as Kubernetes does."""
+    return -(-expected * percent // 100)
+
+
+def _to_cell(body: BudgetBody) -> tuple[object, ...]:
+    requirements = tuple([(r.key, r.operator, r.values) for r in body.selector.requirements])
+    return (requirements, body.min_available, body.max_unavailable, body.percent)
+
+
+def _from_cell(namespace: str, cell: tuple[object, ...]) -> BudgetBody:
+    rows = cast("tuple[tuple[str, str, tuple[str, ...]], ...]", cell[0])
+    selector = Selector(tuple([Requirement(key, operator, values) for key, operator, values in rows]))
+    minimum = cast("int | None", cell[1])
+    maximum = cast("int | None", cell[2])
+    return BudgetBody(namespace, selector, minimum, maximum, bool(cell[3]))

@@ -1,0 +1,189 @@
+"""Leaving and holding: claims give back what they have, make room for others, and wait for room to be made.
+
+A victim that was told to leave is *leaving*: quotas stop counting it, its place stays physically busy. The claim that
+got its place is *held* until everybody in its way is gone. Both directions are kept in cells of the engine:
+
+* ``leaving``: place -> uids of claims that were told to leave it and have not gone;
+* ``holders``: uid -> uids of claims that wait for it to go (the way back of ``Claim.waits_for``).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from bursar.engine.charging import Core
+from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
+from bursar.ledger.state import State
+
+
+def release(core: Core, claim: Claim) -> None:
+    """The claim gives back all that it holds."""
+    tx = core.tx
+    bindings = claim.bindings
+    if core.budgets.healthy(claim):
+        core.budgets.runs(tx, claim, False)
+    counted = claim.state != PENDING
+    for i in range(len(bindings)):
+        binding = bindings[i]
+        if binding is None or not counted:
+            continue
+        if claim.leaving:
+            core.policies[i].left(tx, claim, binding)
+        else:
+            core.policies[i].release(tx, claim, binding)
+    if claim.leaving:
+        _list_leaving(core, claim, False)
+        tx.set_leaving(claim, False)
+
+
+def drop(core: Core, claim: Claim, evicted: bool) -> None:
+    """The claim is gone: nothing of it stays but the no-thrash record."""
+    release(core, claim)
+    core.demand(claim, claim.bindings, False)
+    core.budgets.exists(core.tx, claim, False)
+    core.lineages.departed(claim, evicted)
+    if claim.waits_for:
+        spare_victims(core, claim)
+    has_left(core, claim)
+    core.tx.put("engine", "revoked", claim.uid, None)
+    core.tx.put("engine", "spared", claim.uid, None)
+    core.tx.drop_claim(claim)
+
+
+def leave(core: Core, victim: Claim) -> None:
+    """A victim stops counting. One that has not started goes back to pending; others are told to leave."""
+    tx = core.tx
+    if victim.state == HELD:
+        back_to_pending(core, victim)
+        return
+    if core.budgets.healthy(victim):
+        core.budgets.runs(tx, victim, False)
+    for i in range(len(victim.bindings)):
+        binding = victim.bindings[i]
+        if binding is not None:
+            core.policies[i].leave(tx, victim, binding)
+    tx.set_leaving(victim, True)
+    _list_leaving(core, victim, True)
+
+
+def stay(core: Core, victim: Claim) -> None:
+    """A claim that was told to leave stays after all, and counts again."""
+    tx = core.tx
+    for i in range(len(victim.bindings)):
+        binding = victim.bindings[i]
+        if binding is not None:
+            core.policies[i].stay(tx, victim, binding)
+    _list_leaving(core, victim, False)
+    tx.set_leaving(victim, False)
+    if core.budgets.healthy(victim):
+        core.budgets.runs(tx, victim, True)
+
+
+def back_to_pending(core: Core, claim: Claim) -> None:
+    """A claim that has not started loses what it holds and waits again; its own victims may stay."""
+    release(core, claim)
+    spare_victims(core, claim)
+    # Its binding to a place must not outlive it there: the place's account may be closed at any time.
+    core.tx.set_bindings(claim, _unplaced(core, claim.bindings))
+    core.tx.set_place(claim, "")
+    core.tx.set_state(claim, PENDING)
+
+
+def _unplaced(core: Core, bindings: tuple[Binding | None, ...]) -> tuple[Binding | None, ...]:
+    return tuple([None if core.policies[i].placement else bindings[i] for i in range(len(bindings))])
+
+
+def spare_victims(core: Core, holder: Claim) -> None:
+    """Victims that only this claim waits for, and that have not begun to go, keep their place."""
+    tx = core.tx
+    waited = holder.waits_for
+    wait_for(core, holder, ())
+    for uid in waited:
+        victim = core.ledger.state.claims.get(uid)
+        if victim is None or not victim.leaving or victim.state == TERMINATING:
+            continue
+        if not holders(core, uid) and tx.get("revoked", uid) is None:
+            stay(core, victim)
+
+
+def _list_leaving(core: Core, claim: Claim, leaving: bool) -> None:
+    if claim.place:
+        _list_at(core, claim.place, claim.uid, leaving)
+
+
+def _list_at(core: Core, place: str, uid: str, leaving: bool) -> None:
+    """Who was told to leave a place and has not gone: the cells of ``leaving``."""
+    others = tuple([other for other in leavers(core, place) if other != uid])
+    core.tx.put("engine", "leaving", place, (*others, uid) if leaving else (others or None))
+
+
+def leavers(core: Core, place: str) -> tuple[str, ...]:
+    found = core.ledger.state.cell("leaving", place)
+    return () if found is None else cast("tuple[str, ...]", found)
+
+
+def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
+    """The claim has its place; it may start once whoever is in the way has left."""
+    for victim in victims:
+        core.lineages.displaced(claim, victim)
+    waits = [v.uid for v in victims if v.leaving]
+    if claim.place and not _physically_free(core, claim):
+        waits.extend([uid for uid in leavers(core, claim.place) if uid not in waits])
+    wait_for(core, claim, tuple(waits))
+    core.tx.set_state(claim, HELD if waits else RESERVED)
+
+
+def wait_for(core: Core, claim: Claim, uids: tuple[str, ...]) -> None:
+    """Set whom the claim waits for, and keep the way back (``holders``) in step."""
+    tx = core.tx
+    for uid in claim.waits_for:
+        if uid not in uids:
+            rest = tuple([other for other in holders(core, uid) if other != claim.uid])
+            tx.put("engine", "holders", uid, rest or None)
+    for uid in uids:
+        if uid not in claim.waits_for:
+            tx.put("engine", "holders", uid, (*holders(core, uid), claim.uid))
+    tx.set_waits_for(claim, uids)
+
+
+def holders(core: Core, uid: str) -> tuple[str, ...]:
+    """Claims that wait for this one to leave."""
+    return holders_of(core.ledger.state, uid)
+
+
+def holders_of(state: State, uid: str) -> tuple[str, ...]:
+    found = state.cell("holders", uid)
+    return () if found is None else cast("tuple[str, ...]", found)
+
+
+def all_held(core: Core) -> list[Claim]:
+    """Claims that have their place and wait for others to leave, by uid."""
+    waiting: set[str] = set()
+    for uids in core.ledger.state.cells("holders").values():
+        waiting.update(cast("tuple[str, ...]", uids))
+    claims = [core.ledger.state.claims[uid] for uid in sorted(waiting)]
+    return [claim for claim in claims if claim.state == HELD]
+
+
+def has_left(core: Core, claim: Claim) -> None:
+    """Whoever waited for this claim waits for one less; who waits for nobody may start."""
+    for uid in holders(core, claim.uid):
+        holder = core.ledger.state.claims[uid]
+        wait_for(core, holder, tuple([other for other in holder.waits_for if other != claim.uid]))
+        if not holder.waits_for and holder.state == HELD:
+            core.tx.set_state(holder, RESERVED)
+
+
+def _physically_free(core: Core, claim: Claim) -> bool:
+    for i in range(len(claim.bindings)):
+        binding = claim.bindings[i]
+        if binding is not None and core.policies[i].placement and not core.policies[i].ready(claim, binding):
+            return False
+    return True
+
+
+def moved(core: Core, claim: Claim, place: str) -> None:
+    """A claim that was told to leave turned out to be somewhere else."""
+    if claim.leaving and claim.place != place:
+        _list_leaving(core, claim, False)
+        _list_at(core, place, claim.uid, True)

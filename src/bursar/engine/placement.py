@@ -1,0 +1,192 @@
+"""Finding a node: bulk filter and score over all nodes, then the best one that every policy accepts.
+
+The order of nodes is total: rank (lower first), score (higher first), name.
+"""
+
+from __future__ import annotations
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from bursar.engine.charging import Core
+from bursar.ledger.claims import Binding, Claim
+from bursar.policies.results import Refusal
+
+
+def open_nodes(core: Core, claim: Claim) -> bytearray:
+    """Nodes that every placement policy would take the claim on now, as a mask over slots."""
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        policy.filter(claim, mask)
+    return mask
+
+
+def possible_nodes(core: Core, claim: Claim) -> list[str]:
+    """Nodes on which the claim could run if they were empty, by name."""
+    return _named(core, _possible(core, claim))
+
+
+def is_possible(core: Core, claim: Claim, node: str) -> bool:
+    """Whether the claim could run on the node if that were empty."""
+    mask = bytearray(len(core.nodes))
+    slot = core.nodes.slot(node)
+    mask[slot] = 1
+    for policy in core.placing:
+        policy.could(claim, mask)
+    return mask[slot] == 1
+
+
+def contestable_nodes(core: Core, claim: Claim) -> list[str]:
+    """Of those, by name, the ones on which somebody may have to give way; all of them, if a quota policy and not
+    priority says who that is.
+    """
+    mask = _possible(core, claim)
+    for quota in core.contesting:
+        if isinstance(quota.bind(claim, ""), Binding):
+            return _named(core, mask)
+    for policy in core.placing:
+        policy.contestable(claim, mask)
+    return _named(core, mask)
+
+
+def _possible(core: Core, claim: Claim) -> bytearray:
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        policy.could(claim, mask)
+    return mask
+
+
+def _named(core: Core, mask: bytearray) -> list[str]:
+    return sorted([core.nodes.names[slot] for slot in _slots(mask)])
+
+
+def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
+    """The nodes of a mask, best first."""
+    slots = _slots(mask)
+    if len(slots) > 1:
+        ranks = [0] * len(mask)
+        for policy in core.placing:
+            policy.rank(claim, mask, ranks)
+        scores = _scores(core, claim, mask)
+        keyed = [(ranks[slot], -scores[slot], core.nodes.names[slot]) for slot in slots]
+        keyed.sort()
+        return [name for _, _, name in keyed]
+    return [core.nodes.names[slot] for slot in slots]
+
+
+def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
+    """The first of ``best_first``, or "" for an empty mask; nothing is sorted, and only the lowest rank is scored."""
+    ranks = [0] * len(mask)
+    ranked = False
+    for policy in core.placing:
+        ranked = policy.rank(claim, mask, ranks) or ranked
+    front = _lowest(bytes(mask), ranks) if ranked else mask
+    best = _highest(core.nodes.places(), bytes(front), _scores(core, claim, front))
+    return "" if best < 0 else core.nodes.names[best]
+
+
+def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
+    """What the policies say together, by slot; mostly one of them speaks, and what it says is not copied."""
+    found: vec[i64] | None = None
+    seen = bytes(mask)
+    for policy in core.placing:
+        points = policy.points(claim, mask)
+        if points is None:
+            continue
+        found = points if found is None else _sum(seen, found, points)
+    return vec[i64]([0] * len(seen)) if found is None else found
+
+
+def _sum(mask: bytes, left: vec[i64], right: vec[i64]) -> vec[i64]:
+    total = vec[i64]([0] * len(mask))
+    for slot in range(len(mask)):
+        if mask[slot] != 0:
+            total[slot] = left[slot] + right[slot]
+    return total
+
+
+def _lowest(mask: bytes, ranks: list[int]) -> bytearray:
+    """The slots of the mask that share the lowest rank."""
+    lowest = -1
+    for slot in range(len(mask)):
+        if mask[slot] != 0 and (lowest < 0 or ranks[slot] < ranks[lowest]):
+            lowest = slot
+    found = bytearray(len(mask))
+    for slot in range(len(mask)):
+        if mask[slot] != 0 and ranks[slot] == ranks[lowest]:
+            found[slot] = 1
+    return found
+
+
+def _highest(places: vec[i64], mask: bytes, scores: vec[i64]) -> i64:
+    """The slot with the highest score, the first by name among equals; -1 for an empty mask."""
+    best: i64 = -1
+    count: i64 = len(mask)
+    for slot in range(count):
+        if mask[slot] == 0:
+            continue
+        if best < 0 or scores[slot] > scores[best] or (scores[slot] == scores[best] and places[slot] < places[best]):
+            best = slot
+    return best
+
+
+def _slots(mask: bytearray) -> list[int]:
+    found: list[int] = []
+    at = mask.find(1)
+    while at >= 0:
+        found.append(at)
+        at = mask.find(1, at + 1)
+    return found
+
+
+def try_nodes(core: Core, claim: Claim) -> tuple[Refusal, ...] | None:
+    """Charge the claim on the best node that takes it. () on success; None: no node is open at all; otherwise the
+    refusals of the best node.
+    """
+    mask = open_nodes(core, claim)
+    best = best_node(core, claim, mask)
+    if not best:
+        return None
+    first = core.attempt(claim, best, False)
+    if not first or not _place_matters(core, first):
+        return first
+    for name in best_first(core, claim, mask)[1:]:
+        refusals = core.attempt(claim, name, False)
+        if not refusals:
+            return ()
+        if not _place_matters(core, refusals):
+            break
+    return first
+
+
+def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
+    """Whether another node could make a difference: only if a placement policy refused."""
+    names = {policy.name for policy in core.placing}
+    for refusal in refusals:
+        if refusal.policy in names:
+            return True
+    return False
+
+
+def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
+    """The refusal of a claim that fits on no node; where, and by how much, is worked out when somebody asks."""
+    rights = tuple([policy.contests for policy in core.contesting if isinstance(policy.bind(claim, ""), Binding)])
+    shut = _shut_by(core, claim)
+    if shut is not None:
+        return (shut.listening(rights),)
+    if not possible_nodes(core, claim):
+        note = "no node could ever take it" if len(core.nodes) else "there are no nodes"
+        return (Refusal("nodes", "nodes.none", note, "nodes", topics=("nodes",)),)
+    note = "every node that could take it is full"
+    return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes", *rights)),)
+
+
+def _shut_by(core: Core, claim: Claim) -> Refusal | None:
+    """The word of the policy that closes the last open nodes, if it has one; the first policy is the nodes' own."""
+    mask = bytearray(b"\x01" * len(core.nodes))
+    for policy in core.placing:
+        before = bytearray(mask)
+        policy.filter(claim, mask)
+        if 1 not in mask:
+            return policy.shut(claim, before)
+    return None

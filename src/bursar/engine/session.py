@@ -1,0 +1,282 @@
+"""What every call of the engine stands on: one ledger behind one lock, a transaction a call, a record a commit.
+
+A call takes the lock, begins a transaction or enters a claim into one, and ends: whatever it did not commit is undone,
+to the byte. Decisions stand beside the ledger, on the claims and in ``Recall``; commits, replay and restore keep both
+in step.
+
+What was decided last, about the claims that are there and about those that were evicted.
+
+Decisions stand on the claims, beside the ledger's state. A replay brings them back from the records; a snapshot carries
+them along (``rows``), exactly as they stood.
+
+Most decisions of a journal are plain ones (admitted, nobody had to leave) about claims that are long gone. While a
+replay runs, those wait as text, and ``settle`` reads the few that are still the last ones about a claim.
+
+What the engine raises when a call makes no sense; nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import RLock
+from typing import Final, cast, final
+
+import msgspec
+from mypy_extensions import mypyc_attr
+
+from bursar.engine.charging import Core
+from bursar.engine.decide import displaced
+from bursar.engine.decision import ADMITTED, EVICTED, Decision, GangDecisions, decision_from_record
+from bursar.ledger.claims import PENDING, STATES, Claim
+from bursar.ledger.journal import Journal, Record, Recordable
+from bursar.ledger.journal_lines import JournalLine
+from bursar.ledger.state import State
+from bursar.ledger.transaction import Snapshot, Transaction
+from bursar.policies.policy import Policy
+
+_DEPARTED_KEPT: Final = 10_000
+# How a decision without refusals, victims and waiting ends in a record: what follows its time and place.
+_PLAIN: Final = msgspec.json.encode(Decision("", ADMITTED, 0).record()).partition(b'0,""')[2]
+
+
+@final
+class Recall:
+    """The last decisions over one state."""
+
+    __slots__ = ("departed", "state", "unread")
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why), the newest only
+        self.unread: Final[dict[str, tuple[int, bytes]]] = {}  # plain decisions that a replay came by: (seq, text)
+
+    def note(self, claim: Claim, decision: Decision) -> None:
+        """The decision is the last one about the claim, and about its victims.
+
+        Who was told to leave, and is found on another node before it does, was still told to leave.
+        """
+        if decision.outcome == EVICTED or not self._must_leave(claim):
+            claim.decision = decision
+        for uid in decision.victims:
+            victim = self.state.claims.get(uid)
+            if victim is not None and (victim.leaving or victim.state == PENDING):
+                victim.decision = displaced(victim, claim, decision)
+
+    def _must_leave(self, claim: Claim) -> bool:
+        return claim.leaving or self.state.cell("revoked", claim.uid) is not None
+
+    def remember(self, uid: str, key: str, decision: Decision) -> None:
+        """Keep why an evicted claim had to go, for those who ask later."""
+        self.departed[uid] = (key, decision)
+        if len(self.departed) > _DEPARTED_KEPT:
+            del self.departed[next(iter(self.departed))]
+
+    def replayed(self, line: JournalLine) -> None:
+        """A record was replayed: its decision stands again. Call ``settle`` after the last one."""
+        cause = line.cause
+        kind = cause[0]
+        if kind == "release":
+            self.unread.pop(cast("str", cause[1]), None)
+            return
+        text = bytes(line.decided)
+        if text == b"null":
+            return
+        if kind == "decide" and text.endswith(_PLAIN):
+            self.unread[cast("str", cause[1])] = (line.seq, text)
+            return
+        decided = cast("list[object]", msgspec.json.decode(text))
+        for row in decided if kind == "group" else [decided]:
+            self._replayed(self._read(cast("list[object]", row), line.seq), cause)
+
+    def _replayed(self, decision: Decision, cause: list[object]) -> None:
+        for uid in (decision.uid, *decision.victims):
+            self.unread.pop(uid, None)
+        claim = self.state.claims.get(decision.uid)
+        if claim is not None:
+            self.note(claim, decision)
+        elif cause[0] == "evicted":
+            self.remember(decision.uid, str(cause[2]), decision)
+
+    def settle(self) -> None:
+        """Read what waits as text."""
+        for uid, (seq, text) in self.unread.items():
+            claim = self.state.claims.get(uid)
+            if claim is not None:
+                claim.decision = self._read(cast("list[object]", msgspec.json.decode(text)), seq)
+        self.unread.clear()
+
+    def _read(self, record: list[object], seq: int) -> Decision:
+        """A decision from a record; the names that its claim has too are once in memory, as when it was made."""
+        claim = self.state.claims.get(cast("str", record[0]))
+        if claim is not None:
+            record[0] = claim.uid
+            if record[3] == claim.place:
+                record[3] = claim.place
+        return decision_from_record(record, seq)
+
+    def rows(self) -> list[msgspec.Raw]:
+        """All of them as text: [key ("" while the claim is there), seq, decision]."""
+        found: list[msgspec.Raw] = []
+        for claim in self.state.claims.values():
+            decision = claim.decision
+            if isinstance(decision, Decision):
+                found.append(_row("", decision))
+        for key, decision in self.departed.values():
+            found.append(_row(key, decision))
+        return found
+
+    def restore(self, rows: list[msgspec.Raw]) -> None:
+        """The inverse of ``rows``, on the same state. One at a time: as plain data they take as much as the claims."""
+        for row in rows:
+            key, seq, record = cast("list[object]", msgspec.json.decode(row))
+            decision = self._read(cast("list[object]", record), cast("int", seq))
+            if key:
+                self.remember(decision.uid, cast("str", key), decision)
+            else:
+                self.state.claims[decision.uid].decision = decision
+
+
+def _row(key: str, decision: Decision) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode([key, decision.seq, decision.record()]))
+
+
+class EngineError(ValueError):
+    """A call that makes no sense: an unknown or duplicate uid, a step that the claim's state does not allow."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CommitListener:
+    """Hears of each commit, inside the lock: must be quick and must not call the engine."""
+
+    def committed(self, record: Record) -> None:
+        """A transaction was committed."""
+
+
+class LockedLedger:
+    """One ledger with its policies, for one caller at a time."""
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        self._core: Final = Core(list(policies))
+        self._lock: Final = RLock()
+        self._recall: Final = Recall(self._core.ledger.state)
+        self.listener: CommitListener | None = None
+
+    # Reading
+
+    @property
+    def state(self) -> State:
+        """The ledger's state, to read while nobody writes (take ``lock`` if others may)."""
+        return self._core.ledger.state
+
+    @property
+    def lock(self) -> RLock:
+        """Held during every call; take it to read several things at one version."""
+        return self._lock
+
+    @property
+    def journal(self) -> Journal:
+        return self._core.ledger.journal
+
+    @property
+    def version(self) -> int:
+        """How many transactions were committed."""
+        return self._core.ledger.version
+
+    @property
+    def digest(self) -> int:
+        return self._core.ledger.digest
+
+    @property
+    def policies(self) -> list[Policy]:
+        return self._core.policies
+
+    def claim(self, uid: str) -> Claim:
+        """The claim with that uid."""
+        found = self._core.ledger.state.claims.get(uid)
+        if found is None:
+            raise EngineError(f"no claim {uid}")
+        return found
+
+    # Going on from what was recorded
+
+    def replay(self, lines: Iterable[bytes], chained: bool = False) -> int:
+        """Repeat sealed journal lines on top of this engine's ledger; returns how many.
+
+        ``chained``: somebody else proves that each continues the chain.
+        """
+        self._lock.acquire()
+        try:
+            count = 0
+            for line in self._core.ledger.replay(lines, None, chained):
+                count += 1
+                self._recall.replayed(line)
+            return count
+        finally:
+            self._recall.settle()
+            self._lock.release()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin where a snapshot was taken; only in a new engine, which is of no use any more if this fails."""
+        self._lock.acquire()
+        try:
+            self._core.ledger.restore(snapshot)
+            self._recall.restore(snapshot.decisions)
+        finally:
+            self._lock.release()
+
+    # Transactions
+
+    def _begin(self) -> Transaction:
+        return self._core.ledger.begin()
+
+    def _end(self) -> None:
+        """Whatever was not committed is undone."""
+        if self._core.ledger.opened:
+            self._core.ledger.abort()
+        self._lock.release()
+
+    def _enter(self, claim: Claim) -> bool:
+        """Open the transaction (unless it is) and make sure the claim is in it, pending; True if it is new."""
+        core = self._core
+        if not core.ledger.opened:
+            core.ledger.begin()
+        known = core.ledger.state.claims.get(claim.uid)
+        if known is None:
+            if claim.uid in self._recall.departed:
+                raise EngineError(f"uid {claim.uid} was used before; a new claim needs a new one")
+            core.enter(claim)
+            return True
+        if known is not claim:
+            raise EngineError(f"claim {claim.uid} exists already")
+        if claim.state != PENDING:
+            raise EngineError(f"{claim.key} is {STATES[claim.state]} already")
+        return False
+
+    def _commit(self, at: int, cause: tuple[object, ...], decision: Recordable | None) -> int:
+        core = self._core
+        if core.settling:
+            core.settle()
+        record = core.ledger.commit(at, cause, decision)
+        if self.listener is not None:
+            self.listener.committed(record)
+        return record.seq
+
+    def _conclude(self, claim: Claim, decision: Decision, at: int, cause: str) -> Decision:
+        """Commit a decision that changed something or says something new."""
+        if self._core.tx.log or not decision.same_as(claim.decision):
+            decision.seq = self._commit(at, (cause, claim.uid), decision)
+        self._recall.note(claim, decision)
+        return decision
+
+    def _conclude_group(self, claims: list[Claim], decisions: list[Decision], at: int) -> list[Decision]:
+        """The same for decisions that share a record."""
+        worth = len(self._core.tx.log) > 0
+        for i in range(len(claims)):
+            worth = worth or not decisions[i].same_as(claims[i].decision)
+        if worth:
+            seq = self._commit(at, ("group", *[claim.uid for claim in claims]), GangDecisions(decisions))
+            for decision in decisions:
+                decision.seq = seq
+        for i in range(len(claims)):
+            self._recall.note(claims[i], decisions[i])
+        return decisions

@@ -1,0 +1,147 @@
+"""The shapes of admission policies and their bindings, as plain objects. Everything fails closed.
+
+Each policy comes with the binding that puts it in force. The API server converts the objects of a call anew for the
+conditions of a policy, for its checks, for their messages and for its audit annotations, whether there are any or not;
+that costs far more than evaluating them. So there are few policies, no pod is judged by two that could be one, and each
+guard has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only
+one that is refused again, for the message.
+
+Which namespaces a policy is for stands in its binding. The API server looks at the selectors of a policy before it
+looks at what a call is about, and reads them anew for every call of anybody about anything; at those of a binding only
+for calls that the policy is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bursar.kube.admission.predicate import MANAGED_BY, Namespaces, Reinvocation
+
+Object = dict[str, Any]
+
+API = "admissionregistration.k8s.io/v1"
+
+_VARIABLE = re.compile(r"variables\.(\w+)")
+
+
+def metadata(name: str) -> Object:
+    return {"name": name, "labels": dict(MANAGED_BY)}
+
+
+def rule(operations: Iterable[str], *resources: str) -> Object:
+    """Calls about pods and what belongs to them."""
+    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": list(operations), "resources": list(resources)}
+
+
+def _constraints(rules: Sequence[Object]) -> Object:
+    """Pods are served in one version of one group: there is nothing equivalent that would have to be looked for."""
+    return {"matchPolicy": "Exact", "resourceRules": list(rules)}
+
+
+def _binding(kind: str, name: str, namespaces: Namespaces, **more: object) -> Object:
+    """What puts a policy in force, in these namespaces."""
+    where: Object = {"matchPolicy": "Exact", "namespaceSelector": namespaces.selector()}
+    return _object(f"{kind}Binding", name, {"policyName": name, **more, "matchResources": where})
+
+
+def conditions(given: Mapping[str, str]) -> list[Object]:
+    return [{"name": name, "expression": expression} for name, expression in given.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCheck:
+    """What must be true, and what is said when it is not. ``details``: CEL that says it with names."""
+
+    expression: str
+    message: str
+    details: str = ""
+
+    def rendered(self) -> Object:
+        found: Object = {"expression": self.expression, "message": self.message, "reason": "Forbidden"}
+        if self.details:
+            found["messageExpression"] = self.details
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A ValidatingAdmissionPolicy."""
+
+    name: str
+    namespaces: Namespaces
+    rules: tuple[Object, ...]
+    checks: tuple[PolicyCheck, ...]
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    param_kind: Object | None = None
+    param_ref: Object | None = None
+
+    def objects(self) -> list[Object]:
+        spec: Object = {"failurePolicy": "Fail"}
+        if self.param_kind is not None:
+            spec["paramKind"] = self.param_kind
+        spec["matchConstraints"] = _constraints(self.rules)
+        spec["matchConditions"] = conditions({**self.conditions, "offends": self._offends()})
+        if self.variables:
+            spec["variables"] = conditions(self.variables)
+        spec["validations"] = [check.rendered() for check in self.checks]
+        more: Object = {"validationActions": ["Deny"]}
+        if self.param_ref is not None:
+            more["paramRef"] = self.param_ref
+        kind = "ValidatingAdmissionPolicy"
+        return [_object(kind, self.name, spec), _binding(kind, self.name, self.namespaces, **more)]
+
+    def _offends(self) -> str:
+        """Whether a check fails. Conditions do not know the variables, so these are written out."""
+        found = "!(" + " && ".join(f"({check.expression})" for check in self.checks) + ")"
+        while _VARIABLE.search(found):
+            found = _VARIABLE.sub(lambda match: f"({self.variables[match[1]]})", found)
+        return found
+
+
+def mutating(name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str) -> list[Object]:
+    """A MutatingAdmissionPolicy that makes JSON patches where something is wanted.
+
+    Once it patched an object it is asked again after any change of it, its own among them: nothing should be wanted of
+    what it has already patched, because patching is what costs most. Of what it did not want it is not asked again.
+    """
+    return _mutating(name, namespaces, "IfNeeded", rules, {"governed": wanted}, patches)
+
+
+def mutating_once(
+    name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str
+) -> list[Object]:
+    """The same for calls of which nearly all want it: not asked again, and not asked before either.
+
+    For a condition the API server would convert the object, and, when it asks everybody again because the object
+    changed, convert it once more before it sees that this policy is not to be asked again. The few that do not want it
+    are patched with nothing, which takes the API server as long as a patch does and leaves them as they were.
+    """
+    return _mutating(name, namespaces, "Never", rules, {}, f"{wanted} ? {patches} : []")
+
+
+def _mutating(
+    name: str,
+    namespaces: Namespaces,
+    reinvocation: Reinvocation,
+    rules: Sequence[Object],
+    given: Mapping[str, str],
+    patches: str,
+) -> list[Object]:
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": reinvocation,
+        "matchConstraints": _constraints(rules),
+    }
+    if given:
+        spec["matchConditions"] = conditions(given)
+    spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}]
+    kind = "MutatingAdmissionPolicy"
+    return [_object(kind, name, spec), _binding(kind, name, namespaces)]
+
+
+def _object(kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": API, "kind": kind, "metadata": metadata(name), "spec": spec}

@@ -1,0 +1,386 @@
+"""Statements about a pod, each written once and read twice: as CEL by the API server, as Python by Bursar.
+
+A term says the same in both readings, for every pod that the API server can hold; tests compare them over random
+pods. CEL text uses only what every server knows that has admission policies: ``has``, ``in``, ``exists``, ``filter``,
+``size``, ``startsWith`` and the operators.
+
+Whoever may create pods chooses how many labels, annotations, gates and owners the API server loops over, and CEL counts
+the cost of a loop in a way that takes the square of its length: a stack that every step adds to is searched for every
+name. So pods are looked through in two ways only. One is lists of at most ``MOST`` things; the guards let no pod have
+more. The other is ``filter`` over labels and annotations by a test that begins with ``k in [...]``: what remains of it
+is where the next step cuts the stack, so that it takes time in proportion to the length, as ``exists``, ``all`` and
+``map`` never do. A test on a real API server holds the policies to it.
+
+Which pods are governed: the one predicate behind the gate, the guards, the fallback webhook and the controller.
+
+A pod is governed if an *arm* reaches it. An arm is a selection of namespaces (a ``namespaceSelector`` for the API
+server) and a term about the pod itself (CEL for the API server); both are read as Python too. One arm covers the
+namespaces in which quota is enforced; in all others one reaches pods that name a tree, a quota or a GPU fraction. Every
+namespace that can be governed is in exactly one arm, so that no pod is judged twice.
+
+Never governed are the pods of kube-system and of Bursar's own namespace, mirror pods and pods of DaemonSets. But a pod
+that has the gate or the admission record is governed whatever else becomes of it: adoption by a DaemonSet, or a
+namespace that loses its label, neither frees quota that is in use nor leaves a gated pod without anybody to admit it.
+
+The labels and annotations of pods that quotas read, and those that only Bursar writes.
+
+What an administrator may choose about admission. The defaults are those of the chart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
+from bursar.policies.crossquota.arguments import STRATEGY
+from bursar.policies.gpus.worker import (
+    COMPONENT,
+    CONTAINER_COUNTS,
+    CONTAINER_GPUS,
+    DEDICATED,
+    GPU_COUNT,
+    GPU_IDS,
+    GPU_INDICES,
+    GPU_MODEL,
+    GPU_POOL,
+    HARD_PERCENT,
+    ISOLATION,
+    PERCENT_LIMIT,
+    PERCENT_REQUEST,
+    TFLOPS_LIMIT,
+    TFLOPS_REQUEST,
+    VENDOR,
+    VRAM_LIMIT,
+    VRAM_REQUEST,
+)
+from bursar.policies.pools.settings import PREEMPTIBLE, QUOTA_OF_POD
+from bursar.policies.trees.records import LABEL as TREE_PREFIX
+
+MOST = 100  # scheduling gates, and owners, of a pod; containers, and requests of each, of one that is resized
+
+_PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What terms look at. ``controllers``: (apiVersion, kind) of owners that control the pod."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    gates: tuple[str, ...] = ()
+    controllers: tuple[tuple[str, str], ...] = ()
+
+
+def facts_of(pod: Mapping[str, Any]) -> PodFacts:
+    """The facts of a pod as the API server writes it."""
+    metadata = pod.get("metadata") or {}
+    spec = pod.get("spec") or {}
+    return PodFacts(
+        metadata.get("labels") or {},
+        metadata.get("annotations") or {},
+        tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        tuple(
+            (owner.get("apiVersion", ""), owner.get("kind", ""))
+            for owner in metadata.get("ownerReferences") or ()
+            if owner.get("controller")
+        ),
+    )
+
+
+class Predicate(Protocol):
+    """One statement. ``subject`` is the variable that holds the pod: ``object`` or ``oldObject``."""
+
+    def cel(self, subject: str) -> str: ...
+
+    def holds(self, pod: PodFacts) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A label or annotation is there whose key is one of ``keys`` or begins with one of ``prefixes``."""
+
+    part: Literal["labels", "annotations"]
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+    def cel(self, subject: str) -> str:
+        marks = f"{subject}.metadata.{self.part}"
+        if self.prefixes:
+            return f"(has({marks}) && {marks}.filter(k, {self.cel_of_key('k')}).size() > 0)"
+        if len(self.keys) == 1:
+            return f"(has({marks}) && {quoted(self.keys[0])} in {marks})"
+        return f"(has({marks}) && {listed(self.keys)}.exists(k, k in {marks}))"
+
+    def cel_of_key(self, key: str) -> str:
+        """Whether a key, in a variable of that name, is one of these: cheap for ``filter``, as said above."""
+        tests = [f"{key}.startsWith({quoted(prefix)})" for prefix in self.prefixes]
+        return " || ".join((f"{key} in {listed(self.keys or self.prefixes)}", *tests))
+
+    def names(self, key: str) -> bool:
+        """Whether a key is one of these."""
+        return key in self.keys or key.startswith(self.prefixes)
+
+    def holds(self, pod: PodFacts) -> bool:
+        return any(self.names(key) for key in (pod.labels if self.part == "labels" else pod.annotations))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A label has that value."""
+
+    key: str
+    value: str
+
+    def cel(self, subject: str) -> str:
+        labels = f"{subject}.metadata.labels"
+        key = quoted(self.key)
+        return f"(has({labels}) && {key} in {labels} && {labels}[{key}] == {quoted(self.value)})"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return pod.labels.get(self.key) == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """The pod belongs to a controller of that kind."""
+
+    api_version: str
+    kind: str
+
+    def cel(self, subject: str) -> str:
+        owners = f"{subject}.metadata.ownerReferences"
+        ours = f"o.apiVersion == {quoted(self.api_version)} && o.kind == {quoted(self.kind)}"
+        some = f"{owners}.exists(o, {ours} && has(o.controller) && o.controller)"
+        return f"(has({owners}) && {owners}.size() <= {MOST} && {some})"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return (self.api_version, self.kind) in pod.controllers
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """The pod has that scheduling gate."""
+
+    gate: str
+
+    def cel(self, subject: str) -> str:
+        gates = f"{subject}.spec.schedulingGates"
+        return f"(has({gates}) && ({gates}.size() > {MOST} || {gates}.exists(g, g.name == {quoted(self.gate)})))"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return self.gate in pod.gates
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of the terms holds."""
+
+    terms: tuple[Predicate, ...]
+
+    def cel(self, subject: str) -> str:
+        return "(" + " || ".join(term.cel(subject) for term in self.terms) + ")"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return any(term.holds(pod) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All of the terms hold."""
+
+    terms: tuple[Predicate, ...]
+
+    def cel(self, subject: str) -> str:
+        return "(" + " && ".join(term.cel(subject) for term in self.terms) + ")"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return all(term.holds(pod) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The term does not hold."""
+
+    term: Predicate
+
+    def cel(self, subject: str) -> str:
+        return f"!{self.term.cel(subject)}"
+
+    def holds(self, pod: PodFacts) -> bool:
+        return not self.term.holds(pod)
+
+
+def quoted(text: str) -> str:
+    """A CEL string. Names of Kubernetes need no escapes, so anything that would is a mistake."""
+    if _PLAIN.fullmatch(text) is None:
+        raise ValueError(f"{text!r} cannot stand in a CEL expression")
+    return f"'{text}'"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """A CEL list of strings."""
+    return "[" + ", ".join(quoted(text) for text in texts) + "]"
+
+
+GATE = "bursar.dev/quota"
+NAMESPACE_LABEL = "bursar.dev/quota"
+ENFORCED = "enforced"
+TERM_ANNOTATION = "bursar.dev/term"
+RECORD_ANNOTATION = "bursar.dev/admission"
+OWN_PREFIX = "bursar.dev/"
+LEASE = "bursar-controller"
+SERVICE = "bursar-webhook"
+CERTIFICATES = "bursar-webhook-tls"
+MANAGED_BY = {"app.kubernetes.io/name": "bursar", "app.kubernetes.io/component": "admission"}
+
+
+Reinvocation = Literal["Never", "IfNeeded"]
+"""Whether a policy looks at an object anew after others changed it: the words of Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionOptions:
+    """Names of accounts and namespaces, and how far Bursar reaches."""
+
+    namespace: str = "bursar-system"  # Bursar's own: never governed
+    accounts: tuple[str, ...] = ("system:serviceaccount:bursar-system:bursar",)
+    schedulers: tuple[str, ...] = ("system:kube-scheduler",)  # who may bind governed pods
+    daemon_set_accounts: tuple[str, ...] = (
+        "system:serviceaccount:kube-system:daemon-set-controller",
+        "system:kube-controller-manager",
+    )
+    scheduler_names: tuple[str, ...] = ("n8s-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler")
+    cluster_scheduler: str = "default-scheduler"  # what those become
+    everywhere: bool = False  # CrossQuota is in force: all namespaces but the exempt ones are governed
+    exempt_namespaces: tuple[str, ...] = ()  # by CrossQuota, beside those that are never governed
+    reinvocation: Reinvocation = "Never"  # of the gate, where all pods of a namespace are governed
+    keep_managed_fields: bool = False  # of governed pods: who wrote which field
+    more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Namespaces in which no pod is governed."""
+        return tuple(dict.fromkeys(("kube-system", self.namespace)))
+
+
+MIRROR = "kubernetes.io/config.mirror"
+
+# Any of these makes a pod without the component label a worker, as the contract of workers has it.
+GPU_DEMANDS = (
+    TFLOPS_REQUEST, TFLOPS_LIMIT, VRAM_REQUEST, VRAM_LIMIT, PERCENT_REQUEST, PERCENT_LIMIT, GPU_COUNT, GPU_INDICES,
+    GPU_POOL, GPU_MODEL, ISOLATION, DEDICATED, CONTAINER_COUNTS,
+)  # fmt: skip
+
+NAMES_A_QUOTA = Marked("labels", keys=(QUOTA_OF_POD,), prefixes=(TREE_PREFIX,))
+ASKS_FOR_A_FRACTION: Predicate = AnyOf(
+    (
+        Labelled(COMPONENT, "worker"),
+        AllOf((Not(Marked("labels", (COMPONENT,))), Marked("annotations", GPU_DEMANDS))),
+    )
+)
+
+OWN_ANNOTATIONS = Marked("annotations", keys=(GPU_IDS, CONTAINER_GPUS, HARD_PERCENT), prefixes=(OWN_PREFIX,))
+QUOTA_ANNOTATIONS = Marked("annotations", keys=(*GPU_DEMANDS, VENDOR, STRATEGY))
+
+
+def quota_labels(options: AdmissionOptions) -> Marked:
+    """Labels that decide which quotas govern a pod and how, and so stay as they were when it was created."""
+    keys = (QUOTA_OF_POD, PREEMPTIBLE, COMPONENT, PREEMPTIBLE_LABEL, GROUP_LABEL, GROUP_SIZE_LABEL)
+    return Marked("labels", keys=(*keys, *options.more_labels), prefixes=(TREE_PREFIX,))
+
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server keeps this label on every namespace
+
+HAS_GATE: Predicate = Gated(GATE)
+TAKEN: Predicate = AnyOf((HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,))))
+OF_DAEMON_SET: Predicate = Controlled("apps/v1", "DaemonSet")
+IS_MIRROR: Predicate = Marked("annotations", (MIRROR,))
+EXEMPT: Predicate = AnyOf((OF_DAEMON_SET, IS_MIRROR))
+MARKED: Predicate = AnyOf((ASKS_FOR_A_FRACTION, NAMES_A_QUOTA))  # what loops over labels comes last, here and below
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Some namespaces: those among the given names (all if there are none given), without others, with labels."""
+
+    without: tuple[str, ...]
+    among: tuple[str, ...] = ()
+    enforced: bool | None = None  # with the label, without it, or either
+
+    def selector(self) -> dict[str, Any]:
+        """As a ``namespaceSelector``."""
+        expressions: list[dict[str, Any]] = []
+        if self.among:
+            expressions.append({"key": NAMESPACE_NAME, "operator": "In", "values": list(self.among)})
+        if self.without:
+            expressions.append({"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(self.without)})
+        if self.enforced is not None:
+            operator = "In" if self.enforced else "NotIn"
+            expressions.append({"key": NAMESPACE_LABEL, "operator": operator, "values": [ENFORCED]})
+        return {"matchExpressions": expressions}
+
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        if name in self.without or (self.among and name not in self.among):
+            return False
+        return self.enforced in (None, labels.get(NAMESPACE_LABEL) == ENFORCED)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to be governed: in these namespaces, the pods for which ``reaches`` holds and that are not exempt."""
+
+    name: str  # part of the names of its policies
+    namespaces: Namespaces
+    reaches: Predicate | None = None  # None: all
+
+    def governs(self) -> Predicate:
+        """About the pod alone: it is governed, if its namespace is one of these."""
+        reached = Not(EXEMPT) if self.reaches is None else AllOf((Not(EXEMPT), self.reaches))
+        return AnyOf((TAKEN, reached))
+
+    def spares(self) -> Predicate:
+        """About the pod alone: it would be governed, if it were not what it says it is."""
+        exempt: tuple[Predicate, ...] = (EXEMPT, Not(TAKEN))
+        return AllOf(exempt if self.reaches is None else (*exempt, self.reaches))
+
+
+def arms(options: AdmissionOptions) -> tuple[Arm, ...]:
+    """All arms. With CrossQuota in force one covers every namespace but the exempt ones; the others cover those."""
+    never = options.never
+    if not options.everywhere:
+        return _by_mark(never, ())
+    exempt = tuple(name for name in options.exempt_namespaces if name not in never)
+    everywhere = Arm("everywhere", Namespaces((*never, *exempt)))
+    if not exempt:
+        return (everywhere,)
+    return everywhere, *_by_mark(never, exempt)
+
+
+def _by_mark(without: tuple[str, ...], among: tuple[str, ...]) -> tuple[Arm, Arm]:
+    return (
+        Arm("enforced", Namespaces(without, among, enforced=True)),
+        Arm("marked", Namespaces(without, among, enforced=False), MARKED),
+    )
+
+
+def names_an_original(options: AdmissionOptions) -> str:
+    """Whether a pod names the scheduler of an original, and so nobody who would schedule it here, as CEL."""
+    scheduler = "object.spec.schedulerName"
+    of_others = (
+        f"{scheduler} in {listed(options.scheduler_names)} && {scheduler} != {quoted(options.cluster_scheduler)}"
+    )
+    return f"(has({scheduler}) && {of_others})"
+
+
+class Governed:
+    """The predicate in Python."""
+
+    def __init__(self, options: AdmissionOptions) -> None:
+        self._arms = [(arm.namespaces, arm.governs()) for arm in arms(options)]
+
+    def holds(self, namespace: str, labels: Mapping[str, str], pod: PodFacts) -> bool:
+        """Whether a pod is governed; ``labels`` are those of its namespace."""
+        return any(namespaces.holds(namespace, labels) and term.holds(pod) for namespaces, term in self._arms)

@@ -1,0 +1,135 @@
+"""Ledger against cluster: every pod that takes room is a claim that counts there as much as the pod asks for, nothing
+else counts, and what is taken of each node and GPU is the sum of what the claims on it cost.
+
+The two are fed by the same events, so a difference is a fault: of ours, or of somebody who wrote past the guards. Each
+is reported. What can be put right in place is told to the loop once more; anything else means that the ledger is to be
+built anew from the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bursar.control.controller import Controller
+from bursar.kube.controller.pod_sync import PodSync, TrackedPod
+from bursar.ledger.claims import BOUND, GONE, HELD, PENDING, Claim
+from bursar.ledger.state import Account, State
+from bursar.objects.requests import pod_resources
+from bursar.resources import Tally, Vector
+
+DIFFERENT = "control.ledger-differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One pod about which ledger and cluster disagree."""
+
+    key: str
+    uid: str
+    problem: str
+
+
+def differences(controller: Controller, pods: PodSync) -> list[Drift]:
+    """All differences, by key."""
+    claims = controller.engine.state.claims
+    found = [
+        Drift(claim.key, uid, "counts, but there is no such pod")
+        for uid, claim in claims.items()
+        if uid not in pods.by_uid
+    ]
+    asked = _Asked()
+    for sight in pods.by_uid.values():
+        claim = claims.get(sight.uid)
+        problem = _problem(claim, sight, asked)
+        if problem:
+            found.append(Drift(sight.key, sight.uid, problem))
+    return sorted(found, key=lambda difference: difference.key)
+
+
+def _problem(claim: Claim | None, sight: TrackedPod, asked: _Asked) -> str:
+    return _whether(claim, sight) or asked.problem(claim, sight)
+
+
+def _whether(claim: Claim | None, sight: TrackedPod) -> str:
+    """What is wrong with whether and where it counts."""
+    node = sight.seen.spec.node_name
+    if claim is None:
+        if sight.counted is None:
+            return ""  # reported when it was read
+        return f"is on {node}, but does not count" if node else "waits, but nobody knows of it"
+    if node:
+        if claim.state < BOUND:
+            return f"is on {node}, but its claim is not bound"
+        return "" if claim.place == node else f"is on {node}, but counts on {claim.place}"
+    if not sight.wish and claim.state in {PENDING, HELD}:
+        return "was let go, but its claim has no place"
+    return ""
+
+
+class _Asked:
+    """Whether claims count as much as their pods ask for. Claims share what they ask for: pods alike are read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[tuple[object, ...], str]] = {}  # by the identity of what is shared
+
+    def problem(self, claim: Claim | None, sight: TrackedPod) -> str:
+        if claim is None or sight.counted is None:
+            return ""
+        spec = sight.seen.spec
+        parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
+        known = self._read.get(id(claim.spec))
+        if known is None or known[0] != parts:
+            known = self._read[id(claim.spec)] = parts, _how_much(claim.spec.requests, pod_resources(spec).requests)
+        return known[1]
+
+
+def _how_much(counted: Vector, asked: Vector) -> str:
+    return "" if counted == asked else f"asks for {_shown(asked)}, but counts for {_shown(counted)}"
+
+
+def _shown(amounts: Vector) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in amounts.show().items()) or "nothing"
+
+
+def repair(controller: Controller, pods: PodSync, difference: Drift) -> bool:
+    """Put one difference right; False: only a new ledger can."""
+    claims = controller.engine.state.claims
+    sight = pods.by_uid.get(difference.uid)
+    if sight is None:
+        controller.gone(difference.uid)
+        return True
+    if sight.uid not in claims:
+        return False
+    if sight.seen.spec.node_name:
+        controller.bound(sight.uid, sight.seen.spec.node_name)
+    if _Asked().problem(claims[sight.uid], sight):
+        pods.tell_again(sight)
+    return not _problem(claims.get(sight.uid), sight, _Asked())
+
+
+def wrong_sums(state: State) -> Iterator[str]:
+    """Nodes and GPUs of which more or less is taken than the claims on them cost, each as a sentence."""
+    physical = [account for account in state.accounts.values() if account.physical]
+    used = {account.name: Tally() for account in physical}
+    busy = {account.name: Tally() for account in physical}
+    for claim in state.claims.values():
+        for account, cost in _costs(claim):
+            busy[account.name].add(cost)
+            if not claim.leaving:
+                used[account.name].add(cost)
+    for account in physical:
+        for what, said, summed in (("used", account.used, used), ("busy", account.busy, busy)):
+            said_now, costs = said.vector(), summed[account.name].vector()
+            if said_now != costs:
+                yield f"{account.name}: {_shown(said_now)} {what}, and its claims cost {_shown(costs)}"
+
+
+def _costs(claim: Claim) -> Iterator[tuple[Account, Vector]]:
+    """What a claim costs on its node and GPUs."""
+    if claim.state not in {PENDING, GONE}:
+        for binding in claim.bindings:
+            if binding is not None:
+                for account, cost in zip(binding.accounts, binding.costs, strict=True):
+                    if account.physical:
+                        yield account, cost

@@ -1,0 +1,136 @@
+"""Taking places back: evictions through the API, which honours disruption budgets.
+
+Before a claim is told to leave for others, the hold stands on those others (``PodWriter.hold``), so that whoever takes
+over knows for whom it left. A budget that refuses is a reason to plan anew: the victim is left alone for a while, its
+claimants wait again and are decided without it. So is anything else that refuses for long: whoever waits for a pod that
+nobody lets go would wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bursar.engine.engine import Engine
+from bursar.engine.eviction import holders_of
+from bursar.kube.client.api import Api, Outcome, Writing
+from bursar.kube.controller.object_cache import Report
+from bursar.kube.controller.pod_sync import PodSync, TrackedPod
+from bursar.kube.controller.pod_writer import PodWriter, RefusalBackoff
+from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, sent
+from bursar.ledger.claims import HELD, Claim
+
+WIDTH = 8
+BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is nobody's victim
+AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
+REFUSED = "EvictionRefused"
+_REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
+_UNSEEN_PAUSE = 2.0  # seconds for what the server knows of a pod to be seen here
+
+
+class Evictor:
+    """Carries out evictions."""
+
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        pods: PodSync,
+        writer: PodWriter,
+        report: Report,
+        now: Callable[[], int],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self._api = api
+        self._engine = engine
+        self._pods = pods
+        self._writer = writer
+        self._report = report
+        self._now = now
+        self._how = Writing(dry_run=dry_run)
+        self._lost: set[str] = set()  # pods that found no node, unless they did after all
+        self._shielded = RefusalBackoff(now)  # who is left alone is nobody's victim
+        self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
+        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
+        self.evicted = 0  # as the API server accepted
+
+    def evict(self, claim: Claim) -> None:
+        for holder in holders_of(self._engine.state, claim.uid):
+            self._writer.displaces(holder, claim)
+        self.desk.want(claim.uid)
+
+    def take_back(self, uid: str) -> bool:
+        """A pod that has no place after all is evicted; its owner may create it anew. Whether that is news."""
+        if uid in self._lost:
+            return False
+        self._lost.add(uid)
+        self.desk.want(uid)
+        return True
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._lost.discard(uid)
+        self._shielded.forget(uid)
+        self.desk.forget(uid)
+
+    def unshield(self) -> None:
+        """Let those be victims again whose time is up."""
+        for uid in self._shielded.taken_up():
+            self._spare(uid, spared=False)
+
+    async def _perform(self, uid: str) -> None:
+        claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
+        if claim is None or sight is None or not self._must_leave(claim) or sight.seen.leaving:
+            self._shielded.answered(uid)
+            return
+        try:
+            pause = await self._evict(claim, sight)
+        except Again:
+            if not self._shielded.refused(uid):
+                raise
+            pause = AMBIGUOUS_FOR
+        self._shielded.answered(uid)
+        if pause:
+            self._plan_anew(claim, pause)
+
+    async def _evict(self, claim: Claim, sight: TrackedPod) -> int:
+        """Tell the pod to leave; for how long it is to be left alone instead, in milliseconds."""
+        for holder in holders_of(self._engine.state, claim.uid):
+            claimant = self._engine.state.claims.get(holder)
+            if claimant is not None and not await self._writer.hold(claimant):
+                raise Again(f"{claimant.key} is gone, for which it would leave", _UNSEEN_PAUSE)
+        if not self._must_leave(claim):
+            return 0  # spared while the holds were written
+        meta = sight.seen.metadata
+        evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
+        result = await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
+        if result is None or result.outcome == Outcome.GONE:
+            raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # nobody waits for it when that is seen
+        if result.outcome == Outcome.EVICTED:
+            self.evicted += 1
+            return 0
+        self._report("Pod", sight.key, REFUSED, result.message)
+        return AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR
+
+    def _must_leave(self, claim: Claim) -> bool:
+        lost = claim.uid in self._lost and claim.uid in self._pods.unbound
+        return lost or claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
+
+    def _plan_anew(self, claim: Claim, pause: int) -> None:
+        claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]
+        if not claimants:
+            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
+        now = self._now()
+        for claimant in claimants:
+            if claimant is not None and claimant.state == HELD:
+                self._engine.give_up(claimant.uid, now)
+        self._shielded.leave_alone(claim.uid, pause)
+        self._spare(claim.uid, spared=True)
+        if self.changed is not None:
+            self.changed()
+        if self._must_leave(claim):  # not for others only
+            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
+
+    def _spare(self, uid: str, *, spared: bool) -> None:
+        if uid in self._engine.state.claims:
+            self._engine.spare(uid, spared, self._now())

@@ -1,0 +1,244 @@
+"""The reflectors of a term: one for each kind, all of them told to one listener.
+
+Of pods only what decisions read is kept, as structs; of everything else the manifest, because admission wants it, and
+of that what ``narrowing`` leaves.
+
+What is kept of the objects that a term watches: what somebody here reads of them.
+
+A real node is tens of kilobytes, most of it the list of its images, which no decision reads. Of a node the fields of
+its struct are kept, and of its annotations those that policies look at: drivers and agents write others, some every
+half minute. So what is not read costs no memory, and a change of it is no news. Of all other objects everything is
+kept, because a strict kind is refused for a field that nobody knows; except the record of who wrote which field.
+
+The quota objects of the cluster for the webhook, which every replica serves, leading or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from bursar.kube.client.api import PODS, RESOURCE_SLICES, Api, Resource
+from bursar.kube.client.models import Meta
+from bursar.kube.client.pod_protobuf import POD, Packed
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.watch import Decode, Following
+from bursar.kube.controller.object_cache import Published, read_slice
+from bursar.kube.controller.pod_model import SeenPod, identity
+from bursar.objects.core import Node
+from bursar.objects.kinds import NODE, Kind
+from bursar.policies.crossquota.arguments import NODE_MARKS
+
+READ_MARKS = (NODE_MARKS,)
+"""How the annotations of nodes begin that policies read."""
+
+_MANAGED = "managedFields"
+_decode_node = msgspec.json.Decoder(Node).decode
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def narrowed(kind: Kind) -> Decode[bytes]:
+    """How objects of the kind are kept."""
+    return _node if kind.name == NODE.name else _object
+
+
+def _node(meta: Meta, raw: bytes) -> bytes:
+    try:
+        node = _decode_node(raw)
+    except msgspec.ValidationError:  # who takes it in says what is wrong, or passes over what is null
+        return _object(meta, raw)
+    marks = {name: value for name, value in node.metadata.annotations.items() if name.startswith(READ_MARKS)}
+    return _encode(structs.replace(node, metadata=structs.replace(node.metadata, annotations=marks)))
+
+
+def _object(_meta: Meta, raw: bytes) -> bytes:
+    if _MANAGED.encode() not in raw:
+        return raw
+    body = _decode_parts(raw)
+    metadata = _decode_parts(body["metadata"])
+    metadata.pop(_MANAGED, None)
+    return _encode({**body, "metadata": metadata})
+
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """Who is told what was seen, in the order in which it was."""
+
+    def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None: ...
+
+    def object_gone(self, kind: Kind, meta: Meta) -> None: ...
+
+    def slice_seen(self, meta: Meta, published: Published) -> None: ...
+
+    def slice_gone(self, meta: Meta) -> None: ...
+
+    def pod_seen(self, pod: SeenPod) -> None: ...
+
+    def pod_gone(self, key: str, uid: str) -> None: ...
+
+
+class Watches:
+    """Follows everything that a ledger is built from."""
+
+    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener) -> None:
+        self._objects: list[tuple[Kind, Reflector[bytes]]] = []
+        for kind in kinds:
+            following = Following(optional=bool(kind.group))
+            handler = _ObjectHandler(listener, kind)
+            self._objects.append((kind, Reflector(api, Resource.of(kind), narrowed(kind), handler, following)))
+        self._pods: Reflector[SeenPod] = Reflector(api, PODS, Packed(SeenPod, identity, POD), _PodHandler(listener))
+        following = Following(optional=True)
+        self._slices: Reflector[tuple[str, Published]] = Reflector(
+            api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following
+        )
+
+    def _all(self) -> list[Reflector[Any]]:
+        return [*(reflector for _, reflector in self._objects), self._slices, self._pods]
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        return [reflector.run() for reflector in self._all()]
+
+    async def synced(self) -> None:
+        """Return when everything was listed once."""
+        await asyncio.gather(*(reflector.wait_synced() for reflector in self._all()))
+
+    def objects(self) -> list[tuple[Kind, bytes]]:
+        return [(kind, raw) for kind, reflector in self._objects for raw in reflector.store.items()]
+
+    def slices(self) -> list[tuple[str, Published]]:
+        return list(self._slices.store.items())
+
+    def pods(self) -> list[SeenPod]:
+        return list(self._pods.store.items())
+
+
+def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
+    return meta.name, read_slice(raw)
+
+
+class _Handler(Generic[T]):
+    """What is the same for pods and objects."""
+
+    kind_name = ""
+
+    def undecodable(self, meta: Meta, problem: str) -> None:
+        log.error("%s %s cannot be read: %s", self.kind_name, meta.key, problem)
+
+    def synced(self) -> None:
+        """Whoever builds a ledger waits for the reflector itself."""
+
+
+class _ObjectHandler(_Handler[bytes]):
+    def __init__(self, listener: Listener, kind: Kind) -> None:
+        self._listener = listener
+        self._kind = kind
+        self.kind_name = kind.name
+
+    def added(self, meta: Meta, item: bytes) -> None:
+        self._listener.object_seen(self._kind, meta, item)
+
+    def modified(self, meta: Meta, item: bytes, before: bytes) -> None:
+        if item != before:  # else something changed that nobody reads
+            self._listener.object_seen(self._kind, meta, item)
+
+    def deleted(self, meta: Meta, item: bytes) -> None:
+        self._listener.object_gone(self._kind, meta)
+
+
+class _SliceHandler(_Handler[tuple[str, Published]]):
+    kind_name = "ResourceSlice"
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def added(self, meta: Meta, item: tuple[str, Published]) -> None:
+        self._listener.slice_seen(meta, item[1])
+
+    def modified(self, meta: Meta, item: tuple[str, Published], before: tuple[str, Published]) -> None:
+        self._listener.slice_seen(meta, item[1])
+
+    def deleted(self, meta: Meta, item: tuple[str, Published]) -> None:
+        self._listener.slice_gone(meta)
+
+
+class _PodHandler(_Handler[SeenPod]):
+    kind_name = "Pod"
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def added(self, meta: Meta, item: SeenPod) -> None:
+        self._listener.pod_seen(item)
+
+    def modified(self, meta: Meta, item: SeenPod, before: SeenPod) -> None:
+        self._listener.pod_seen(item)
+
+    def deleted(self, meta: Meta, item: SeenPod) -> None:
+        self._listener.pod_gone(meta.key, meta.uid)
+
+
+Body = dict[str, Any]
+
+
+class QuotaView:
+    """Follows some kinds; see ``admission.judging.LiveView``."""
+
+    def __init__(self, api: Api, kinds: Iterable[Kind]) -> None:
+        self._reflectors: dict[str, Reflector[Body]] = {}
+        for kind in kinds:
+            handler, following = _Nobody(), Following(optional=True)
+            self._reflectors[kind.name] = Reflector(api, Resource.of(kind), _decoder(kind), handler, following)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors.values():
+                group.create_task(reflector.run())
+
+    def ready(self) -> bool:
+        return all(reflector.synced for reflector in self._reflectors.values())
+
+    async def catch_up(self) -> None:
+        await asyncio.gather(*(reflector.refresh() for reflector in self._reflectors.values()))
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        reflector = self._reflectors.get(kind)
+        return None if reflector is None else reflector.store.get(key)
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        reflector = self._reflectors.get(kind)
+        found = () if reflector is None else reflector.store.items()
+        return [body for body in found if namespace is None or body["metadata"].get("namespace") == namespace]
+
+
+def _decoder(kind: Kind) -> Decode[Body]:
+    narrow = narrowed(kind)
+
+    def decode(meta: Meta, raw: bytes) -> Body:
+        body: Body = msgspec.json.decode(narrow(meta, raw))
+        return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+
+    return decode
+
+
+class _Nobody:
+    """Nobody needs to be told: the webhook looks when it is asked."""
+
+    def added(self, meta: Meta, item: Body) -> None: ...
+
+    def modified(self, meta: Meta, item: Body, before: Body) -> None: ...
+
+    def deleted(self, meta: Meta, item: Body) -> None: ...
+
+    def undecodable(self, meta: Meta, problem: str) -> None: ...
+
+    def synced(self) -> None: ...

@@ -1,0 +1,358 @@
+"""One term as leader: a ledger built from the cluster, kept in step with it, and acted upon until the term ends.
+
+A term begins with fresh lists of everything, so it knows all that its predecessor wrote. Nothing of it outlives it:
+whoever leads next starts from the cluster again. Everything runs in one event loop; the control loop is told of what
+was seen in slices, and settles in slices, so that the lease is renewed in time however much there is to decide.
+
+The term that the fence lets through: an annotation of Bursar's own namespace.
+
+Whoever leads writes the number of its term there before it lists anything, and it never writes over its successor: it
+reads the namespace, then sees that the lease is its own, then writes, naming the version that it read. A successor
+takes the lease after that look and announces itself later still. So if its announcement comes before this write, the
+write is a conflict; if after it, it stands. No clock is part of this, unlike of the gate that the lease puts before
+every write; that one only makes it rare that anybody is refused here.
+
+Others may change the namespace meanwhile: then it is read once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind
+from bursar.kube.client.errors import Conflict
+from bursar.kube.client.models import Lease, Meta, RawObject
+from bursar.kube.controller import drift, pod_writer
+from bursar.kube.controller.events import EventDeduplicator, Recall, Tell
+from bursar.kube.controller.eviction import Evictor
+from bursar.kube.controller.informers import Watches
+from bursar.kube.controller.mirror import Mirror, MirrorOptions
+from bursar.kube.controller.object_cache import Published
+from bursar.kube.controller.object_writer import NamespaceKeeper, ObjectWriter
+from bursar.kube.controller.patches import TERM
+from bursar.kube.controller.pod_model import SeenPod
+from bursar.kube.controller.pod_writer import PodWriter
+from bursar.kube.controller.work_queue import Dethroned, KeyedWorkQueue
+from bursar.objects.kinds import NAMESPACE, POD, Kind
+from bursar.policies.plugin import Registry
+
+log = logging.getLogger(__name__)
+GATHER = 0.02  # seconds after a look at the ledger in which news come together: each costs something, even for little
+TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
+ROUNDS = 10  # rounds of settling between two looks at the clock
+TICK = 1.0  # seconds between looks at the clock
+COMPARED_EVERY = 30.0
+
+
+class JournalKeeper(Protocol):
+    """Who keeps the journal of a term."""
+
+    def keep(self, lines: list[bytes], now: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TermOptions:
+    """How a term is conducted."""
+
+    mirror: MirrorOptions = field(default_factory=MirrorOptions)
+    dry_run: bool = False  # everything is sent, for the server to check and not to keep
+    pin_patience: int = pod_writer.PATIENCE
+    compared_every: float = COMPARED_EVERY
+    journal: Callable[[int], JournalKeeper] | None = None  # makes one for the term of that number; None: not kept
+
+    @property
+    def shadow(self) -> bool:
+        return self.mirror.shadow
+
+
+class RebuildNeeded(Exception):  # noqa: N818 an answer to a fault, not the fault
+    """Ledger and cluster differ in a way that cannot be put right piece by piece."""
+
+
+class LeaderTerm:
+    """A ledger and everybody who acts upon it, for as long as this process leads."""
+
+    def __init__(
+        self,
+        api: Api,
+        registry: Registry,
+        number: int,
+        tell: Tell,
+        options: TermOptions,
+        recall: Recall | None = None,
+    ) -> None:
+        self.number = number
+        self.ready = False
+        self.differences = 0  # found since the term began: must stay 0
+        self.mirror = mirror = Mirror(registry, options.mirror)
+        dry, report, now = options.dry_run, mirror.report, mirror.notes.now
+        if dry:
+            mirror.world.unmarked = None  # no mark would ever be seen
+        self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, now, dry_run=dry)
+        self.reclaimer = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
+        self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)
+        self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
+        self._pins = pod_writer.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
+        self._journal = None if options.journal is None else options.journal(number)
+        self._watches = Watches(api, mirror.kinds, self)
+        self._options = options
+        self._teller = EventDeduplicator(mirror, tell, recall)
+        self._acts = not options.shadow
+        self._listed = False  # whatever comes now is news
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._wake = asyncio.Event()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mirror.news = self.reclaimer.changed = self._wake.set
+        if self._acts:
+            mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
+        for desk in self._desks():
+            desk.broken = self._failed
+
+    def _desks(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
+        return self.writer.desk, self.reclaimer.desk, self.statuses.desk, self.namespaces.desk
+
+    # Running
+
+    async def run(self) -> None:
+        """Lead until cancelled; raises ``Dethroned`` or ``RebuildNeeded`` when the term is over."""
+        tasks = [asyncio.create_task(one) for one in self._watches.work()]
+        try:
+            await self._first_of(self._watches.synced(), tasks)
+            await self._first_of(self._build(), tasks)
+            self._teller.begin(self._wake.set)
+            tasks += [asyncio.create_task(self._pump()), asyncio.create_task(self._watch_the_clock())]
+            await self._first_of(self._broken, tasks)
+        finally:
+            self.ready = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._teller.end()
+            for desk in self._desks():
+                await desk.close()
+            if self._journal is not None:
+                await asyncio.to_thread(self._journal.close)
+
+    async def _first_of(self, goal: Awaitable[None], tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for the goal; a task that ends before it has failed, and so has the term."""
+        waited = asyncio.ensure_future(goal)
+        try:
+            done, _ = await asyncio.wait([waited, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            waited.cancel()
+
+    def _failed(self, _key: object, error: BaseException) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(error)
+
+    async def _build(self) -> None:
+        """From the lists, in steps: the lease is renewed meanwhile. What happens after the lists waits its turn."""
+        self._listed = True
+        watches = self._watches
+        objects, pods, slices = watches.objects(), watches.pods(), watches.slices()
+        for _ in self.mirror.building(objects, pods, slices):
+            await asyncio.sleep(0)
+        if self._acts:
+            self._take_over()
+        self.ready = True
+        self._wake.set()
+
+    def _take_over(self) -> None:
+        """What the predecessor left written."""
+        for sight in self.mirror.pods.by_uid.values():
+            self.writer.resume(sight)
+        for given in self.mirror.world.objects(NAMESPACE.name):
+            self._namespace_seen(given.key)
+        self.namespaces.take_over()
+        self.mirror.named = self.namespaces.named
+
+    # What is seen: taken in when it is its turn
+
+    def _take(self, event: Callable[[], None]) -> None:
+        if self._listed:
+            self._inbox.append(event)
+            self._wake.set()
+
+    def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None:
+        def take() -> None:
+            self.mirror.object_seen(kind, raw)
+            if kind.name == NAMESPACE.name:
+                self._namespace_seen(meta.name)
+
+        self._take(take)
+
+    def object_gone(self, kind: Kind, meta: Meta) -> None:
+        def take() -> None:
+            key = self.mirror.world.key_at(kind.name, meta.namespace, meta.name)
+            self.mirror.object_gone(kind, meta)
+            if kind.name == NAMESPACE.name:
+                self.namespaces.namespace_gone(meta.name)
+            elif key is not None:
+                self.statuses.forget((kind.name, key))
+
+        self._take(take)
+
+    def slice_seen(self, meta: Meta, published: Published) -> None:
+        self._take(lambda: self.mirror.slice_seen(meta.name, published))
+
+    def slice_gone(self, meta: Meta) -> None:
+        self._take(lambda: self.mirror.slice_seen(meta.name, None))
+
+    def pod_seen(self, pod: SeenPod) -> None:
+        def take() -> None:
+            self.mirror.pod_seen(pod)
+            self.writer.seen(pod.metadata.uid)
+
+        self._take(take)
+
+    def pod_gone(self, key: str, uid: str) -> None:
+        def take() -> None:
+            self.writer.forget(uid)
+            self.reclaimer.forget(uid)
+            self.mirror.pod_gone(key)
+
+        self._take(take)
+
+    def _namespace_seen(self, name: str) -> None:
+        known = self.mirror.world.find(NAMESPACE.name, name)
+        if known is not None and self._acts:
+            labels = (known.given.body.get("metadata") or {}).get("labels") or {}
+            self.namespaces.namespace_seen(name, labels)
+
+    # The loop
+
+    async def _pump(self) -> None:
+        rested = 0.0  # when the next look at the ledger is due, if there are news
+        while True:
+            await self._wake.wait()
+            early = rested - time.monotonic()
+            if early > 0:
+                await asyncio.sleep(early)
+            self._wake.clear()
+            over = time.monotonic() + TURN
+            while self._inbox and time.monotonic() < over:
+                self._inbox.popleft()()
+            at_rest = self.mirror.controller.settle(ROUNDS)
+            while not at_rest and time.monotonic() < over:
+                at_rest = self.mirror.controller.settle(ROUNDS)
+            self._flush(at_rest=at_rest)
+            if self._inbox or not at_rest:
+                self._wake.set()
+                await asyncio.sleep(0)  # else others get their turn by our waiting
+            else:
+                rested = time.monotonic() + GATHER
+
+    def _flush(self, *, at_rest: bool) -> None:
+        """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
+        notes = self.mirror.notes
+        self._keep_journal()
+        if self.mirror.shadow is not None:
+            self.mirror.shadow.take(notes)
+            return
+        marks, notes.marks = notes.marks, {}
+        for key, parts in marks.items():
+            self.writer.mark(key, parts.get("labels", {}), parts.get("annotations", {}))
+        starts, notes.starts = notes.starts, {}
+        for claim in starts.values():
+            self.writer.start(claim)
+        evictions, notes.evictions = notes.evictions, {}
+        for claim, _ in evictions.values():
+            self.reclaimer.evict(claim)
+        outputs, notes.outputs = notes.outputs, {}
+        self.statuses.write(outputs)
+        self._teller.tell(at_rest=at_rest)
+
+    def _keep_journal(self) -> None:
+        journal = self.mirror.engine.journal
+        if self._journal is None:
+            journal.drop()
+        elif lines := journal.take():
+            self._journal.keep(lines, self.mirror.notes.now())
+
+    async def _watch_the_clock(self) -> None:
+        """What time brings: revocations that are due, shields that end, places that turn out to be lost, and checks."""
+        compared = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK)
+            if self._acts:
+                self._tidy_up()
+            if time.monotonic() - compared >= self._options.compared_every and not self._inbox:
+                compared = time.monotonic()
+                self._compare()
+            self._wake.set()
+
+    def _tidy_up(self) -> None:
+        self.reclaimer.unshield()
+        self.writer.tidy()
+        for sight, why in self._pins.lost():
+            if self.reclaimer.take_back(sight.uid):
+                self.mirror.report(POD.name, sight.key, pod_writer.UNPLACED, why)
+
+    def _compare(self) -> None:
+        mirror = self.mirror
+        for difference in drift.differences(mirror.controller, mirror.pods):
+            self.differences += 1
+            mirror.report(POD.name, difference.key, drift.DIFFERENT, difference.problem)
+            if not drift.repair(mirror.controller, mirror.pods, difference):
+                raise RebuildNeeded(f"{difference.key} {difference.problem}")
+        wrong = next(drift.wrong_sums(mirror.engine.state), "")
+        if wrong:
+            self.differences += 1
+            raise RebuildNeeded(wrong)
+
+
+NOBODY = -1  # the term where nobody ever led
+_PAUSE = 0.1  # seconds after a conflict
+
+
+class Fence:
+    """As one replica sees it."""
+
+    def __init__(self, api: Api, namespace: str, lease: str, identity: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._lease = lease
+        self._identity = identity
+
+    async def announce(self, term: int) -> None:
+        """Let the patches of this term through, and of no other; raises ``Dethroned`` when it is over."""
+        while True:
+            found = await self._api.get(NAMESPACES, self._namespace)
+            if _written(found) == str(term):
+                return
+            await self._see_to_it_that_we_lead(term)
+            version = found.meta.resource_version
+            patch = {"metadata": {"resourceVersion": version, "annotations": {TERM: str(term)}}}
+            try:
+                await self._api.patch(NAMESPACES, self._namespace, "", PatchKind.MERGE, patch)
+            except Conflict:
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+    async def announced(self) -> int:
+        """The term whose patches get through."""
+        found = await self._api.find(NAMESPACES, self._namespace)
+        written = "" if found is None else _written(found)
+        return int(written) if written.isdecimal() else NOBODY
+
+    async def _see_to_it_that_we_lead(self, term: int) -> None:
+        found = await self._api.find(LEASES, self._lease, self._namespace)
+        spec = None if found is None else found.into(Lease).spec
+        if spec is None or (spec.holder_identity, spec.lease_transitions) != (self._identity, term):
+            raise Dethroned(f"term {term} is over: the lease {self._namespace}/{self._lease} is not ours any more")
+
+
+def _written(namespace: RawObject) -> str:
+    annotations: dict[str, str] = namespace.plain()["metadata"].get("annotations") or {}
+    return annotations.get(TERM, "")

@@ -1,0 +1,208 @@
+"""Metrics of a replica, read when somebody scrapes.
+
+How many series there are depends on the quotas, not on the size of the cluster: of nodes and GPUs there are only sums.
+What is long is read in slices, and the text is written beside the event loop: a scrape is no reason to lose the lease.
+
+Health and metrics of a replica over plain HTTP: /healthz, /readyz, /metrics.
+
+A replica that waits for its turn is ready as soon as it can serve webhooks: being ready is not leading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import resource
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
+from typing import Any, TypeVar
+
+import uvicorn
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bursar._version import __version__
+from bursar.kube.controller.leader_term import LeaderTerm
+from bursar.kube.controller.replica import Replica
+from bursar.kube.http_server import BackgroundServer, HttpProtocol
+from bursar.ledger.claims import STATES
+from bursar.ledger.state import Account
+from bursar.resources import UNLIMITED
+
+T = TypeVar("T")
+Values = dict[tuple[str, ...], float]
+SLICE = 250
+
+
+class ControllerMetrics:
+    """Everything that is worth an alert or a picture."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    async def render(self) -> bytes:
+        families = list(self._process())
+        term = self._replica.term
+        if term is not None and term.ready:
+            families += [*_term(term), *await _claims(term), *await _accounts(term)]
+        return await asyncio.to_thread(generate_latest, _Families(families))
+
+    def _process(self) -> Iterator[Metric]:
+        replica = self._replica
+        build: Values = {(__version__, platform.python_version()): 1}
+        yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
+        yield _gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.elector.leading)})
+        yield _counter("bursar_terms", "Terms that ended, by why.", ("why",), _single(replica.ended))
+        text = "Differences between ledger and cluster; must stay 0."
+        yield _counter("bursar_ledger_differences", text, (), {(): replica.differences})
+        dropped = _single(replica.recorder.dropped)
+        yield _counter("bursar_events_dropped", "Events that were not written, by why.", ("why",), dropped)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield _gauge("bursar_resident_peak_bytes", "The most memory that the process had.", (), {(): peak})
+        yield from self._calls()
+
+    def _calls(self) -> Iterator[Metric]:
+        http = self._replica.api.http
+        calls: Values = {(call.verb, call.resource): count for call, count in http.calls.items()}
+        yield _counter("bursar_api_calls", "Calls of the API server.", ("verb", "resource"), calls)
+        failures: Values = {
+            (call.verb, call.resource, str(code)): count for (call, code), count in http.failures.items()
+        }
+        labels = ("verb", "resource", "code")
+        yield _counter("bursar_api_failures", "Calls that failed; 0: no answer.", labels, failures)
+
+
+class _Families(Collector):
+    """What was read already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _term(term: LeaderTerm) -> Iterator[Metric]:
+    mirror = term.mirror
+    yield _counter("bursar_pods_started", "Pods that were let go in this term.", (), {(): term.writer.started})
+    yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.reclaimer.evicted})
+    invalid = len(mirror.objects.invalid)
+    yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
+    if mirror.shadow is not None:
+        verdicts = _single(mirror.shadow.counts)
+        yield _counter("bursar_shadow_findings", "What would have been decided, by verdict.", ("verdict",), verdicts)
+
+
+async def _claims(term: LeaderTerm) -> list[Metric]:
+    controller, claims = term.mirror.controller, term.mirror.engine.state.claims
+    states: Counter[str] = Counter()
+    pending: Counter[str] = Counter()
+    async for claim in _sliced(claims.values()):
+        states[STATES[claim.state]] += 1
+    async for claim in _sliced(controller.queue.waiting()):
+        pending[controller.reason(claim.uid)[0] or "undecided"] += 1
+    return [
+        _gauge("bursar_claims", "Claims by state.", ("state",), _single(states)),
+        _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(pending)),
+    ]
+
+
+async def _accounts(term: LeaderTerm) -> list[Metric]:
+    state, policies = term.mirror.engine.state, term.mirror.engine.policies
+    places = {policy.name for policy in policies if policy.placement}
+    quotas, sums = _Amounts(), _Amounts()
+    async for account in _sliced(state.accounts.values()):
+        if account.physical:
+            sums.add((account.policy,), account)
+        elif account.policy not in places:
+            quotas.add((account.policy, account.name), account)
+    each, together = ("policy", "account", "resource"), ("policy", "resource")
+    return [
+        _gauge("bursar_account_used", "What counts in a quota, in the smallest unit.", each, quotas.used),
+        _gauge("bursar_account_limit", "The limit of a quota, in the smallest unit.", each, quotas.limit),
+        _gauge("bursar_nodes_used", "What counts on all nodes, or all their GPUs, together.", together, sums.used),
+        _gauge("bursar_nodes_limit", "What all nodes, or all their GPUs, have together.", together, sums.limit),
+    ]
+
+
+class _Amounts:
+    """Sums of accounts, by whatever they are told apart by and the resource."""
+
+    def __init__(self) -> None:
+        self.used: Values = {}
+        self.limit: Values = {}
+
+    def add(self, who: tuple[str, ...], account: Account) -> None:
+        for name, amount in account.used.vector().pairs():
+            self.used[*who, name] = self.used.get((*who, name), 0) + amount
+        for name, most in account.limits.listed.items():
+            if most < UNLIMITED:
+                self.limit[*who, name] = self.limit.get((*who, name), 0) + most
+
+
+async def _sliced(things: Iterable[T]) -> AsyncIterator[T]:
+    """All of them as they are at the start; others get their turn in between."""
+    for index, one in enumerate(list(things)):
+        if index % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        yield one
+
+
+def _single(counted: Counter[str]) -> Values:
+    return {(label,): count for label, count in counted.items()}
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> Metric:
+    for labels, value in values.items():
+        family.add_metric(list(labels), value)
+    return family
+
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class HealthApp:
+    """A raw ASGI application."""
+
+    def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], Awaitable[bytes]]) -> None:
+        self._unready = unready
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, text = await self._answer(scope["path"])
+        kind = b"text/plain; version=0.0.4; charset=utf-8"
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": text})
+
+    async def _answer(self, path: str) -> tuple[int, bytes]:
+        if path == "/healthz":
+            return 200, b"ok\n"
+        if path == "/readyz":
+            missing = self._unready()
+            return (503, "".join(f"{one}\n" for one in missing).encode()) if missing else (200, b"ok\n")
+        if path == "/metrics":
+            return 200, await self._metrics()
+        return 404, b"there are /healthz, /readyz and /metrics\n"
+
+
+class HealthServer(BackgroundServer):
+    """Serves health and metrics."""
+
+    def __init__(self, app: HealthApp, host: str, port: int) -> None:
+        config = uvicorn.Config(
+            app, http=HttpProtocol, loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
+        )
+        super().__init__(config, host, port)

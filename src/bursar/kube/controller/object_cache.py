@@ -1,0 +1,280 @@
+"""The objects of the cluster besides pods: as manifests, for admission, and as the loop last took them.
+
+What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
+of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
+a change, and might lead to the next write. Marks of nodes stay: pods are placed by them. A GPU node that does not
+carry its mark yet is taken as cordoned: pods that must stay off GPU nodes are kept off by that mark. Of a status of
+Bursar's one thing is kept: since when its conditions are as they are, which no later leader could know otherwise.
+
+Devices of nodes that drivers publish in ResourceSlices, by driver: how clusters without device plugins have GPUs.
+
+What is counted goes to the loop as an annotation of the node, so that policies read it with everything else that they
+know of the node. Of a pool only the newest generation counts; slices that are not about one node are not counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import structs
+
+from bursar.kube.client.models import Wire
+from bursar.objects.core import Node
+from bursar.objects.kinds import NODE, Kind, KindSet, TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.crossquota.arguments import DEVICES
+from bursar.policies.plugin import Derived
+from bursar.policies.results import Output
+
+
+class _Pool(Wire, frozen=True):
+    name: str = ""
+    generation: int = 0
+
+
+class _SliceSpec(Wire, frozen=True):
+    driver: str = ""
+    node_name: str = ""
+    pool: _Pool = _Pool()
+    devices: tuple[msgspec.Raw, ...] = ()
+
+
+class _Slice(Wire, frozen=True):
+    spec: _SliceSpec = _SliceSpec()
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What one slice says."""
+
+    node: str
+    driver: str
+    pool: str
+    generation: int
+    count: int
+
+
+_decode = msgspec.json.Decoder(_Slice).decode
+
+
+def read_slice(raw: bytes) -> Published:
+    spec = _decode(raw).spec
+    return Published(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, len(spec.devices))
+
+
+class Devices:
+    """The slices of all nodes."""
+
+    def __init__(self) -> None:
+        self._slices: dict[str, Published] = {}  # by name of the slice
+        self._by_node: dict[str, set[str]] = {}  # names of slices
+
+    def seen(self, name: str, published: Published) -> set[str]:
+        """A slice came or changed; the nodes that it is and was about."""
+        touched = self.gone(name)
+        if published.node:
+            self._slices[name] = published
+            self._by_node.setdefault(published.node, set()).add(name)
+            touched.add(published.node)
+        return touched
+
+    def gone(self, name: str) -> set[str]:
+        known = self._slices.pop(name, None)
+        if known is None:
+            return set()
+        names = self._by_node[known.node]
+        names.discard(name)
+        if not names:
+            del self._by_node[known.node]
+        return {known.node}
+
+    def counts(self, node: str) -> dict[str, int]:
+        """How many devices of each driver the node has."""
+        slices = [self._slices[name] for name in self._by_node.get(node, ())]
+        newest: dict[tuple[str, str], int] = {}
+        for one in slices:
+            pool = (one.driver, one.pool)
+            newest[pool] = max(newest.get(pool, 0), one.generation)
+        found: Counter[str] = Counter()
+        for one in slices:
+            if one.generation == newest[one.driver, one.pool]:
+                found[one.driver] += one.count
+        return {driver: count for driver, count in sorted(found.items()) if count}
+
+    def marked(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """The metadata of a node with its devices, and without what somebody else says of them."""
+        annotations = dict(metadata.get("annotations") or {})
+        annotations.pop(DEVICES, None)
+        counts = self.counts(metadata.get("name", ""))
+        if counts:
+            annotations[DEVICES] = ",".join(f"{driver}={count}" for driver, count in counts.items())
+        return {**metadata, "annotations": annotations}
+
+
+Report = Callable[[str, str, str, str], None]
+"""(kind, key, reason, message) of a fault to tell people about."""
+
+_BOOKKEEPING = ("managedFields", "resourceVersion", "selfLink")
+
+
+@dataclass(slots=True)
+class Known:
+    """An object, and where it is to be found on the server (a key of ours may not be its name there)."""
+
+    given: TypedObject
+    namespace: str
+    name: str
+    uid: str
+
+
+class ObjectCache:
+    """Everything that was seen and taken."""
+
+    def __init__(self, kinds: KindSet) -> None:
+        self.kinds = kinds
+        self.devices = Devices()
+        self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
+        self.version = 0  # how often what is known changed
+        self.derived: dict[type, Derived] = {}  # what policies make of it, for as long as that is right
+        self._by_kind: dict[str, dict[str, Known]] = {}
+        self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
+        self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
+        self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
+        self._since: dict[tuple[str, str], dict[tuple[str, str], str]] = {}  # (kind, key) -> see _transitions
+
+    # For admission
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        found = self._by_kind.get(kind, {}).get(key)
+        return None if found is None else found.given.body
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
+        found = self._by_kind.get(kind, {}) if namespace is None else self._by_namespace.get((kind, namespace), {})
+        return [known.given.body for known in found.values()]
+
+    def objects(self, kind: str) -> Iterable[TypedObject]:
+        return [known.given for known in self._by_kind.get(kind, {}).values()]
+
+    # What is known
+
+    def find(self, kind: str, key: str) -> Known | None:
+        return self._by_kind.get(kind, {}).get(key)
+
+    def key_at(self, kind: str, namespace: str, name: str) -> str | None:
+        """Our key of the object that the server has under that name."""
+        return self._keys.get((kind, namespace, name))
+
+    def read(self, kind: Kind, raw: bytes) -> tuple[TypedObject, dict[str, Any]]:
+        """The object as its owner wants it, and its metadata on the server; raises ``ManifestError``."""
+        body = msgspec.json.decode(raw)
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
+        status = body.pop("status", None) if status_is_ours(kind) else None
+        if kind.name == NODE.name:
+            given = self.kinds.read(Document("", 0, {**body, "metadata": self.devices.marked(metadata)}))
+            return self._closed(given), metadata
+        given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
+        self._note_since(given, status)
+        stripped = self._without_written(given)
+        return given if stripped is None else self.kinds.read(Document("", 0, stripped)), metadata
+
+    def _note_since(self, given: TypedObject, status: object) -> None:
+        found = _transitions(status)
+        if found:
+            self._since[given.kind.name, given.key] = found
+        else:
+            self._since.pop((given.kind.name, given.key), None)
+
+    def since(self, kind: str, key: str, condition: str, status: str) -> str | None:
+        """Since when the object says that of a condition, as it was last seen; None if it says something else."""
+        return self._since.get((kind, key), {}).get((condition, status))
+
+    def _closed(self, given: TypedObject) -> TypedObject:
+        node = given.typed
+        if self.unmarked is None or not isinstance(node, Node) or not self.unmarked(node):
+            return given
+        closed = structs.replace(node, spec=structs.replace(node.spec, unschedulable=True))
+        return dataclasses.replace(given, typed=closed)
+
+    def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
+        namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+        known = Known(given, namespace, name, metadata.get("uid", ""))
+        self._follow(given.kind.name, self.find(given.kind.name, given.key) is not None, given.body)
+        self._by_kind.setdefault(given.kind.name, {})[given.key] = known
+        self._by_namespace.setdefault((given.kind.name, given.namespace), {})[given.key] = known
+        self._keys[given.kind.name, namespace, name] = given.key
+
+    def drop(self, kind: str, key: str) -> None:
+        known = self._by_kind.get(kind, {}).pop(key, None)
+        self._follow(kind, known is not None, None)
+        if known is not None:
+            self._keys.pop((kind, known.namespace, known.name), None)
+            self._leave_namespace(kind, known.given)
+        self._since.pop((kind, key), None)
+        for part in ("labels", "annotations"):
+            self._written.pop((kind, key, part), None)
+
+    def _leave_namespace(self, kind: str, given: TypedObject) -> None:
+        there = self._by_namespace[kind, given.namespace]
+        del there[given.key]
+        if not there:
+            del self._by_namespace[kind, given.namespace]
+
+    def _follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> None:
+        self.version += 1
+        for made, one in list(self.derived.items()):
+            if not one.follow(kind, known, now):
+                del self.derived[made]
+
+    def manifest(self, kind: str, key: str) -> bytes | None:
+        """An object that is known, to be read once more."""
+        known = self.find(kind, key)
+        return None if known is None else msgspec.json.encode(known.given.body)
+
+    # What we write
+
+    def note_written(self, output: Output) -> None:
+        if output.kind != NODE.name and output.part in {"labels", "annotations"} and output.value:
+            self._written.setdefault((output.kind, output.key, output.part), {}).update(output.value)
+
+    def _without_written(self, given: TypedObject) -> dict[str, Any] | None:
+        """The manifest without marks that repeat what we wrote; None when there are none."""
+        metadata = dict(given.body.get("metadata") or {})
+        changed = False
+        for part in ("labels", "annotations"):
+            ours = self._written.get((given.kind.name, given.key, part))
+            marks = metadata.get(part)
+            if not ours or not marks:
+                continue
+            kept = {name: value for name, value in marks.items() if ours.get(name) != value}
+            changed = changed or len(kept) != len(marks)
+            metadata[part] = kept
+        return {**given.body, "metadata": metadata} if changed else None
+
+
+def _transitions(status: object) -> dict[tuple[str, str], str]:
+    """Of each condition that has one: (type, status) -> lastTransitionTime. Whatever has another form has none."""
+    rows = status.get("conditions") if isinstance(status, dict) else None
+    found: dict[tuple[str, str], str] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            what, says, since = row.get("type"), row.get("status"), row.get("lastTransitionTime")
+            if isinstance(what, str) and isinstance(says, str) and isinstance(since, str):
+                found[what, says] = since
+    return found
+
+
+_OURS: dict[type, bool] = {}
+
+
+def status_is_ours(kind: Kind) -> bool:
+    """Whether the kind's status is only written by Bursar: then its struct reads nothing of it."""
+    known = _OURS.get(kind.struct)
+    if known is None:
+        known = get_type_hints(kind.struct).get("status") is object
+        _OURS[kind.struct] = known
+    return known

@@ -1,0 +1,290 @@
+"""From what the API server shows to what the control loop is told.
+
+Objects other than pods become settings, after the same admission that the embedded cluster gives them. One that is not
+acceptable is reported, and what was last good stays in force; what never was is told to ``unknown``, for its pods to
+wait. It is tried again whenever another object changes, since the fault may lie between objects. So is a deletion that
+others stand in the way of. Marks that admission fills in, and
+that the webhook did not (it keeps out of kube-system), are written on the object.
+
+What is there at the start was admitted before. What became of others since, such as the nodes that a tree has, does not
+put it out of force: its pods would belong to no quota, or to one that limits nobody.
+
+The order in which kinds arrive does not matter for long: a pod on a node that is not known yet counts in its quotas at
+once, and on the node as soon as the node is seen.
+
+Which pods quotas are for: by the namespaces that they name, and by the label by which a pod names its quota.
+
+A quota that is not acceptable and never was in force, such as one that a new leader finds so, names its pods all the
+same. Nobody knows what it allows, so these wait, and its namespaces stay governed. Where another quota of the same
+policy is in force in a namespace, or under the name that a pod names, that one decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from bursar.control.admission import Admission, ObjectChange
+from bursar.control.controller import Controller
+from bursar.kube.controller.object_cache import ObjectCache, Report
+from bursar.kube.controller.patches import INVALID
+from bursar.kube.controller.work_queue import ObjectKey
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import Kind, TypedObject
+from bursar.policies.plugin import Plugin, Registry
+from bursar.policies.results import Output
+
+Body = Mapping[str, Any]
+Given = tuple[TypedObject, dict[str, Any]]
+
+
+class ObjectSync:
+    """Keeps the loop's settings in step with the objects."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        world: ObjectCache,
+        admission: Admission,
+        report: Report,
+        condition: Callable[[str, str, str], None],
+        write: Callable[[Output], None],
+        changed: Callable[[Kind, str, bool], None],
+        unknown: Callable[[str, str, Body | None, str], None],
+    ) -> None:
+        """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again.
+
+        ``changed``: is told (kind, key, whether it is new) of objects that came into force, or went out of it.
+        ``unknown``: is told (kind, key, manifest, problem) of those that never were in force; None: such a one is gone.
+        """
+        self._controller = controller
+        self._world = world
+        self._admission = admission
+        self._report = report
+        self._condition = condition
+        self._write = write
+        self._changed = changed
+        self._unknown = unknown
+        self._deleted: dict[tuple[str, str], Kind] = {}  # by kind and key: still in force, because others need it
+        self.invalid: dict[tuple[str, str], tuple[Given | None, str]] = {}  # as given, if readable; what is wrong
+
+    def start(self, objects: Iterable[tuple[Kind, bytes]]) -> Iterator[None]:
+        """All objects of the cluster, at the start: in whatever order they fit together. A step is one of them."""
+        waiting: list[Given] = []
+        for kind, raw in objects:
+            yield
+            given = self._read(kind, raw)
+            if given is not None:
+                waiting.append(given)
+        quiet = True
+        while waiting:
+            failed: list[Given] = []
+            for given in waiting:
+                yield
+                if not self._take(given, listed=True, quiet=quiet):
+                    failed.append(given)
+            if not quiet:
+                return
+            quiet = len(failed) < len(waiting)  # else nothing helps them: once more, for people to be told
+            waiting = failed
+
+    def seen(self, kind: Kind, raw: bytes) -> bool:
+        """An object came or changed; whether that means anything to the loop."""
+        given = self._read(kind, raw)
+        if given is None or not self._is_new(given[0]):
+            return False
+        self._deleted.pop((kind.name, given[0].key), None)
+        taken = self._take(given)
+        if taken:
+            self._retry()
+        return taken
+
+    def gone(self, kind: Kind, namespace: str, name: str) -> bool:
+        """An object is gone."""
+        key = self._world.key_at(kind.name, namespace, name)
+        if key is None:
+            return self._forget_refused(kind, namespace, name)
+        self.invalid.pop((kind.name, key), None)
+        problem = self._drop(kind, key)
+        if problem:  # others still need it: people are told, and it stays in force until they do not
+            self._report(kind.name, key, INVALID, f"deleted, but {problem}")
+            self._deleted[kind.name, key] = kind
+            return False
+        self._retry()
+        return True
+
+    def _forget_refused(self, kind: Kind, namespace: str, name: str) -> bool:
+        """An object that was never in force is gone: it must not come into force later."""
+        key = f"{namespace}/{name}" if namespace else name
+        if self.invalid.pop((kind.name, key), None) is None:
+            return False
+        self._condition(kind.name, key, "")
+        self._unknown(kind.name, key, None, "")
+        return True
+
+    def _drop(self, kind: Kind, key: str) -> str:
+        """Take an object out of force; what stands in the way."""
+        try:
+            self._controller.apply([ObjectChange(kind, key, None)])
+        except ManifestError as error:
+            return str(error)
+        self._world.drop(kind.name, key)
+        self._changed(kind, key, False)
+        return ""
+
+    def _read(self, kind: Kind, raw: bytes) -> Given | None:
+        try:
+            return self._world.read(kind, raw)
+        except ManifestError as error:
+            body = msgspec.json.decode(raw)
+            self._refused((kind.name, error.subject.partition(" ")[2]), None, body, str(error))
+            return None
+
+    def _is_new(self, given: TypedObject) -> bool:
+        known = self._world.find(given.kind.name, given.key)
+        name = (given.kind.name, given.key)
+        return known is None or known.given.typed != given.typed or name in self.invalid or name in self._deleted
+
+    def _take(self, given: Given, *, listed: bool = False, quiet: bool = False) -> bool:
+        """``listed``: it was there before us, so it is judged as a change that changes nothing."""
+        one, metadata = given
+        known = self._world.find(one.kind.name, one.key)
+        old = one.body if listed else None
+        if known is not None:
+            old = known.given.body
+        try:
+            admitted = self._admission.admit(self._world, old, one)
+            self._controller.apply([ObjectChange(one.kind, one.key, admitted)])
+        except ManifestError as error:
+            if not quiet:
+                self._refused((one.kind.name, one.key), given, one.body, str(error))
+            return False
+        if self.invalid.pop((one.kind.name, one.key), None) is not None:
+            self._condition(one.kind.name, one.key, "")
+        self._world.keep(one, metadata)
+        self._fill_in(one, admitted)
+        self._changed(one.kind, one.key, known is None)
+        return True
+
+    def _fill_in(self, given: TypedObject, admitted: TypedObject) -> None:
+        before, after = given.body.get("metadata") or {}, admitted.body.get("metadata") or {}
+        for part in ("labels", "annotations"):
+            had = before.get(part) or {}
+            filled = {name: value for name, value in (after.get(part) or {}).items() if had.get(name) != value}
+            if filled:
+                self._write(Output(given.kind.name, given.key, part, filled))
+
+    def _refused(self, name: tuple[str, str], given: Given | None, body: Body, problem: str) -> None:
+        last = self.invalid.get(name)
+        self.invalid[name] = (given, problem)
+        if last is None or last[1] != problem:
+            self._report(*name, INVALID, problem)
+            self._condition(*name, problem)
+        tried_again = last is not None and given is not None and last[0] is given and last[1] == problem
+        if self._world.find(*name) is None and not tried_again:
+            self._unknown(*name, body, problem)
+
+    def _retry(self) -> None:
+        """Something changed: what was not acceptable may be now, and with it what waited for that in turn."""
+        while self._retried():
+            pass
+
+    def _retried(self) -> bool:
+        """Try everything that waits once; whether any of it went through."""
+        dropped = [name for name, kind in list(self._deleted.items()) if not self._drop(kind, name[1])]
+        for name in dropped:
+            del self._deleted[name]
+        taken = [self._take(given) for given, _ in list(self.invalid.values()) if given is not None]
+        return bool(dropped) or any(taken)
+
+
+_K = TypeVar("_K")
+_Mark = tuple[str, str, str]
+"""What pods are known by: a policy, "" and their namespace, or a policy, a label of theirs and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What one quota names; ``problem``: why it is not in force, if it is not."""
+
+    namespaces: frozenset[str]
+    problem: str
+
+
+class QuotaSelection:
+    """What the quotas name, those in force and those that never were."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._plugins: dict[str, Plugin] = {kind: plugin for plugin in registry for kind in plugin.namespaces}
+        self._by_quota: dict[ObjectKey, _Named] = {}
+        self._count: dict[str, int] = {}  # how many quotas name a namespace
+        self._in_force: dict[_Mark, int] = {}  # how many of those are in force
+        self._unknown: dict[_Mark, set[ObjectKey]] = {}  # quotas that never were
+
+    def __contains__(self, namespace: str) -> bool:
+        return namespace in self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._count)
+
+    def take(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str = "") -> frozenset[str]:
+        """An object came, changed or (None) is gone; the namespaces that are named, or not named, since then.
+
+        ``problem``: it is not acceptable, and never was in force.
+        """
+        plugin = self._plugins.get(kind)
+        if plugin is None:
+            return frozenset()
+        before = self._by_quota.pop((kind, key), None)
+        now = None if body is None else _Named(frozenset(plugin.namespaces[kind](key, body)), problem)
+        touched = _spaces(before) ^ _spaces(now)
+        known = {name for name in touched if name in self._count}
+        if before is not None:
+            self._note(plugin, (kind, key), before, -1)
+        if now is not None:
+            self._by_quota[kind, key] = now
+            self._note(plugin, (kind, key), now, 1)
+        return frozenset(name for name in touched if (name in known) != (name in self._count))
+
+    def _note(self, plugin: Plugin, quota: ObjectKey, named: _Named, step: int) -> None:
+        for name in named.namespaces:
+            _add(self._count, name, step)
+        marks: list[_Mark] = [(plugin.name, "", name) for name in named.namespaces]
+        if quota[0] in plugin.chosen:
+            marks.append((plugin.name, plugin.chosen[quota[0]], quota[1].rpartition("/")[2]))
+        for mark in marks:
+            if not named.problem:
+                _add(self._in_force, mark, step)
+            elif step > 0:
+                self._unknown.setdefault(mark, set()).add(quota)
+            else:
+                self._unknown[mark].remove(quota)
+
+    def problem(self, namespace: str, labels: Mapping[str, str]) -> str:
+        """Why a pod has to wait for a quota to be mended; "": it has not."""
+        for kind, plugin in self._plugins.items():
+            label = plugin.chosen.get(kind, "")
+            chosen = labels.get(label, "") if label else ""  # whoever names a quota is not of its namespace's
+            mark = (plugin.name, label, chosen) if chosen else (plugin.name, "", namespace)
+            if self._unknown.get(mark) and mark not in self._in_force:
+                return self._words(min(self._unknown[mark]))
+        return ""
+
+    def _words(self, quota: ObjectKey) -> str:
+        problem = self._by_quota[quota].problem
+        return f"its quota {quota[0]} {quota[1]} is not in force, so nobody knows what it allows: {problem}"
+
+
+def _spaces(named: _Named | None) -> frozenset[str]:
+    return frozenset() if named is None else named.namespaces
+
+
+def _add(counts: dict[_K, int], key: _K, step: int) -> None:
+    left = counts.get(key, 0) + step
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

@@ -1,0 +1,314 @@
+"""Writing on everything but pods: statuses, labels and annotations of quotas and nodes, and quotas that policies own.
+
+Changes of one object are gathered for a moment. A status that is Bursar's alone is replaced whole, so that a field that
+is not wanted any more goes away; where others write fields too, only ours are patched. (Server-side apply would do
+both, but it leaves null where a map loses its last entry, which a schema refuses.) A condition that says what it said
+before keeps its time, whoever leads: a new leader's policies know nothing of what was before.
+
+Policies say what changed, once. An object that goes and comes again between two looks is the same one to them: so what
+they want is remembered here, and written on the new one. What they own is made anew, and put right if somebody changes
+it. On an object that nobody has made (a built-in quota needs none) nothing is written until somebody does.
+
+Namespaces that quotas name, and the label by which the gate knows them.
+
+A namespace that some quota names is labelled; when the last of its quotas goes, the label goes too, a little later: one
+that is replaced lets no pod pass in between. It is applied under a field manager of its own, so that a label that an
+administrator set stays his.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bursar.kube.client.api import NAMESPACES, Api, JsonPatch, PatchKind, Resource, Writing
+from bursar.kube.client.events import whole_seconds
+from bursar.kube.client.models import RawObject
+from bursar.kube.controller.object_cache import Known, ObjectCache, Report, status_is_ours
+from bursar.kube.controller.object_sync import QuotaSelection
+from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID
+from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Refused, sent
+from bursar.objects.kinds import NODE, Kind
+from bursar.policies.results import Output
+
+WIDTH = 4
+GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
+STATUS_MANAGER = "bursar-status"
+Parts = dict[str, Output]
+_INVALID = "Invalid"  # the type of the condition
+_SINCE = "lastTransitionTime"
+
+
+class ObjectWriter:
+    """Carries out what policies want written."""
+
+    def __init__(self, api: Api, world: ObjectCache, report: Report, *, dry_run: bool = False) -> None:
+        self._api = api
+        self._world = world
+        self._report = report
+        self._dry_run = dry_run
+        self._wanted: dict[ObjectKey, Parts] = {}  # to be written
+        self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks they look at
+        self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as they were last looked at
+        self._missing: dict[ObjectKey, str | None] = {}  # uid of who went ("": out of force, too); None: never came
+        self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
+        self.desk: KeyedWorkQueue[ObjectKey] = KeyedWorkQueue(self._perform, WIDTH, settle_for=GATHER)
+
+    def write(self, outputs: dict[ObjectKey, Parts]) -> None:
+        """What policies want written, after each look at the cluster: objects may have come and gone since the last."""
+        for target, parts in outputs.items():
+            for output in parts.values():
+                self._remember(target, output)
+                self._want(target, output)
+        for target in list(self._missing):
+            self._look_for(target)
+        for target in self._own:
+            self._look_at(target)
+
+    def _remember(self, target: ObjectKey, output: Output) -> None:
+        if output.part == "object" and output.value is None:
+            self._last.pop(target, None)
+            self._own.pop(target, None)
+        elif output.kind != NODE.name:
+            _add(self._last.setdefault(target, {}), output)
+            if output.part == "object":
+                self._own.setdefault(target, None)
+
+    def _want(self, target: ObjectKey, output: Output) -> None:
+        _add(self._wanted.setdefault(target, {}), output)
+        self.desk.want(target)
+
+    def invalid(self, target: ObjectKey, problem: str) -> None:
+        """The object's last change is not in force ("": it is again): its status says so, if that is Bursar's to write.
+
+        Conditions of others are a list that a patch replaces whole: on their objects it stays with the event.
+        """
+        if self._invalid.get(target, "") == problem or not status_is_ours(self._world.kinds.find(target[0])):
+            return
+        if problem:
+            self._invalid[target] = problem
+        else:
+            del self._invalid[target]
+        status = self._last.get(target, {}).get("status", Output(*target, "status", {}))
+        self._wanted.setdefault(target, {}).setdefault("status", status)
+        self.desk.want(target)
+
+    # Objects come and go
+
+    def forget(self, target: ObjectKey) -> None:
+        """The object is gone, although it may still be in force."""
+        self._invalid.pop(target, None)
+        if target in self._last:
+            known = self._world.find(*target)
+            self._missing[target] = "" if known is None else known.uid
+
+    def _look_for(self, target: ObjectKey) -> None:
+        known, went = self._world.find(*target), self._missing[target]
+        if known is not None and known.uid != went:
+            del self._missing[target]
+            for output in self._last.get(target, {}).values():
+                self._want(target, output)
+        elif known is None and went is not None:
+            self._lost(target)
+
+    def _lost(self, target: ObjectKey) -> None:
+        """The object is gone, and in force no longer: only what policies own comes back, made by us."""
+        own = self._last.get(target, {}).get("object")
+        if own is None:
+            del self._missing[target]
+            self._last.pop(target, None)
+            self._wanted.pop(target, None)
+        else:
+            self._missing[target] = None
+            self._want(target, own)
+
+    def _look_at(self, target: ObjectKey) -> None:
+        """Whether what policies own is as they want it; each form of it is looked at once."""
+        known = self._world.find(*target)
+        if known is not None and known is not self._own[target]:
+            self._own[target] = known
+            own = self._last[target]["object"]
+            if not _holds(known.given.body, own.value):
+                self._want(target, own)
+
+    def _is_there(self, target: ObjectKey) -> bool:
+        """Whether there is such an object, in force or refused."""
+        return target in self._invalid or self._world.find(*target) is not None
+
+    # Statuses
+
+    def _whole_status(self, output: Output) -> dict[str, object]:
+        status = dict(output.value or {})
+        given = status.get("conditions")
+        conditions = list(given) if isinstance(given, list) else []
+        problem = self._invalid.get((output.kind, output.key))
+        if problem:
+            told = {
+                "type": _INVALID,
+                "status": "True",
+                "reason": "Refused",
+                "message": problem,
+                _SINCE: whole_seconds(),
+            }
+            conditions = [*(one for one in conditions if one.get("type") != _INVALID), told]
+        if conditions:
+            status["conditions"] = [self._since_when(output, one) for one in conditions]
+        return status
+
+    def _since_when(self, output: Output, condition: dict[str, object]) -> dict[str, object]:
+        """The condition with the time that the object has for it: whoever wants it written may not know of before."""
+        if _SINCE not in condition:
+            return condition
+        since = self._world.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))
+        return condition if since is None else {**condition, _SINCE: since}
+
+    # Writing
+
+    async def _perform(self, target: ObjectKey) -> None:
+        parts = self._wanted.pop(target, {})
+        kind = self._world.kinds.find(target[0])
+        try:
+            for part in ("object", "labels", "annotations", "status"):
+                output = parts.get(part)
+                if output is None:
+                    continue
+                if part != "object" and not self._is_there(target):
+                    if target in self._last:
+                        self._missing.setdefault(target, None)
+                    return
+                await self._write(kind, output)
+                del parts[part]
+        except BaseException:
+            for newer in self._wanted.get(target, {}).values():
+                _add(parts, newer)
+            self._wanted[target] = parts
+            raise
+
+    async def _write(self, kind: Kind, output: Output) -> None:
+        resource = Resource.of(kind)
+        namespace, name = self._place(kind, output.key)
+        if output.part == "object":
+            await self._write_object(resource, namespace, name, output)
+        elif output.part == "status":
+            how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
+            if status_is_ours(kind):
+                whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._whole_status(output)}]
+                write = self._api.patch(resource, name, namespace, PatchKind.JSON, whole, subresource="status", how=how)
+            else:
+                part = {"status": output.value or {}}
+                write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
+            await sent(write, refused=self._refused(output))
+        else:
+            # As it is sent: by the time it is seen again, something else may be wanted.
+            self._world.note_written(output)
+            patch = {"metadata": {output.part: output.value or {}}}
+            how = Writing(dry_run=self._dry_run)
+            write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
+            await sent(write, refused=self._refused(output))
+
+    async def _write_object(self, resource: Resource, namespace: str, name: str, output: Output) -> None:
+        how = Writing(dry_run=self._dry_run)
+        if output.value is None:
+            await sent(self._api.delete(resource, name, namespace, how=how), refused=self._refused(output))
+        else:
+            write = self._api.apply(resource, name, namespace, output.value, force=True, how=how)
+            await sent(write, refused=self._refused(output))
+
+    def _place(self, kind: Kind, key: str) -> tuple[str, str]:
+        known = self._world.find(kind.name, key)
+        if known is not None:
+            return known.namespace, known.name
+        namespace, _, name = key.rpartition("/")
+        return namespace, name
+
+    def _refused(self, output: Output) -> Refused:
+        return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
+
+
+def _add(parts: Parts, newer: Output) -> None:
+    """Marks add up; everything else is the newest alone."""
+    known = parts.get(newer.part)
+    if known is not None and newer.part in {"labels", "annotations"}:
+        newer = Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
+    parts[newer.part] = newer
+
+
+def _holds(found: object, wanted: object) -> bool:
+    """Whether an object has all that is wanted of it, whatever else it has."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_holds(found.get(name), value) for name, value in wanted.items())
+    return found == wanted
+
+
+MANAGER = "bursar-namespaces"
+LINGER = 5.0  # seconds for which a label stays after the last quota
+
+
+class NamespaceKeeper:
+    """Keeps the labels in step with the quotas."""
+
+    def __init__(
+        self, api: Api, naming: QuotaSelection, report: Report, never: tuple[str, ...], *, dry_run: bool
+    ) -> None:
+        self._api = api
+        self._naming = naming
+        self._report = report
+        self._never = never
+        self._how = Writing(field_manager=MANAGER, dry_run=dry_run)
+        self._labelled: set[str] = set()  # namespaces that were seen with the label
+        self._sent: set[str] = set()  # and those that were given it, seen or not
+        self._lingering: set[str] = set()  # namespaces whose label is about to go
+        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, 2)
+
+    def named(self, namespaces: Iterable[str]) -> None:
+        """Quotas name these now, or do so no longer."""
+        for name in namespaces:
+            if name in self._naming:
+                self._lingering.discard(name)
+            if name not in self._never:
+                self.desk.want(name)
+
+    def namespace_seen(self, name: str, labels: dict[str, str]) -> None:
+        """A namespace came or changed: it may lack its label."""
+        if labels.get(GOVERNED_LABEL) == ENFORCED:
+            self._labelled.add(name)
+        else:
+            self._labelled.discard(name)
+            if name in self._naming:
+                self.named((name,))
+
+    def namespace_gone(self, name: str) -> None:
+        self._labelled.discard(name)
+        self._sent.discard(name)
+        self._lingering.discard(name)
+        self.desk.forget(name)
+
+    def take_over(self) -> None:
+        """All namespaces were seen: set what a predecessor did not, and take away what it left."""
+        self.named(sorted(self._labelled.symmetric_difference(self._naming)))
+
+    async def _perform(self, name: str) -> None:
+        wanted = name in self._naming
+        if wanted == (name in self._labelled) and (wanted or name not in self._sent):
+            return
+        if not wanted and name not in self._lingering:
+            self._lingering.add(name)
+            raise Again("its last quota may be replaced", LINGER)
+        found = await sent(self._api.find(NAMESPACES, name), refused=self._refused(name))
+        if found is None or not (wanted or _is_ours(found)):  # applying would create it, or own what is another's
+            return
+        self._sent.add(name)
+        labels = {GOVERNED_LABEL: ENFORCED} if wanted else {}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        write = self._api.apply(NAMESPACES, name, "", body, force=True, how=self._how)
+        await sent(write, refused=self._refused(name))
+        if not wanted:
+            self._sent.discard(name)
+            self._lingering.discard(name)
+
+    def _refused(self, name: str) -> Refused:
+        return lambda why: self._report("Namespace", name, INVALID, why)
+
+
+def _is_ours(namespace: RawObject) -> bool:
+    fields = namespace.plain()["metadata"].get("managedFields") or ()
+    return any(entry.get("manager") == MANAGER for entry in fields)

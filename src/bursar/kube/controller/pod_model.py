@@ -1,0 +1,294 @@
+"""Pods as the API server shows them: what the ledger reads of them, and what only Kubernetes itself judges.
+
+``unjudged`` names the constraints of a pod that decide over nodes and that Bursar does not judge. A pod that has some
+is never pinned: its node is the scheduler's choice.
+
+What gated pods want, read as the embedded cluster would have admitted them.
+
+Pods of one job want the same. What is read of a pod follows from the fields that make up its likeness, and from the
+objects that are in force: the manifest that admission sees is made of these fields, and of nothing else but the pod's
+name. So it is read once for all pods that are alike, until an object comes, changes or goes.
+
+A pod whose node the scheduler decides over, by constraints that Bursar does not judge, can be given no parts of GPUs
+and no share of a GPU node: both need a node to be chosen. Who wants the first waits with that reason; all are kept off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, cast
+
+import msgspec
+from msgspec import field
+
+from bursar.control.admission import Admission, ObjectChange
+from bursar.control.controller import Controller
+from bursar.kube.client.models import Meta
+from bursar.kube.controller.object_cache import ObjectCache
+from bursar.kube.controller.patches import (
+    GATE,
+    OWN_LABELS,
+    Filled,
+    PlacementJudge,
+    filled_in,
+    is_own_annotation,
+    narrowed,
+    node_terms,
+    with_node_terms,
+)
+from bursar.objects.core import Affinity, Condition, Lenient, ObjectMeta, Pod, PodSpec, PodStatus
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.crossquota.arguments import CLAIMS_DEVICES
+from bursar.policies.gpus.worker import is_worker
+
+ENDED = ("Succeeded", "Failed")
+_LOCAL_VOLUMES = frozenset(
+    {"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath", "image", "nfs", "gitRepo"}
+)
+
+
+class _Unread(Lenient, frozen=True):
+    """Something that is there, and of which nobody reads more. (``Raw`` would keep the text of the whole pod.)"""
+
+
+_Anything = _Unread | tuple[object, ...] | str | float | bool | None
+
+
+class _PodRules(Lenient, frozen=True):
+    required: tuple[_Unread, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
+
+
+class SeenAffinity(Affinity, frozen=True):
+    pod_affinity: _PodRules = _PodRules()
+    pod_anti_affinity: _PodRules = _PodRules()
+
+
+class _Spread(Lenient, frozen=True):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class SeenSpec(PodSpec, frozen=True):
+    affinity: SeenAffinity = SeenAffinity()
+    volumes: tuple[dict[str, _Anything], ...] = ()
+    topology_spread_constraints: tuple[_Spread, ...] = ()
+    resource_claims: tuple[_Unread, ...] = ()
+
+
+class SeenStatus(PodStatus, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class SeenMeta(ObjectMeta, frozen=True):
+    resource_version: str = ""
+
+
+class SeenPod(Pod, frozen=True):
+    """A pod with everything that the controller looks at."""
+
+    metadata: SeenMeta = SeenMeta()
+    spec: SeenSpec = SeenSpec()
+    status: SeenStatus = SeenStatus()
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def gated(self) -> bool:
+        gates = self.spec.scheduling_gates
+        return bool(gates) and any(gate.name == GATE for gate in gates)
+
+    @property
+    def leaving(self) -> bool:
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def ended(self) -> bool:
+        return self.status.phase in ENDED
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler tried it and found no node."""
+        return any(
+            condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"
+            for condition in self.status.conditions
+        )
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the scheduler itself takes its place for another pod."""
+        for condition in self.status.conditions:
+            if condition.type == "DisruptionTarget":
+                return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+        return False
+
+
+read_pod = msgspec.json.Decoder(SeenPod).decode
+
+
+def identity(pod: SeenPod) -> Meta:
+    """What the client knows a pod by."""
+    meta = pod.metadata
+    return Meta(meta.name, meta.namespace, meta.uid, meta.resource_version)
+
+
+def unjudged(spec: SeenSpec) -> tuple[str, ...]:
+    """What decides over the pod's node besides that which Bursar judges, in people's words."""
+    found: list[str] = []
+    if any(not _LOCAL_VOLUMES.issuperset(volume) for volume in spec.volumes):
+        found.append("volumes")
+    if any(spread.when_unsatisfiable == "DoNotSchedule" for spread in spec.topology_spread_constraints):
+        found.append("topology spread")
+    if spec.affinity.pod_affinity.required or spec.affinity.pod_anti_affinity.required:
+        found.append("pod affinity")
+    if spec.resource_claims:
+        found.append("resource claims")
+    return tuple(found)
+
+
+def anywhere(spec: SeenSpec) -> SeenSpec:
+    """The spec without what decides over nodes: for a pod whose node is a fact."""
+    return msgspec.structs.replace(spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
+
+
+def wished_labels(labels: dict[str, str]) -> dict[str, str]:
+    """The labels without those that Bursar writes."""
+    if OWN_LABELS.isdisjoint(labels):
+        return labels
+    return {name: value for name, value in labels.items() if name not in OWN_LABELS}
+
+
+def wished_annotations(annotations: dict[str, str]) -> dict[str, str]:
+    """The annotations without those that Bursar writes."""
+    if not annotations:
+        return annotations
+    return {name: value for name, value in annotations.items() if not is_own_annotation(name)}
+
+
+def milliseconds(timestamp: str) -> int:
+    """A timestamp of the API server in milliseconds; 0 for none."""
+    if not timestamp:
+        return 0
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def asks(pod: SeenPod) -> tuple[object, ...]:
+    """All that a gated pod may change and that a decision reads."""
+    return pod.spec, *_marks(pod)
+
+
+def grew(before: SeenPod, pod: SeenPod) -> bool:
+    """Whether anything changed that a pod without a gate may change and that a decision reads."""
+    was, now = before.spec, pod.spec
+    if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
+        return True
+    if before.metadata.labels == pod.metadata.labels and before.metadata.annotations == pod.metadata.annotations:
+        return False
+    return _marks(before) != _marks(pod)
+
+
+def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
+    """What whoever made the pod wrote on it."""
+    return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)
+
+
+Body = dict[str, Any]
+_KEPT = 4096  # readings
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(PodSpec) if field.name != "affinity")
+_fields_of = attrgetter(*_FIELDS)
+_encode = msgspec.json.Encoder().encode
+
+
+class UnjudgedError(ManifestError):
+    """A pod that needs a node to be chosen, with constraints that only the scheduler judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """What a pod wants, with what admission filled in; the same for all pods that are alike."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: PodSpec
+    filled: Filled
+    unjudged: tuple[str, ...]
+
+
+class GatedPodReader:
+    """Reads gated pods."""
+
+    def __init__(
+        self, controller: Controller, world: ObjectCache, admission: Admission, placement: PlacementJudge
+    ) -> None:
+        self._controller = controller
+        self._world = world
+        self._admission = admission
+        self._placement = placement
+        self._readings: dict[bytes, PodRequest] = {}  # by likeness, as of the world's version
+        self._version = -1
+
+    def read(self, pod: SeenPod) -> PodRequest:
+        """What the pod wants; raises ``ManifestError``."""
+        if self._version != self._world.version or len(self._readings) >= _KEPT:
+            self._readings.clear()
+            self._version = self._world.version
+        like = likeness(pod)
+        found = self._readings.get(like)
+        if found is None:
+            found = self._readings[like] = self._read(pod)
+        return found
+
+    def _read(self, pod: SeenPod) -> PodRequest:
+        manifest = manifest_of(pod)
+        given = self._world.kinds.read(Document("", 0, manifest))
+        given = self._admission.admit(self._world, None, given)
+        others = unjudged(pod.spec)
+        if others:
+            given = self._judge(given, others)
+        typed = cast("Pod", given.typed)
+        filled = filled_in(manifest, given.body)
+        return PodRequest(typed.metadata.labels, typed.metadata.annotations, typed.spec, filled, others)
+
+    def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
+        """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
+        metadata = given.body.get("metadata") or {}
+        if is_worker(metadata.get("labels") or {}, metadata.get("annotations") or {}):
+            problem = f"its {' and '.join(others)} cannot be judged, and parts of GPUs need a node to be chosen"
+            raise UnjudgedError(problem, "spec", subject=f"Pod {given.key}")
+        claim = self._controller.read(ObjectChange(POD, given.key, given))
+        if claim is None or not self._placement.must_stay_off(claim):
+            return given
+        terms = node_terms(given.body)
+        fenced = narrowed(terms, terms, pin="", keep_off=True)
+        return given if fenced is None else self._world.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
+
+
+def likeness(pod: SeenPod) -> bytes:
+    """Equal for pods of which the same is read: all that ``manifest_of`` writes, without the name, and what only the
+    scheduler judges.
+    """
+    meta, spec = pod.metadata, pod.spec
+    marks = wished_labels(meta.labels), wished_annotations(meta.annotations)
+    return _encode((meta.namespace, marks, unjudged(spec), spec.affinity.node_affinity, _fields_of(spec)))
+
+
+def manifest_of(pod: SeenPod) -> Body:
+    """The pod as admission sees it: without what Bursar wrote, and without what only others read."""
+    meta, spec = pod.metadata, pod.spec
+    asked = PodSpec(affinity=Affinity(spec.affinity.node_affinity), **dict(zip(_FIELDS, _fields_of(spec), strict=True)))
+    metadata = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "labels": wished_labels(meta.labels),
+        "annotations": wished_annotations(meta.annotations) | claimed_devices(spec),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": msgspec.json.decode(_encode(asked))}
+
+
+def claimed_devices(spec: SeenSpec) -> dict[str, str]:
+    """A mark for policies: the pod claims devices, of which its requests say nothing."""
+    return {CLAIMS_DEVICES: "true"} if spec.resource_claims else {}

@@ -1,0 +1,440 @@
+"""Writing on pods: the one patch that starts a pod, marks that policies want, and holds.
+
+A pod is written to by one task at a time, and each write is made of what the ledger says at that moment: a claim that
+lost its place in the meantime is not started. What admission and policies want on the pod travels in the same patch.
+
+Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim starts or waits again.
+
+A pod that the server refuses to let go, for long, is set aside for a while: its place is for others, whom it lets go.
+
+Labels that Bursar keeps on pods: what each should carry, and whether somebody changed it.
+
+A label is written when it is wanted and not there. What is seen before the write has arrived is no change of anybody's;
+so a difference counts only after the label was seen as it should be.
+
+Pods that were let go and find no node: a pin that cannot be honoured, or GPU nodes that were the only ones left.
+
+The scheduler says so in the pod's condition. When that has lasted for a while, the pod gives its place back: it is
+evicted, for its owner to create anew, and the new one is decided over by what the cluster looks like then. However long
+the scheduler did not get to it before is no part of that while.
+
+Pods that the server refuses something of: for how long it is asked, and how long they are left alone after that.
+
+A refusal is the word of an admission plugin of others, of a disruption budget, or of a rule that Bursar does not know.
+It may pass, but meanwhile the pod has a place that others could have, or keeps one that others wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from bursar.engine.decision import Decision
+from bursar.engine.engine import Engine
+from bursar.kube.client.api import PODS, Api, PatchKind, Writing
+from bursar.kube.controller.object_cache import Report
+from bursar.kube.controller.patches import (
+    ADMISSION,
+    HOLD,
+    INVALID,
+    TERM,
+    Body,
+    HoldRecord,
+    PlacementJudge,
+    admission_record,
+    metadata_patch,
+    start_patch,
+    written,
+)
+from bursar.kube.controller.pod_sync import PodSync, TrackedPod
+from bursar.kube.controller.work_queue import Declined, KeyedWorkQueue, sent
+from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
+
+Marks = dict[str, str | None]
+
+
+class LabelKeeper:
+    """Remembers the labels of pods, by uid."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, Marks] = {}
+        self._confirmed: set[str] = set()  # pods that were seen with all of them
+
+    def want(self, uid: str, labels: Marks, seen: Mapping[str, str]) -> Marks:
+        """The pod should carry these too (None: not carry); what must be written for that."""
+        if not labels:
+            return {}
+        known = self._wanted.get(uid)
+        if known is None and _wrong(labels, seen) == {}:  # written by a predecessor
+            self._wanted[uid] = dict(labels)
+            self._confirmed.add(uid)
+            return {}
+        self._wanted[uid] = {**(known or {}), **labels}
+        self._confirmed.discard(uid)
+        return labels
+
+    def seen(self, uid: str, labels: Mapping[str, str]) -> Marks:
+        """The pod has these labels now; those of ours that must be written again."""
+        wanted = self._wanted.get(uid)
+        if wanted is None:
+            return {}
+        wrong = _wrong(wanted, labels)
+        if not wrong:
+            self._confirmed.add(uid)
+        elif uid in self._confirmed:
+            self._confirmed.discard(uid)
+            return wrong
+        return {}
+
+    def forget(self, uid: str) -> None:
+        self._wanted.pop(uid, None)
+        self._confirmed.discard(uid)
+
+
+def _wrong(wanted: Marks, seen: Mapping[str, str]) -> Marks:
+    return {name: value for name, value in wanted.items() if seen.get(name) != value}
+
+
+REFUSAL_PATIENCE = 600_000  # milliseconds for which the server may refuse
+SET_ASIDE_FOR = 600_000  # milliseconds until it is asked again
+
+
+class RefusalBackoff:
+    """Remembers pods by uid, for as long as they are refused or left alone."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._since: dict[str, int] = {}  # when the server refused for the first time
+        self._until: dict[str, int] = {}  # when it is to be asked again
+
+    def __len__(self) -> int:
+        return len(self._since) + len(self._until)
+
+    def refused(self, uid: str) -> bool:
+        """The server refused; whether it has done so for too long."""
+        now = self._now()
+        if now - self._since.setdefault(uid, now) < REFUSAL_PATIENCE:
+            return False
+        del self._since[uid]
+        return True
+
+    def answered(self, uid: str) -> None:
+        """The server did not refuse this time, or there is nothing more to ask."""
+        self._since.pop(uid, None)
+
+    def leave_alone(self, uid: str, pause: int | None = None) -> None:
+        """For so many milliseconds."""
+        self._until[uid] = self._now() + (SET_ASIDE_FOR if pause is None else pause)
+
+    def taken_up(self) -> list[str]:
+        """Those whose time is up: they are left alone no longer."""
+        now = self._now()
+        found = [uid for uid, until in self._until.items() if until <= now]
+        for uid in found:
+            del self._until[uid]
+        return found
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or is what it was asked to be."""
+        self._since.pop(uid, None)
+        self._until.pop(uid, None)
+
+
+WIDTH = 32
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a pod should get."""
+
+    start: bool = False
+    unhold: bool = False
+    labels: Marks = field(default_factory=dict)
+    annotations: Marks = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.start or self.unhold or self.labels or self.annotations)
+
+
+@dataclass(slots=True)
+class DisplacementPlan:
+    """Whom a claim displaces, by one decision: uid -> owner."""
+
+    seq: int
+    victims: dict[str, str] = field(default_factory=dict)
+
+
+class PodWriter:
+    """Carries out what is wanted of pods."""
+
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        pods: PodSync,
+        placement: PlacementJudge,
+        term: int,
+        report: Report,
+        now: Callable[[], int],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self._api = api
+        self._engine = engine
+        self._pods = pods
+        self._placement = placement
+        self._term = term
+        self._report = report
+        self._how = Writing(dry_run=dry_run, brief=True)
+        self._wanted: dict[str, Wanted] = {}
+        self._labels = LabelKeeper()
+        self._plans: dict[str, DisplacementPlan] = {}  # by uid of the claimant
+        self._holding: set[str] = set()  # uids of pods on which a hold may stand
+        self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
+        self._aside = RefusalBackoff(now)
+        self._earlier = 0  # the last decision of this term by a ledger before this one
+        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
+        self.started = 0
+
+    # What is wanted
+
+    def start(self, claim: Claim) -> None:
+        self._wanted.setdefault(claim.uid, Wanted()).start = True
+        self.desk.want(claim.uid)
+
+    def mark(self, key: str, labels: Marks, annotations: Marks) -> None:
+        sight = self._pods.by_key.get(key)
+        if sight is None:
+            return
+        missing = self._labels.want(sight.uid, labels, sight.seen.metadata.labels)
+        if missing or annotations:
+            wanted = self._wanted.setdefault(sight.uid, Wanted())
+            wanted.labels.update(missing)
+            wanted.annotations.update(annotations)
+            self.desk.want(sight.uid)
+
+    def seen(self, uid: str) -> None:
+        """The pod changed: labels of ours that somebody changed are written once more."""
+        sight = self._pods.by_uid.get(uid)
+        if sight is None:
+            self._labels.forget(uid)
+            return
+        if sight.wish and HOLD in sight.seen.metadata.annotations:  # perhaps late, of a former leader
+            self._may_hold(uid)
+        wrong = self._labels.seen(uid, sight.seen.metadata.labels)
+        if wrong:
+            self._wanted.setdefault(uid, Wanted()).labels.update(wrong)
+            self.desk.want(uid)
+
+    def displaces(self, claimant: str, victim: Claim) -> None:
+        """The claimant takes the victim's place: to be written down on it."""
+        self._plan(claimant).victims[victim.uid] = victim.spec.owner
+
+    def resume(self, sight: TrackedPod) -> None:
+        """What was found on a pod: an admission of this term, or a hold, with whom it is about if it was taken up."""
+        if sight.record is not None and sight.record.term == self._term:
+            self._earlier = max(self._earlier, sight.record.seq)
+        if sight.hold is None:
+            return
+        self._may_hold(sight.uid)
+        claim = self._engine.state.claims.get(sight.uid)
+        if claim is not None and claim.state == HELD:
+            self._plan(sight.uid).victims.update(sight.hold.victims)
+
+    def _may_hold(self, uid: str) -> None:
+        self._holding.add(uid)
+        self._locks.setdefault(uid, asyncio.Lock())
+
+    def forget(self, uid: str) -> None:
+        for known in (self._wanted, self._plans, self._locks):
+            known.pop(uid, None)
+        self._holding.discard(uid)
+        self._labels.forget(uid)
+        self._aside.forget(uid)
+        self.desk.forget(uid)
+
+    def _plan(self, uid: str) -> DisplacementPlan:
+        """Whom the claimant displaces by the decision that is in force; what an earlier one said is forgotten."""
+        claim = self._engine.state.claims.get(uid)
+        seq = _seq(claim) if claim is not None else 0
+        plan = self._plans.get(uid)
+        if plan is None or plan.seq != seq:
+            plan = self._plans[uid] = DisplacementPlan(seq)
+        return plan
+
+    # Holds
+
+    async def hold(self, claimant: Claim) -> bool:
+        """Write down whom the claimant waits for, and where, before the first of them is told to leave.
+
+        False: the server does not know the claimant any more.
+        """
+        sight = self._pods.by_uid.get(claimant.uid)
+        if sight is None:
+            return False
+        async with self._locks.setdefault(sight.uid, asyncio.Lock()):
+            if claimant.state != HELD or sight.uid not in self._pods.by_uid:
+                return True  # nobody has to leave for it
+            record = HoldRecord(claimant.place, self._displaced(claimant))
+            if sight.hold == record:
+                return True
+            self._holding.add(sight.uid)  # whatever the answer will be
+            patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
+            if await self._send(sight, patch) is None:
+                return False
+            await self._nominate(sight, record.place)
+            sight.hold = record
+            return True
+
+    def tidy(self) -> None:
+        """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them.
+
+        Who was set aside, and whose time is up, wants to be let go again.
+        """
+        for uid in self._aside.taken_up():
+            sight = self._pods.by_uid.get(uid)
+            if sight is not None and sight.wish:
+                self._pods.tell_again(sight)
+        for uid in list(self._holding):
+            sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
+            if sight is None or not sight.wish:
+                self._holding.discard(uid)
+            elif claim is None or claim.state == PENDING:
+                self._wanted.setdefault(uid, Wanted()).unhold = True
+                self.desk.want(uid)
+
+    async def _drop_hold(self, sight: TrackedPod) -> None:
+        claim = self._engine.state.claims.get(sight.uid)
+        if claim is not None and claim.state != PENDING:
+            return
+        await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
+        await self._nominate(sight, None)
+        sight.hold = None
+        self._holding.discard(sight.uid)
+
+    def _alone(self, uid: str) -> AbstractAsyncContextManager[object]:
+        """Not while a hold is being written."""
+        return self._locks.get(uid) or nullcontext()
+
+    def _displaced(self, claim: Claim) -> tuple[tuple[str, str], ...]:
+        plan = self._plans.get(claim.uid)
+        return tuple(sorted(plan.victims.items())) if plan is not None and plan.seq == _seq(claim) else ()
+
+    async def _nominate(self, sight: TrackedPod, node: str | None) -> None:
+        patch: Body = {"metadata": {"uid": sight.uid}, "status": {"nominatedNodeName": node}}
+        await self._send(sight, patch, subresource="status")
+
+    # Carrying out
+
+    async def _perform(self, uid: str) -> None:
+        async with self._alone(uid):
+            sight = self._pods.by_uid.get(uid)
+            wanted = self._wanted.pop(uid, None)
+            if sight is None or not wanted:
+                return
+            try:
+                await self._carry_out(sight, wanted)
+            except BaseException:
+                self._put_back(uid, wanted)
+                raise
+
+    async def _carry_out(self, sight: TrackedPod, wanted: Wanted) -> None:
+        uid, claim = sight.uid, self._engine.state.claims.get(sight.uid)
+        if not sight.wish:
+            wanted.start = False  # it was let go
+        elif wanted.start and claim is not None and _may_start(claim):
+            await self._start(sight, claim, wanted)
+            return
+        if wanted.unhold:
+            await self._drop_hold(sight)
+            wanted.unhold = False
+        if not wanted:
+            return
+        if sight.wish and not wanted.labels:
+            self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
+        else:
+            await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
+
+    async def _start(self, sight: TrackedPod, claim: Claim, wanted: Wanted) -> None:
+        reading = sight.reading
+        if reading is None:
+            return
+        filled = reading.filled
+        orders = self._placement.orders(claim, reading.unjudged, expressible=filled.expressible)
+        seq = self._earlier + _seq(claim)
+        record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
+        marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
+        if sight.uid in self._holding:
+            marks[HOLD] = None
+        pin = claim.place if orders.pin else ""
+        patch = start_patch(sight.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
+        if wanted.labels:
+            patch["metadata"]["labels"] = dict(wanted.labels)
+        try:
+            answer = await self._send(sight, patch)
+        except Declined:
+            if not (sight.wish and self._aside.refused(sight.uid)):
+                raise
+            self._aside.leave_alone(sight.uid)
+            self._pods.set_aside(sight)
+            return
+        self._aside.forget(sight.uid)
+        if answer is not None:
+            self._plans.pop(claim.uid, None)
+            self.started += 1
+
+    def _put_back(self, uid: str, wanted: Wanted) -> None:
+        """What could not be written is still wanted, unless something newer is."""
+        newer = self._wanted.get(uid, Wanted())
+        self._wanted[uid] = Wanted(
+            wanted.start or newer.start,
+            wanted.unhold or newer.unhold,
+            wanted.labels | newer.labels,
+            wanted.annotations | newer.annotations,
+        )
+
+    async def _send(self, sight: TrackedPod, patch: Body, subresource: str = "") -> object:
+        meta = sight.seen.metadata
+        write = self._api.patch(
+            PODS, meta.name, meta.namespace, PatchKind.STRATEGIC, patch, subresource=subresource, how=self._how
+        )
+        return await sent(write, refused=lambda why: self._report("Pod", sight.key, INVALID, why))
+
+
+def _may_start(claim: Claim) -> bool:
+    return claim.state == RESERVED and not claim.leaving
+
+
+def _seq(claim: Claim) -> int:
+    decision = claim.decision
+    return decision.seq if isinstance(decision, Decision) else 0
+
+
+PATIENCE = 60_000  # milliseconds
+UNPLACED = "control.place-lost"
+
+
+class PinWatch:
+    """Finds pods whose place turned out to be none."""
+
+    def __init__(self, pods: PodSync, now: Callable[[], int], patience: int = PATIENCE) -> None:
+        self._pods = pods
+        self._now = now
+        self._patience = patience
+        self._since: dict[str, int] = {}  # by uid: when the scheduler was first seen to find no node
+
+    def lost(self) -> Iterator[tuple[TrackedPod, str]]:
+        """Pods to be taken back, with why. To be asked now and then: what was seen the last time is remembered."""
+        now = self._now()
+        unplaced = [sight for sight in self._pods.unbound.values() if sight.seen.unschedulable]
+        self._since = {sight.uid: self._since.get(sight.uid, now) for sight in unplaced}
+        for sight in unplaced:
+            record = sight.record
+            if record is None or sight.seen.leaving or now - self._since[sight.uid] < self._patience:
+                continue
+            if record.pinned:
+                yield sight, f"the scheduler cannot place it on {record.place}, which was chosen for it"
+            elif record.fenced:
+                yield sight, "the scheduler finds no place for it outside the GPU nodes"

@@ -1,0 +1,204 @@
+"""One replica: it takes part in the election, and leads terms for as long as it holds the lease.
+
+Whoever leads builds a new ledger each time (``Term``). A term that ends because ledger and cluster differ, or by a
+fault, is followed by another one of the same leader; one that ends because the lease is lost is not.
+
+Who only watches (shadow mode) or only tries (dry run) takes no part in the election: the lease stays with whoever
+decides, and nothing is written, not even events.
+
+Whoever leads and is told to end lets its term end first, then says what there is left to say, for a moment and while
+it still may: at last it gives the lease back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bursar.kube.admission.predicate import LEASE
+from bursar.kube.client.api import Api, Resource
+from bursar.kube.client.errors import Fenced, KubeError
+from bursar.kube.client.events import Recorder, Regarding
+from bursar.kube.client.http import Backoff
+from bursar.kube.client.lease import Elector, Timing
+from bursar.kube.controller.leader_term import Fence, LeaderTerm, RebuildNeeded, TermOptions
+from bursar.kube.controller.work_queue import Dethroned, Notice
+from bursar.policies.plugin import Registry
+
+log = logging.getLogger(__name__)
+CONTROLLER = "bursar.dev/controller"
+SHADOW = -1  # the number of a term that is none
+_SETTLE = 1.0  # seconds before a term: what a predecessor had sent has arrived, and the fence knows the new term
+_PAUSE = 2.0  # seconds at most between two terms of one leader; twice as long after each that fails at once
+_LONGEST_PAUSE = 60.0
+_AT_ONCE = 20.0  # seconds, with the lists that each term begins with
+_LAST_WORDS = 3.0  # seconds for events that are not written yet at the end; the successor waits for as long
+
+
+def own_identity() -> str:
+    """A name that no other process has, ever."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """How a replica takes part."""
+
+    term: TermOptions = field(default_factory=TermOptions)
+    timing: Timing = field(default_factory=Timing)
+    namespace: str = "bursar-system"
+    lease: str = LEASE
+    settle: float = _SETTLE
+    identity: str = field(default_factory=own_identity)
+
+
+class Replica:
+    """One process of the controller."""
+
+    def __init__(self, api: Api, registry: Registry, options: ProcessOptions) -> None:
+        self.api = api
+        self.options = options
+        self.term: LeaderTerm | None = None  # while leading
+        self.ended: Counter[str] = Counter()  # terms, by why they ended
+        self._past_differences = 0  # in terms that are over
+        self.recorder = Recorder(api, CONTROLLER, options.identity)
+        self._fence = Fence(api, options.namespace, options.lease, options.identity)
+        self.elector = Elector(
+            api,
+            options.lease,
+            options.namespace,
+            options.identity,
+            timing=options.timing,
+            started=self._elected,
+            stopped=self._deposed,
+        )
+        self.elector.floor = self._fence.announced
+        self._registry = registry
+        self._leading: asyncio.Task[None] | None = None
+        if not options.term.dry_run:
+            api.http.gate = self.elector.remaining  # in shadow mode, too: no write gets through
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        if self.options.term.shadow:
+            await self._lead(SHADOW)
+        elif self.options.term.dry_run:
+            await self._lead(None)
+        else:
+            await self._take_part()
+
+    async def _take_part(self) -> None:
+        recording = asyncio.create_task(self.recorder.run())
+        election = asyncio.create_task(self.elector.run())
+        try:
+            await asyncio.shield(election)  # it holds the lease until everything is said
+        finally:
+            try:
+                await self._end_term()
+                await self._say_the_rest()
+            finally:
+                await _ended(recording)
+                await _ended(election)
+                await self._end_term()  # of another election, meanwhile
+
+    async def _end_term(self) -> None:
+        if self._leading is not None:
+            await _ended(self._leading)
+
+    async def _say_the_rest(self) -> None:
+        if not self.elector.leading:
+            return
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                await self.recorder.flush()
+        except TimeoutError:
+            log.warning("not all events were written in time")
+
+    def _elected(self, number: int) -> None:
+        self._leading = asyncio.get_running_loop().create_task(self._lead(number, after=self._leading))
+
+    def _deposed(self) -> None:
+        if self._leading is not None:
+            self._leading.cancel()
+
+    async def _lead(self, number: int | None, after: asyncio.Task[None] | None = None) -> None:
+        """Terms of that number, or (None) of whoever leads; once the task before is over."""
+        if after is not None:
+            await asyncio.gather(after, return_exceptions=True)
+        pauses = Backoff(_PAUSE, _LONGEST_PAUSE)
+        try:
+            while True:
+                began = time.monotonic()
+                self.ended[await self._one_term(number)] += 1
+                self._retire()
+                if time.monotonic() - began > _AT_ONCE:
+                    pauses.reset()
+                await asyncio.sleep(pauses.next())
+        finally:
+            self._retire()
+
+    def _retire(self) -> None:
+        if self.term is not None:
+            self._past_differences += self.term.differences
+            self.term = None
+
+    @property
+    def differences(self) -> int:
+        """Between ledger and cluster, as long as the process runs: a term that is given up for one takes none along."""
+        return self._past_differences + (0 if self.term is None else self.term.differences)
+
+    async def _one_term(self, number: int | None) -> str:
+        try:
+            options = self.options.term
+            term = await self._announced(number)
+            recall = None if options.shadow or options.dry_run else self.recorder.last_said
+            self.term = LeaderTerm(self.api, self._registry, term, self._tell, options, recall)
+            await self.term.run()
+        except (Dethroned, Fenced) as error:
+            log.warning("the term ends: %s", error)
+            return "fenced"
+        except RebuildNeeded as error:
+            log.warning("the ledger is built anew: %s", error)
+            return "rebuilt"
+        except KubeError as error:
+            log.warning("the term ends: %s", error)
+            return "failed"
+        except Exception:
+            log.exception("the term failed")
+            return "failed"
+        return "ended"
+
+    async def _announced(self, number: int | None) -> int:
+        """The number of the term, once the fence knows it; where nothing is kept, that of whoever leads."""
+        if number is None:
+            return max(0, await self._fence.announced())
+        if not self.options.term.shadow:
+            await self._fence.announce(number)
+            await asyncio.sleep(self.options.settle)
+        return number
+
+    def _tell(self, told: Notice, uid: str) -> None:
+        term = self.term
+        if term is None:
+            return
+        if self.options.term.dry_run:
+            log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
+            return
+        kind = term.mirror.world.kinds.find(told.kind)
+        namespace, _, name = told.key.rpartition("/")
+        known = term.mirror.world.find(told.kind, told.key)
+        if known is not None:
+            namespace, name = known.namespace, known.name
+        about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)
+        self.recorder.record(about, told.type, told.reason, told.message)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,214 @@
+"""Work on many objects at once, on each of them one thing at a time, and always the newest.
+
+``want`` says that an object differs from what it should be; ``perform`` looks at what it should be *now* and makes it
+so. However often it is wanted meanwhile, it is performed once more, not once for each. A failure that may pass is
+tried again with growing pauses, without holding up other objects.
+
+What a failed write means for whoever wanted it: try again, leave it, or stop being the leader.
+
+The control loop's ports on Kubernetes: they take notes of what is to be done, and others do it.
+
+The loop never waits for the API server. What it wants is kept by object, the newest wish of each, until it is taken;
+a wish that is no longer held (a start whose claim lost its place) is dropped by whoever carries it out, which looks at
+the ledger again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from bursar.control import actions as outside
+from bursar.engine.decision import Decision
+from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, KubeError, NotFound
+from bursar.kube.client.http import LONGEST_WISH
+from bursar.ledger.claims import Claim
+from bursar.objects.kinds import POD
+from bursar.policies.results import Output
+
+K = TypeVar("K", bound=Hashable)
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 30.0
+
+
+class Again(Exception):  # noqa: N818 no error: it says when to try again
+    """The work could not be done now; ``after`` seconds, or the usual pauses."""
+
+    def __init__(self, why: str, after: float | None = None) -> None:
+        super().__init__(why)
+        self.after = after
+
+
+class KeyedWorkQueue(Generic[K]):
+    """A bounded number of workers over keyed work."""
+
+    def __init__(self, perform: Callable[[K], Awaitable[None]], width: int, *, settle_for: float = 0.0) -> None:
+        self._perform = perform
+        self._width = asyncio.Semaphore(width)
+        self._settle_for = settle_for  # seconds to wait before each performance, for more to come together
+        self._wanted: set[K] = set()
+        self._tasks: dict[K, asyncio.Task[None]] = {}
+        self.broken: Callable[[K, BaseException], None] | None = None  # told of errors that nobody expected
+
+    def __len__(self) -> int:
+        """How many objects are being worked on or waited for."""
+        return len(self._tasks)
+
+    def want(self, key: K) -> None:
+        """The object should be looked at."""
+        self._wanted.add(key)
+        if key not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._work(key))
+            self._tasks[key] = task
+
+    def forget(self, key: K) -> None:
+        """The object is gone: what waits for it is dropped."""
+        self._wanted.discard(key)
+
+    async def _work(self, key: K) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            while await self._still_wanted(key):
+                self._wanted.discard(key)
+                try:
+                    async with self._width:
+                        await self._perform(key)
+                    pause = _FIRST_PAUSE
+                except Again as again:
+                    self._wanted.add(key)
+                    wait = again.after if again.after is not None else pause * (0.5 + random.random())  # noqa: S311
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    await asyncio.sleep(wait)
+        except Exception as error:
+            if self.broken is None:
+                raise
+            self.broken(key, error)
+        finally:
+            del self._tasks[key]
+
+    async def _still_wanted(self, key: K) -> bool:
+        """Whether there is something to do, once more of it had time to come."""
+        if self._settle_for and key in self._wanted:
+            await asyncio.sleep(self._settle_for)
+        return key in self._wanted
+
+    async def idle(self) -> None:
+        """Until nothing is wanted any more."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
+    async def close(self) -> None:
+        """Stop all work at once."""
+        tasks = list(self._tasks.values())
+        self._wanted.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+T = TypeVar("T")
+STALE_TERM = "bursar.dev/term"  # stands in the message of the policy that refuses patches of a former leader
+_UID = "metadata.uid"  # as the server names it when a patch is about another object of that name
+_REFUSED_PAUSE = 5.0  # seconds before something that the server refused is sent once more
+
+Refused = Callable[[str], None]
+
+
+class Dethroned(Exception):  # noqa: N818 no error of ours: another replica leads now
+    """Another process leads now; nothing that this one wants may be written."""
+
+
+class Declined(Again):
+    """The server refused the write itself: it was not carried out, and will hardly be."""
+
+
+async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
+    """The answer to a call; None when its object is gone. Raises ``Again`` (``Declined``) or ``Dethroned``.
+
+    ``refused`` is told what the server said when it refused the write itself.
+    """
+    try:
+        return await write
+    except NotFound:
+        return None
+    except Fenced as fenced:
+        raise Dethroned(str(fenced)) from None
+    except Forbidden as error:
+        if STALE_TERM in error.message:
+            raise Dethroned(error.message) from None
+        refused(error.message)
+        raise Declined(error.message, _REFUSED_PAUSE) from None
+    except Invalid as error:
+        if any(cause.field == _UID for cause in error.causes):
+            return None  # another object has the name now: the one that was meant is gone
+        refused(error.message)
+        raise Declined(error.message, _REFUSED_PAUSE) from None
+    except Conflict as error:
+        raise Again(error.message) from None
+    except ApiError as error:
+        pause = min(error.retry_after or 0.0, LONGEST_WISH)
+        raise Again(str(error), pause or None) from None  # "at once" is no pause for us
+    except KubeError as error:  # no answer, or none that makes sense
+        raise Again(str(error)) from None
+
+
+ObjectKey = tuple[str, str]
+"""(kind, key)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell people about an object."""
+
+    kind: str
+    key: str
+    type: str
+    reason: str
+    message: str
+
+
+class PendingActions:
+    """What the loop wants done, since it was last taken."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._last = 0
+        self.starts: dict[str, Claim] = {}
+        self.evictions: dict[str, tuple[Claim, Decision]] = {}
+        self.marks: dict[str, dict[str, dict[str, str | None]]] = {}  # by key of a pod: labels, annotations
+        self.outputs: dict[ObjectKey, dict[str, Output]] = {}  # of other objects, by part
+        self.events: list[Notice] = []
+
+    # Ports
+
+    def now(self) -> int:
+        """Wall clock, but never back: what is recorded must not be older than what came before."""
+        self._last = max(self._last, self._clock())
+        return self._last
+
+    def start(self, claim: Claim) -> None:
+        self.starts[claim.uid] = claim
+
+    def evict(self, claim: Claim, decision: Decision) -> None:
+        self.evictions[claim.uid] = (claim, decision)
+
+    def write(self, output: Output) -> None:
+        if output.kind == POD.name and output.part in {"labels", "annotations"}:
+            marks = self.marks.setdefault(output.key, {}).setdefault(output.part, {})
+            marks.update({name: None if value is None else str(value) for name, value in (output.value or {}).items()})
+        else:
+            self._write_object(output)
+
+    def _write_object(self, output: Output) -> None:
+        parts = self.outputs.setdefault((output.kind, output.key), {})
+        known = parts.get(output.part)
+        if known is not None and output.part in {"labels", "annotations"}:
+            output = Output(output.kind, output.key, output.part, {**(known.value or {}), **(output.value or {})})
+        parts[output.part] = output
+
+    def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
+        if reason != outside.ADMITTED:  # the admission's record on the pod says it, in the one write that starts it
+            self.events.append(Notice(kind, key, type, reason, message))

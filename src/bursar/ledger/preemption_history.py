@@ -1,0 +1,121 @@
+"""The no-thrash record: who displaced whom, so that nobody takes the same place back and forth.
+
+Ruling: a claim never preempts one that preempted it, directly or through others, until that one is released by its
+owner. A pod that a controller creates in place of an evicted one carries on its *lineage*, so the rule holds for it.
+
+Kept in cells, so that it is undone, journaled and replayed like everything else:
+
+* ``lineage``: uid -> lineage, only where a claim took over that of an evicted one (otherwise it is the uid);
+* ``displaced``: lineage -> lineages that displaced it;
+* ``orphans``: owner -> lineages of its evicted claims that nobody has taken over yet.
+
+``displaced`` the other way round is derived, by watching it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import State, Watcher
+from bursar.ledger.transaction import Ledger, Transaction
+
+_POLICY: Final = "engine"
+_DISPLACED: Final = "displaced"
+
+
+def lineage_of(state: State, uid: str) -> str:
+    found = state.cell("lineage", uid)
+    return uid if found is None else cast("str", found)
+
+
+@final
+class Lineages(Watcher):
+    """The record of one ledger. Watches it from the first cell on."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.state: Final[State] = ledger.state
+        self.tx: Final[Transaction] = ledger.tx
+        self.losers: Final[dict[str, set[str]]] = {}  # lineage -> those that it displaced
+        ledger.watch(_POLICY, self)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == _DISPLACED:
+            before = _lineages(old)
+            after = _lineages(new)
+            for winner in before:
+                if winner not in after:
+                    self._unlist(winner, key)
+            for winner in after:
+                if winner not in before:
+                    self.losers.setdefault(winner, set()).add(key)
+
+    def _unlist(self, winner: str, loser: str) -> None:
+        losers = self.losers[winner]
+        losers.discard(loser)
+        if not losers:
+            del self.losers[winner]
+
+    def barred(self, claimant: str, victim: str) -> bool:
+        """Whether the victim displaced the claimant, directly or through others."""
+        state = self.state
+        own = lineage_of(state, claimant)
+        if state.cell(_DISPLACED, own) is None:
+            return False  # nearly always: nobody displaced it
+        target = lineage_of(state, victim)
+        todo = [own]
+        seen = {own}
+        while todo:
+            for other in _lineages(state.cell(_DISPLACED, todo.pop())):
+                if other == target:
+                    return True
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return False
+
+    def submitted(self, claim: Claim) -> None:
+        """A new claim takes over the lineage of an evicted one of the same owner, oldest eviction first."""
+        owner = claim.spec.owner
+        waiting = _lineages(self.state.cell("orphans", owner)) if owner else ()
+        if waiting:
+            self.tx.put(_POLICY, "lineage", claim.uid, waiting[0])
+            self.tx.put(_POLICY, "orphans", owner, waiting[1:] or None)
+
+    def displaced(self, claimant: Claim, victim: Claim) -> None:
+        """Record that the claimant took the victim's place."""
+        self._add(_DISPLACED, lineage_of(self.state, victim.uid), lineage_of(self.state, claimant.uid))
+
+    def displaced_before(self, claimant: Claim, victim: str, owner: str) -> None:
+        """The same for a victim that is gone by now, as it was written down then."""
+        self._add(_DISPLACED, victim, lineage_of(self.state, claimant.uid))
+        if owner:
+            self._add("orphans", owner, victim)
+
+    def departed(self, claim: Claim, evicted: bool) -> None:
+        """The claim is gone: by its owner (its record ends) or evicted (it waits for a successor)."""
+        state = self.state
+        if not (evicted or state.cells(_DISPLACED) or state.cells("lineage")):
+            return
+        lineage = lineage_of(state, claim.uid)
+        self.tx.put(_POLICY, "lineage", claim.uid, None)
+        if not evicted:
+            self._forget(lineage)
+        elif claim.spec.owner and state.cell(_DISPLACED, lineage) is not None:
+            self._add("orphans", claim.spec.owner, lineage)
+
+    def _forget(self, lineage: str) -> None:
+        """Drop every edge from and to a lineage that will not come back."""
+        for loser in sorted(self.losers.get(lineage, set())):
+            winners = [other for other in _lineages(self.state.cell(_DISPLACED, loser)) if other != lineage]
+            self.tx.put(_POLICY, _DISPLACED, loser, tuple(winners) or None)
+        self.tx.put(_POLICY, _DISPLACED, lineage, None)
+
+    def _add(self, table: str, key: str, item: str) -> None:
+        known = _lineages(self.state.cell(table, key))
+        if item not in known:
+            self.tx.put(_POLICY, table, key, (*known, item))
+
+
+def _lineages(cell: object) -> tuple[str, ...]:
+    return () if cell is None else cast("tuple[str, ...]", cell)

@@ -1,0 +1,329 @@
+"""The GPUs there are, read from the ledger's cells: the same for whoever looks, because there is nothing else to read.
+
+The gpus policy writes the cells: one for each GPU, one for each pool, one with the settings, and one version that
+gets another value whenever any of them does. A ``Fleet`` is a view of them, in order of node, index and name, that is
+made anew when the version is another object than the one it was made from: after an undo that is the old one again.
+
+What is used of a GPU is not here but in its account ``gpus/<name>``, whose limits are the GPU's capacity.
+
+How GPUs are scored: placement modes, weights, and the points of one GPU, in exact integers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from bursar.ledger.state import Account, State
+from bursar.policies.gpus.worker import Worker
+from bursar.resources import dimension
+
+COMPACT: Final = "CompactFirst"
+LOW_LOAD: Final = "LowLoadFirst"
+NODE_COMPACT: Final = "NodeCompactGPULowLoad"
+
+
+@final
+class ScoringOptions:
+    """How GPUs are chosen: the placement mode, and what vram and tflops weigh in a score, in percent."""
+
+    __slots__ = ("mode", "tflops_weight", "vram_weight")
+
+    def __init__(self, mode: str = NODE_COMPACT, vram_weight: int = 70) -> None:
+        self.mode: Final = mode
+        self.vram_weight: Final = vram_weight
+        self.tflops_weight: Final = 100 - vram_weight
+
+    def cell(self) -> tuple[object, ...]:
+        return (self.mode, self.vram_weight)
+
+
+def points(options: ScoringOptions, tflops: int, tflops_cap: int, vram: int, vram_cap: int) -> int:
+    """The weighted share of a GPU, from 0 to 100, rounded half up. A dimension that the GPU does not have counts as
+    the other one. In Python integers: the products leave 64 bits.
+    """
+    if tflops_cap <= 0 and vram_cap <= 0:
+        return 0
+    if tflops_cap <= 0:
+        tflops, tflops_cap = vram, vram_cap
+    elif vram_cap <= 0:
+        vram, vram_cap = tflops, tflops_cap
+    share = options.vram_weight * vram * tflops_cap + options.tflops_weight * tflops * vram_cap
+    whole = tflops_cap * vram_cap
+    return min(max((2 * share + whole) // (2 * whole), 0), 100)
+
+
+TFLOPS: Final = dimension("tflops").index
+VRAM: Final = dimension("vram").index
+PREFIX: Final = "gpus/"
+GPUS: Final = "gpus"  # table: GPU name -> facts
+POOLS: Final = "gpus.pools"  # table: pool name -> facts
+OPTIONS: Final = "gpus.options"  # table with one key
+VERSION: Final = "gpus.version"  # table with one key
+ONLY: Final = "all"
+REMOVED: Final[tuple[object, ...]] = ()
+
+FRACTION_SET: Final = "tensor-fusion"
+
+
+@final
+class Gpu:
+    """One GPU, as far as it does not depend on who uses it."""
+
+    __slots__ = (
+        "index",
+        "isolation",
+        "model",
+        "name",
+        "node",
+        "plugin",
+        "pool",
+        "supports",
+        "tflops",
+        "usable",
+        "vendor",
+        "vram",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        tflops: int,
+        vram: int,
+        pool: str = "",
+        model: str = "",
+        vendor: str = "NVIDIA",
+        index: int = -1,
+        usable: bool = True,
+        plugin: bool = False,
+        isolation: str = "",
+        supports: tuple[str, ...] | None = None,
+    ) -> None:
+        self.name: Final = name
+        self.node: Final = node
+        self.tflops: Final = tflops  # milli
+        self.vram: Final = vram  # bytes
+        self.pool: Final = pool
+        self.model: Final = model
+        self.vendor: Final = vendor
+        self.index: Final = index  # -1: not known
+        self.usable: Final = usable  # runs, and its isolation is settled
+        self.plugin: Final = plugin  # handed out whole by the device plugin, which picks it unseen
+        self.isolation: Final = isolation  # the mode its node runs it in; "": any
+        self.supports: Final = supports  # isolation modes; None: not said
+
+    def cell(self) -> tuple[object, ...]:
+        return (
+            self.node,
+            self.tflops,
+            self.vram,
+            self.pool,
+            self.model,
+            self.vendor,
+            self.index,
+            self.usable,
+            self.plugin,
+            self.isolation,
+            self.supports,
+        )
+
+    def order(self) -> tuple[str, int, str]:
+        return (self.node, self.index, self.name)
+
+    def suits(self, worker: Worker, default_pool: str) -> bool:
+        """Whether it is a GPU for that worker at all, however busy it is."""
+        if not self.usable or self.plugin or not self._known(worker):
+            return False
+        if (worker.pool or default_pool) not in ("", self.pool):
+            return False
+        if worker.model not in ("", self.model) or worker.vendor not in ("", self.vendor):
+            return False
+        if worker.indices and self.index not in worker.indices:
+            return False
+        return self._isolates(worker.isolation)
+
+    def _known(self, worker: Worker) -> bool:
+        """Whether enough is known of its capacity to say what the worker takes of it."""
+        if worker.varies():
+            return self.tflops > 0 and (self.vram > 0 or not worker.whole)
+        return self.tflops > 0 or self.vram > 0
+
+    def _isolates(self, isolation: str) -> bool:
+        if isolation == "shared":
+            return True
+        if self.supports is not None and isolation not in self.supports:
+            return False
+        return self.isolation in ("", isolation)
+
+
+def gpu_of(name: str, cell: object) -> Gpu | None:
+    """The GPU in a cell; None for no cell or a removed GPU."""
+    if cell is None or cell == REMOVED:
+        return None
+    node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports = cast(
+        "tuple[object, ...]", cell
+    )
+    return Gpu(
+        name,
+        cast("str", node),
+        cast("int", tflops),
+        cast("int", vram),
+        cast("str", pool),
+        cast("str", model),
+        cast("str", vendor),
+        cast("int", index),
+        cast("bool", usable),
+        cast("bool", plugin),
+        cast("str", isolation),
+        cast("tuple[str, ...] | None", supports),
+    )
+
+
+@final
+class Fleet:
+    """All GPUs at one version of the cells."""
+
+    __slots__ = (
+        "accounts",
+        "bounds",
+        "default_pool",
+        "free_memo",
+        "gpus",
+        "masks",
+        "modes",
+        "options",
+        "seen_tflops",
+        "seen_vram",
+        "spans",
+        "state",
+        "used_memo",
+        "version",
+    )
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.version: object = None
+        self.gpus: list[Gpu] = []  # by node, index, name
+        self.accounts: list[Account] = []  # of the GPU at the same position
+        self.spans: dict[str, tuple[int, int]] = {}  # by node: its positions, from and to
+        self.modes: dict[str, str] = {}  # by pool: its own placement mode
+        self.default_pool: str = ""
+        self.options: ScoringOptions = ScoringOptions()
+        self.masks: Final[dict[tuple[object, ...], bytes]] = {}  # by needs of workers: the GPUs that suit
+        self.bounds: Final[dict[Worker, tuple[int, int, int, int] | None]] = {}  # by worker: the largest footprint
+        # The points of each GPU, and the usage that they were computed for.
+        self.seen_tflops: vec[i64] = vec[i64]()
+        self.seen_vram: vec[i64] = vec[i64]()
+        self.used_memo: vec[i64] = vec[i64]()
+        self.free_memo: vec[i64] = vec[i64]()
+
+    def sync(self) -> bool:
+        """Follow the cells; whether there was anything to follow."""
+        version = self.state.cell(VERSION, ONLY)
+        if version is self.version:
+            return False
+        self.version = version
+        self.masks.clear()
+        self.bounds.clear()
+        self._read_gpus()
+        self._read_settings()
+        return True
+
+    def used_points(self, at: int) -> int:
+        """How full a GPU is, in points."""
+        self._score(at)
+        return self.used_memo[at]
+
+    def free_points(self, at: int) -> int:
+        """How empty a GPU is, in points."""
+        self._score(at)
+        return self.free_memo[at]
+
+    def _score(self, at: int) -> None:
+        used = self.accounts[at].used
+        tflops: i64 = used.get(TFLOPS)
+        vram: i64 = used.get(VRAM)
+        if self.seen_tflops[at] == tflops and self.seen_vram[at] == vram:
+            return
+        gpu = self.gpus[at]
+        left = max(gpu.tflops - int(tflops), 0)
+        empty = max(gpu.vram - int(vram), 0)
+        self.used_memo[at] = points(self.options, int(tflops), gpu.tflops, int(vram), gpu.vram)
+        self.free_memo[at] = points(self.options, left, gpu.tflops, empty, gpu.vram)
+        self.seen_tflops[at] = tflops
+        self.seen_vram[at] = vram
+
+    def _read_gpus(self) -> None:
+        cells = self.state.cells(GPUS)
+        found = [gpu for gpu in [gpu_of(name, cell) for name, cell in cells.items()] if gpu is not None]
+        found.sort(key=_order)
+        self.gpus = found
+        self.accounts = [self.state.accounts[PREFIX + gpu.name] for gpu in found]
+        self.seen_tflops = filled(-1, len(found))
+        self.seen_vram = filled(-1, len(found))
+        self.used_memo = filled(0, len(found))
+        self.free_memo = filled(0, len(found))
+        self.spans = {}
+        for at in range(len(found)):
+            node = found[at].node
+            start = self.spans.get(node, (at, at))[0]
+            self.spans[node] = (start, at + 1)
+
+    def _read_settings(self) -> None:
+        self.modes = {}
+        self.default_pool = ""
+        for name in sorted(self.state.cells(POOLS)):
+            mode, default = cast("tuple[object, ...]", self.state.cell(POOLS, name))[:2]
+            self.modes[name] = cast("str", mode)
+            if default and not self.default_pool:
+                self.default_pool = name
+        options = self.state.cell(OPTIONS, ONLY)
+        if options is None:
+            self.options = ScoringOptions()
+        else:
+            mode, weight = cast("tuple[object, ...]", options)
+            self.options = ScoringOptions(cast("str", mode), cast("int", weight))
+
+    def suitable(self, worker: Worker) -> bytes:
+        """One byte a GPU: 1 where it suits the worker."""
+        found = self.masks.get(worker.needs)
+        if found is None:
+            found = bytes([1 if gpu.suits(worker, self.default_pool) else 0 for gpu in self.gpus])
+            self.masks[worker.needs] = found
+        return found
+
+    def mode(self, worker: Worker) -> str:
+        """The placement mode of the worker's pool."""
+        return self.modes.get(worker.pool or self.default_pool, "") or self.options.mode
+
+    def largest(self, worker: Worker) -> tuple[int, int, int, int] | None:
+        """The largest footprint on any GPU that suits, per dimension; None when no GPU's capacity is known."""
+        if worker not in self.bounds:
+            suits = self.suitable(worker)
+            self.bounds[worker] = peak(worker, [gpu for at, gpu in enumerate(self.gpus) if suits[at]])
+        return self.bounds[worker]
+
+
+def filled(amount: int, count: int) -> vec[i64]:
+    """An array of that length with the same amount everywhere."""
+    found = vec[i64]()
+    for _ in range(count):
+        found = append(found, i64(amount))
+    return found
+
+
+def _order(gpu: Gpu) -> tuple[str, int, str]:
+    return gpu.order()
+
+
+def peak(worker: Worker, gpus: list[Gpu]) -> tuple[int, int, int, int] | None:
+    """Per dimension the most that the worker takes of any of the GPUs, all of which suit it; None if there are none."""
+    most = [0, 0, 0, 0]
+    for gpu in gpus:
+        footprint = worker.footprint(gpu.tflops, gpu.vram)
+        for i in range(4):
+            most[i] = max(most[i], footprint[i])
+    return (most[0], most[1], most[2], most[3]) if gpus else None

@@ -1,0 +1,128 @@
+"""Which GPUs of a node a worker gets: a pure function of the ledger's state, so that all who ask get the same answer.
+
+The order is total: GPUs on which the worker fits now come first, then by score of the pool's placement mode (higher
+first), then by index and name. Where too few fit, the best of the others stand in, so that there is something to
+count, to refuse and to look for victims on. A claim that already counts on the node keeps its GPUs.
+
+Scores are points from 0 to 100, rounded half up: the share of vram and tflops that is used (or free), weighted.
+
+Who counts in which account: follows the ledger's charges as they are done, undone and replayed.
+"""
+
+from __future__ import annotations
+
+from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.state import Account
+from bursar.policies.gpus.fleet import COMPACT, LOW_LOAD, PREFIX, TFLOPS, VRAM, Fleet, Gpu
+from bursar.policies.gpus.worker import GPU_IDS, Worker
+
+
+def packs_nodes(mode: str) -> bool:
+    """Whether a fuller node is the better one."""
+    return mode != LOW_LOAD
+
+
+def packs_gpus(mode: str) -> bool:
+    """Whether, inside a node, a fuller GPU is the better one."""
+    return mode == COMPACT
+
+
+def fits(worker: Worker, gpu: Gpu, account: Account) -> bool:
+    """Whether the worker fits on the GPU now."""
+    used_tflops = account.used.get(TFLOPS)
+    used_vram = account.used.get(VRAM)
+    if worker.whole:
+        return used_tflops <= 0 and used_vram <= 0
+    tflops = worker.request.tflops_of(gpu.tflops)
+    vram = worker.request.vram
+    if tflops > 0 and used_tflops + tflops > gpu.tflops:
+        return False
+    return vram <= 0 or used_vram + vram <= gpu.vram
+
+
+def suiting(fleet: Fleet, worker: Worker, node: str) -> list[int]:
+    """Positions of the node's GPUs that suit the worker."""
+    span = fleet.spans.get(node)
+    if span is None:
+        return []
+    suits = fleet.suitable(worker)
+    return [at for at in range(span[0], span[1]) if suits[at]]
+
+
+def choose(fleet: Fleet, worker: Worker, node: str) -> list[int]:
+    """Positions of the GPUs for a new worker on that node, in order of index; empty when too few suit."""
+    found = suiting(fleet, worker, node)
+    count = worker.count
+    if len(found) < count:
+        return []
+    if len(found) > count:
+        packs = packs_gpus(fleet.mode(worker))
+        keyed = [(_preference(fleet, worker, at, packs), at) for at in found]
+        keyed.sort()
+        found = [at for _, at in keyed[:count]]
+        found.sort()
+    return found
+
+
+def _preference(fleet: Fleet, worker: Worker, at: int, packs: bool) -> int:
+    """Lower is better; positions, which follow index and name, break ties."""
+    if not fits(worker, fleet.gpus[at], fleet.accounts[at]):
+        return 1000 - fleet.free_points(at)
+    return 100 - (fleet.used_points(at) if packs else fleet.free_points(at))
+
+
+def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
+    """Names of the GPUs that the claim has on that node already, by its binding or by the record on its pod."""
+    if claim.state != PENDING and claim.place == node:
+        for binding in claim.bindings:
+            if binding is not None and binding.policy == "gpus":
+                return [account.name[len(PREFIX) :] for account in binding.accounts]
+    return recorded(fleet, claim, worker, node)
+
+
+def unknown(fleet: Fleet, claim: Claim, node: str) -> str:
+    """A GPU that the record on a pod of this node names, but that is not known (yet); "" if there is none."""
+    text = claim.spec.annotations.get(GPU_IDS)
+    if text is None or claim.spec.needs.node_name != node:
+        return ""
+    span = fleet.spans.get(node, (0, 0))
+    known = {fleet.gpus[at].name for at in range(span[0], span[1])}
+    for name in text.split(","):
+        if name.strip() not in known:
+            return name.strip()
+    return ""
+
+
+def recorded(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
+    """GPUs that the pod's own annotation names, if they are of that node: how a ledger is rebuilt from pods.
+
+    A pod that is not bound to the node yet has no say in this beyond GPUs that suit it and have room.
+    """
+    text = claim.spec.annotations.get(GPU_IDS)
+    if text is None:
+        return []
+    names = [name.strip() for name in text.split(",")]
+    span = fleet.spans.get(node, (0, 0))
+    known = {fleet.gpus[at].name: at for at in range(span[0], span[1])}
+    bound = claim.spec.needs.node_name == node
+    suits = fleet.suitable(worker)
+    for name in names:
+        at = known.get(name)
+        if at is None or not (bound or (suits[at] and fits(worker, fleet.gpus[at], fleet.accounts[at]))):
+            return []
+    return names if len(names) == worker.count and len(set(names)) == len(names) else []
+
+
+def follow(residents: dict[str, dict[str, Claim]], claim: Claim, account: Account, sign: int) -> None:
+    """A claim came into an account or (``sign`` below 0) went. ``residents``: by account name, then by uid.
+
+    What is kept of an account stays the same mapping: searches for victims look into it while they go on.
+    """
+    there = residents.get(account.name)
+    if there is None:
+        there = {}
+        residents[account.name] = there
+    if sign > 0:
+        there[claim.uid] = claim
+    else:
+        there.pop(claim.uid, None)

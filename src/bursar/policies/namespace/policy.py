@@ -1,0 +1,409 @@
+"""The limits policy: the workers of a namespace stay within every GPUResourceQuota of that namespace.
+
+In the ledger: one account ``limits/<namespace>`` for each namespace that ever had a worker or a quota, whose usage is
+true whether there is a quota or not and whose limits are the least of what its quotas allow; one cell for each quota,
+one for each workload that declares its demand, one for each quota whose alert is on. So a quota that comes late,
+changes or goes moves no charge at all. The account comes with the namespace's first worker (``demand``) or quota.
+
+A worker whose cost depends on the GPU it gets is charged the largest footprint while it has no place, and what it
+really takes on its node: the very GPUs that the allocator chooses there.
+
+Does a worker fit the quotas of its namespace: the checks in their order, and the refusal of the first that fails.
+
+First what one workload may ask for (nothing but a change of the workload or the quota helps there), then the totals
+of the namespace. Only the amounts handed in are checked, so that a caller who shrinks hands in nothing.
+
+What a worker costs its namespace, where that depends on the GPUs it gets, and bindings that many workers share.
+
+Without a place the cost is an upper bound: the largest footprint among the GPUs that the worker may land on. At a
+place it is the sum over the GPUs that the allocator chooses there, in the very state that the decision is made in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast, final
+
+from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.state import Account, State
+from bursar.ledger.transaction import Transaction
+from bursar.policies.gpus.fleet import GPUS, Fleet, Gpu, gpu_of, peak
+from bursar.policies.gpus.selection import choose, follow, held
+from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, total_cost
+from bursar.policies.namespace.settings import (
+    CHECKS,
+    COUNT,
+    COUNT_CODE,
+    WORKERS,
+    WORKERS_CODE,
+    DemandBody,
+    NamespaceQuota,
+    NamespaceQuotaBody,
+    Space,
+    spoiled,
+)
+from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, Views, alerting, cost_of
+from bursar.policies.node_slots import NodeIndex
+from bursar.policies.nodes.rules import facts_of
+from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
+from bursar.resources import EMPTY, Tally, Vector, dimension, first_short, from_amounts, from_indices, shortfall
+from bursar.selectors import NO_NEEDS, NodeNeeds
+
+NAME: Final = "limits"
+INVALID: Final = "limits.invalid"
+_NOTHING_USED: Final = Tally()
+
+
+def judge(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
+    """Why the cost, on top of what is used, is too much; ``count`` is the number of GPUs, 0 to leave it unchecked."""
+    if space.unusable:
+        return _unusable(space.quotas[space.unusable], account)
+    if (
+        first_short(_NOTHING_USED, cost, space.singles) < 0
+        and (space.count < 0 or count <= space.count)
+        and first_short(account.used, cost, space.totals) < 0
+    ):
+        return None
+    return _first_single(space, namespace, account, cost, count) or _first_total(space, namespace, account, cost)
+
+
+def _unusable(quota: NamespaceQuota, account: Account) -> Refusal:
+    note = f"quota {quota.key} is invalid and was never valid: {quota.problem}"
+    return Refusal(NAME, INVALID, note, account.name)
+
+
+def _first_single(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
+    for name, code, _ in CHECKS:
+        for quota in space.quotas.values():
+            most = quota.singles.get(name)
+            if most is not None and 0 < cost.amount(name) > most:
+                return _refusal(namespace, account, name, code, cost.amount(name), most, True)
+    for quota in space.quotas.values():
+        most = quota.singles.get(COUNT)
+        if most is not None and count > most:
+            return _refusal(namespace, account, COUNT, COUNT_CODE, count, most, True)
+    return None
+
+
+def _first_total(space: Space, namespace: str, account: Account, cost: Vector) -> Refusal | None:
+    for name, _, code in (*CHECKS, (WORKERS, "", WORKERS_CODE)):
+        wanted = cost.amount(name)
+        for quota in space.quotas.values():
+            most = quota.totals.get(name)
+            if most is not None and wanted > 0 and account.used.amount(name) + wanted > most:
+                return _refusal(namespace, account, name, code, wanted, most, False)
+    return None
+
+
+def _refusal(
+    namespace: str, account: Account, name: str, code: str, wanted: int, most: int, permanent: bool
+) -> Refusal:
+    show = dimension(name).show
+    note = f"quota exceeded in namespace {namespace} for {code}: requested {show(wanted)}, limit {show(most)}"
+    used = "" if permanent else show(account.used.amount(name))
+    return Refusal(NAME, code, note, account.name, name, show(wanted), used, show(most), permanent)
+
+
+_BOUND: Final = 65_536
+
+
+@final
+class Costs:
+    """Costs and bindings of workers."""
+
+    __slots__ = ("bindings", "fleet", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state: Final = state
+        self.fleet: Final = Fleet(state)
+        self.bindings: Final[dict[tuple[str, Vector, int], Binding]] = {}
+
+    def shared(self, account: Account, cost: Vector, count: int) -> Binding:
+        """One binding for all workers of a namespace that cost the same."""
+        key = (account.name, cost, count)
+        found = self.bindings.get(key)
+        if found is None or found.accounts[0] is not account:
+            if len(self.bindings) >= _BOUND:
+                self.bindings.clear()
+            found = Binding("limits", (account,), (cost,), (count,))
+            self.bindings[key] = found
+        return found
+
+    def varying(self, claim: Claim, worker: Worker, place: str) -> Vector | None:
+        """The cost of a worker whose footprint depends on its GPUs; None when no GPU's capacity is known."""
+        self.fleet.sync()
+        gpus = self._gpus(claim, worker, place) if place else []
+        if gpus:
+            return total_cost([worker.footprint(gpu.tflops, gpu.vram) for gpu in gpus])
+        most = self._largest(worker, claim.spec.needs)
+        return None if most is None else total_cost([most] * worker.count)
+
+    def _gpus(self, claim: Claim, worker: Worker, place: str) -> list[Gpu]:
+        fleet = self.fleet
+        names = held(fleet, claim, worker, place)
+        if not names:
+            return [fleet.gpus[at] for at in choose(fleet, worker, place)]
+        found = [gpu_of(name, self.state.cell(GPUS, name)) for name in names]
+        known = [gpu for gpu in found if gpu is not None]
+        return known if len(known) == len(names) else []
+
+    def _largest(self, worker: Worker, needs: NodeNeeds) -> tuple[int, int, int, int] | None:
+        if needs is NO_NEEDS or not (needs.selector or needs.terms is not None or needs.node_name):
+            return self.fleet.largest(worker)
+        suits = self.fleet.suitable(worker)
+        gpus = [gpu for at, gpu in enumerate(self.fleet.gpus) if suits[at] and self._selects(needs, gpu.node)]
+        return peak(worker, gpus)
+
+    def _selects(self, needs: NodeNeeds, node: str) -> bool:
+        facts = facts_of(node, self.state.cell("nodes", node))
+        return facts is None or needs.selects(node, facts.labels)
+
+
+PREFIX: Final = "limits/"
+QUOTA: Final = "limits.Quota"
+DEMAND: Final = "limits.Demand"
+QUOTAS: Final = "limits.quotas"  # table: namespace/name -> quota
+DECLARED: Final = "limits.declared"  # table: namespace/kind/name -> amounts
+ALERTS: Final = "limits.alerts"  # table: namespace/name -> True
+_NO_QUOTAS: Final = Space({})
+
+
+@final
+class LimitsPolicy(Policy):
+    """Namespace quotas over tflops, vram and workers."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, False, (QUOTA, DEMAND), True, True)
+        self.workers: Final = WorkerCache()
+        self.costs: Costs = Costs(self.state)
+        self.publisher: Final = NamespaceStatusWriter()
+        self.views: Final = Views()
+        self.spaces: Final[dict[str, Space]] = {}
+        self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
+        self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: who counts there
+        self.unsettled: Final[dict[str, None]] = {}  # namespaces whose alerts may have to change
+
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.costs = Costs(state)
+
+    # Settings
+
+    def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        namespace = setting.key.partition("/")[0]
+        if setting.kind == DEMAND:
+            body = setting.body
+            tx.put(NAME, DECLARED, setting.key, tuple(body.cost.pairs()) if isinstance(body, DemandBody) else None)
+            return []
+        old = tx.get(QUOTAS, setting.key)
+        quota = setting.body
+        if quota is None:
+            tx.put(NAME, QUOTAS, setting.key, None)
+            tx.put(NAME, ALERTS, setting.key, None)
+        elif isinstance(quota, NamespaceQuotaBody):
+            tx.put(NAME, QUOTAS, setting.key, spoiled(old, quota.problem) if quota.problem else quota.cell())
+        else:
+            raise SettingError(f"GPUResourceQuota {setting.key}", "", "is no quota")
+        tx.set_limits(self._open(tx, namespace), self.space(namespace).totals)
+        return []
+
+    def _open(self, tx: Transaction, namespace: str) -> Account:
+        account = self.state.accounts.get(PREFIX + namespace)
+        return account if account is not None else tx.open_account(NAME, PREFIX + namespace)
+
+    def space(self, namespace: str) -> Space:
+        return self.spaces.get(namespace, _NO_QUOTAS)
+
+    # What follows from the ledger
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        follow(self.residents, claim, account, sign)
+        self._touched(claim.namespace)
+
+    def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        namespace = key.partition("/")[0]
+        if table == QUOTAS:
+            space = self.space(namespace).with_quota(key, new)
+            if space.quotas:
+                self.spaces[namespace] = space
+            else:
+                self.spaces.pop(namespace, None)
+        elif table == DECLARED:
+            workloads = self.declared.setdefault(namespace, {})
+            if new is None:
+                workloads.pop(key, None)
+            else:
+                workloads[key] = from_amounts(dict(cast("tuple[tuple[str, int], ...]", new)))
+        self._touched(namespace)
+
+    def _touched(self, namespace: str) -> None:
+        self.unsettled[namespace] = None
+        self.publisher.touched(namespace)
+        self.views.touched(namespace)
+
+    # One claim
+
+    def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        worker = self.workers.of(claim.spec)
+        if worker is None:
+            return None
+        if isinstance(worker, Unreadable):
+            return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
+        account = self.state.accounts.get(PREFIX + claim.namespace)
+        if account is None:
+            return Binding(NAME, (), ())  # nothing to charge yet: ``demand`` opens the account
+        cost = worker.cost
+        if cost is not None:
+            return self.costs.shared(account, cost, worker.count)
+        varying = self.costs.varying(claim, worker, place)
+        if varying is None:
+            note = (
+                "the capacity of no GPU that it may use is known, so what it takes of one cannot be counted: "
+                "apply GPU objects, or ask for tflops and vram instead"
+            )
+            return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
+        return self.costs.shared(account, varying, worker.count)
+
+    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
+        """A worker came: from now on its namespace has an account."""
+        if wanted and not binding.accounts:
+            self._open(tx, claim.namespace)
+
+    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
+        if not binding.accounts:
+            raise RuntimeError(f"claim {claim.uid} was not submitted: namespace {claim.namespace} has no account")
+        if not forced:
+            refusal = self.judge(claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding))
+            if refusal is not None:
+                return refusal
+        tx.charge(claim, binding.accounts, binding.costs)
+        return None
+
+    def _admission_cost(self, claim: Claim, binding: Binding) -> Vector:
+        """What a worker must have room for to be admitted: also on a node where it takes less, the largest footprint,
+        so that its quota does not depend on which node is looked at first.
+        """
+        worker = self.workers.of(claim.spec)
+        if claim.state != PENDING or not isinstance(worker, Worker) or worker.cost is not None:
+            return binding.costs[0]
+        return self.costs.varying(claim, worker, "") or binding.costs[0]
+
+    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
+        """Only what grows is checked, against what is left without the claim."""
+        mark = tx.savepoint()
+        self.release(tx, claim, old)
+        if not forced:
+            grown = _grown(old.costs[0] if old.costs else EMPTY, new.costs[0])
+            count = _count(new) if _count(new) > _count(old) else 0
+            refusal = self.judge(claim, new.accounts[0], grown, count) if grown or count else None
+            if refusal is not None:
+                tx.rollback_to(mark)
+                return refusal
+        return self.charge(tx, claim, new, True)
+
+    def judge(self, claim: Claim, account: Account, cost: Vector, count: int) -> Refusal | None:
+        space = self.spaces.get(claim.namespace)
+        return None if space is None else judge(space, claim.namespace, account, cost, count)
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        """Workers of the same namespace that are less important and hold some of what is short."""
+        if refusal.permanent or not refusal.resource or not binding.accounts:
+            return iter(())
+        return self._victims(claim, binding.accounts[0], binding.costs[0])
+
+    def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
+        residents = self.residents.get(account.name, {})
+        lower = [other for other in residents.values() if other.spec.priority < claim.spec.priority]
+        lower.sort(key=_importance)
+        for other in lower:
+            short = shortfall(account.used, cost, account.limits)
+            if not short:
+                return
+            if other.uid in residents and _holds(other, short):
+                yield other
+
+    def settle(self, tx: Transaction) -> None:
+        """Note which alerts go on or off."""
+        for namespace in self.unsettled:
+            account = self.state.accounts.get(PREFIX + namespace)
+            for key, quota in self.space(namespace).quotas.items():
+                alert = True if account is not None and alerting(quota, account.used) else None
+                before = tx.get(ALERTS, key)
+                if before is not alert:
+                    self.publisher.alert_was(key, before is not None)
+                    tx.put(NAME, ALERTS, key, alert)
+        self.unsettled.clear()
+
+    # Answers
+
+    def explain(self, claim: Claim, binding: Binding) -> Check:
+        if not binding.accounts:
+            return Check(NAME, True)
+        refusal = None
+        if not claim.counts():
+            refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
+        found = Check.of_account(binding.accounts[0], binding.costs[0], None)
+        children = (found,) if refusal is None else (Check.of_refusal(refusal), found)
+        return Check(NAME, refusal is None, "", children)
+
+    def outputs(self, now: int) -> list[Output]:
+        found: list[Output] = []
+        for namespace in self.publisher.take():
+            account = self.state.accounts.get(PREFIX + namespace)
+            if account is None:
+                continue
+            declared = self._declared(namespace)
+            for quota in self.space(namespace).quotas.values():
+                alert = self.state.cell(ALERTS, quota.key) is not None
+                self.publisher.publish(quota, account.used, declared, alert, now, found)
+        self.publisher.forget(self.state.cells(QUOTAS))
+        return found
+
+    def _declared(self, namespace: str) -> Vector:
+        declared = EMPTY
+        for cost in self.declared.get(namespace, {}).values():
+            declared = declared.plus(cost)
+        return declared
+
+    def view(self, version: int) -> View:
+        """Usage as of now, which is that version; call it with the engine's lock, read the view without."""
+        renewed: list[NamespaceUsage] = []
+        for namespace in self.views.stale:
+            account = self.state.accounts.get(PREFIX + namespace)
+            workers = [(claim.key, cost_of(claim, NAME)) for claim in self._residents(namespace)]
+            workers.sort(key=_by_key)
+            quotas = tuple(self.space(namespace).quotas.values())
+            used = EMPTY if account is None else account.used.vector()
+            renewed.append(NamespaceUsage(namespace, quotas, used, self._declared(namespace), tuple(workers)))
+        return self.views.keep(version, renewed)
+
+    def _residents(self, namespace: str) -> list[Claim]:
+        return list(self.residents.get(PREFIX + namespace, {}).values())
+
+
+def _count(binding: Binding) -> int:
+    return cast("int", binding.data[0]) if binding.data else 0
+
+
+def _grown(before: Vector, after: Vector) -> Vector:
+    """The whole new amounts of the dimensions that grow."""
+    return from_indices([(dim, after.get(dim)) for dim in after.indices() if after.get(dim) > before.get(dim)])
+
+
+def _by_key(worker: tuple[str, Vector]) -> str:
+    return worker[0]
+
+
+def _holds(claim: Claim, short: Vector) -> bool:
+    for binding in claim.bindings:
+        if binding is not None and binding.policy == NAME and binding.costs:
+            for dim in short.indices():
+                if binding.costs[0].get(dim) > 0:
+                    return True
+    return False
+
+
+def _importance(claim: Claim) -> tuple[int, int, str, str]:
+    """The least important first: lower priority, then newer, then by name."""
+    return (claim.spec.priority, -claim.created, claim.key, claim.uid)

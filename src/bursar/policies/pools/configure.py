@@ -1,0 +1,290 @@
+"""Settings of the policy: quotas, profiles, nodes and options come, change and go.
+
+Writes cells and accounts through the transaction and says which claims must be bound anew. The first quota or profile
+puts the policy in force: from then on every claim belongs to some quota, and be it the default one.
+
+Quotas that cannot be (an unknown parent, a circle) are taken all the same, because objects may come in any order;
+they stay loose, and the claims in them wait. Only what would make two quotas one is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.state import State
+from bursar.ledger.transaction import Transaction
+from bursar.policies.pools.derived_state import (
+    CLOSING,
+    DEMAND,
+    FIRM_DEMAND,
+    MARKS,
+    NODES,
+    OPTIONS,
+    PROFILES,
+    QUOTAS,
+    STRAY_DEMAND,
+    SUFFIXES,
+    Books,
+    topic_of,
+)
+from bursar.policies.pools.node_pools import PoolNode, Profile
+from bursar.policies.pools.propagation import account_key
+from bursar.policies.pools.quota_node import Branch
+from bursar.policies.pools.root_quotas import profiles_of_root, root_quota
+from bursar.policies.pools.settings import (
+    BUILT_IN_NAMESPACE,
+    DEFAULT,
+    DEFAULT_TREE,
+    NAME,
+    ROOT,
+    SYSTEM,
+    PoolOptions,
+    PoolQuotaBody,
+)
+from bursar.policies.results import Body, Setting, SettingError
+from bursar.resources import Limits
+
+QUOTA: Final = "pools.Quota"
+PROFILE: Final = "pools.Profile"
+NODE: Final = "pools.Node"
+OPTION: Final = "pools.Options"
+KINDS: Final = (QUOTA, PROFILE, NODE, OPTION)
+
+_DEMANDS: Final = (DEMAND, FIRM_DEMAND, STRAY_DEMAND)
+
+
+@final
+class QuotaObject(Body):
+    """An ElasticQuota as its object says it: the quota, and the marks to keep should it be a root quota."""
+
+    __slots__ = ("annotations", "labels", "quota")
+
+    def __init__(
+        self,
+        quota: PoolQuotaBody,
+        labels: tuple[tuple[str, str], ...] = (),
+        annotations: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.quota: Final = quota
+        self.labels: Final = labels  # those that are not of this dialect
+        self.annotations: Final = annotations
+
+
+@final
+class Changer:
+    """Applies one setting inside a transaction."""
+
+    __slots__ = ("books", "concerned", "state", "tx")
+
+    def __init__(self, books: Books, state: State, tx: Transaction) -> None:
+        self.books: Final = books
+        self.state: Final = state
+        self.tx: Final = tx
+        self.concerned: Final[dict[str, Claim]] = {}  # claims that may belong elsewhere, or cost something else
+
+    def apply(self, setting: Setting) -> list[Claim]:
+        """Claims that this may concern; whether it does is for the caller to find out."""
+        body = setting.body
+        if setting.kind == QUOTA:
+            self._quota(setting.key, body if isinstance(body, QuotaObject) else None)
+        elif setting.kind == PROFILE:
+            self._profile(setting.key, body if isinstance(body, Profile) else None)
+        elif setting.kind == NODE:
+            self._node(setting.key, body if isinstance(body, PoolNode) else None)
+        else:
+            cell = body.cell() if isinstance(body, PoolOptions) else None
+            self.tx.put(NAME, OPTIONS, "", cell)
+        return [self.concerned[uid] for uid in sorted(self.concerned)]
+
+    # Quotas
+
+    def _quota(self, key: str, body: QuotaObject | None) -> None:
+        namespace, _, name = key.partition("/")
+        if name == ROOT:
+            return  # stands for the root of every tree and says nothing
+        known = self.books.resolver.quotas.get(name)
+        if body is None:
+            if known is not None and known.namespace == namespace:
+                self._quota_gone(name, known)
+            return
+        self._enforce()
+        if profiles_of_root(self.books, name):
+            self._keep_marks(name, body)
+            self._sync_root(name)
+            return
+        if known is not None and known.namespace != namespace and name not in (SYSTEM, DEFAULT):
+            problem = f"there is a quota of this name already, in namespace {known.namespace}: names are unique"
+            raise SettingError(f"ElasticQuota {key}", "metadata.name", problem)
+        self._put(body.quota)
+
+    def _quota_gone(self, name: str, known: PoolQuotaBody) -> None:
+        if name in (SYSTEM, DEFAULT):
+            self._put(_built_in(name))
+        elif profiles_of_root(self.books, name):
+            self.books.roots_changed.add(name)  # it is written anew
+        else:
+            self._drop(known)
+
+    def _keep_marks(self, name: str, body: QuotaObject) -> None:
+        quota = body.quota
+        cell = (body.labels, body.annotations, tuple(quota.weight.items()), quota.namespaces)
+        self.tx.put(NAME, MARKS, name, cell if any(cell) else None)
+
+    def _enforce(self) -> None:
+        """From now on every claim belongs to a quota."""
+        if self.books.resolver.quotas:
+            return
+        for name in (SYSTEM, DEFAULT):
+            self._put(_built_in(name))
+        self.concerned.update(self.state.claims)
+
+    def _put(self, quota: PoolQuotaBody) -> None:
+        known = self.books.resolver.quotas.get(quota.name)
+        if known is not None and known.cell() == quota.cell():
+            return
+        binds_anew = known is None or not known.binds_like(quota)
+        if known is not None and binds_anew:
+            self._note_subtree(known)
+        if known is not None and known.tree != quota.tree:
+            self._drop(known)
+        self._open(quota)
+        self.tx.put(NAME, QUOTAS, quota.name, quota.cell())
+        if binds_anew:
+            self._note_newcomers(quota)
+
+    def _open(self, quota: PoolQuotaBody) -> None:
+        key = account_key(quota.tree, quota.name)
+        self.tx.put(NAME, CLOSING, key, None)
+        suffixes = (*SUFFIXES, STRAY_DEMAND) if quota.name == DEFAULT else SUFFIXES
+        for suffix in suffixes:
+            if key + suffix not in self.state.accounts:
+                topic = topic_of(quota.tree) if suffix in _DEMANDS else ""
+                self.tx.open_account(NAME, key + suffix, topic)
+        self.tx.set_limits(self.state.accounts[key], Limits(quota.maximum))
+
+    def _drop(self, known: PoolQuotaBody) -> None:
+        self._note_subtree(known)
+        self.tx.put(NAME, QUOTAS, known.name, None)
+        self.tx.put(NAME, MARKS, known.name, None)
+        self.tx.put(NAME, CLOSING, account_key(known.tree, known.name), True)
+
+    def _note_subtree(self, quota: PoolQuotaBody) -> None:
+        branch = self.books.forest.find(quota.tree, quota.name)
+        if branch is not None:
+            self._note_askers(branch)
+
+    def _note_askers(self, branch: Branch) -> None:
+        self.concerned.update(branch.askers)
+        for child in branch.children:
+            if child is not branch.inner:
+                self._note_askers(child)
+
+    def _note_newcomers(self, quota: PoolQuotaBody) -> None:
+        """Claims of other quotas that belong here now, and those that waited for it to hang somewhere."""
+        for claim in self.books.resolver.maybe_concerned(quota):
+            self.concerned[claim.uid] = claim
+        for namespace in (*quota.namespaces, quota.name):
+            for name in self.books.resolver.lists.get(namespace, []):
+                self._note_subtree(self.books.resolver.quotas[name])
+        self._note_subtree(quota)
+
+    # Profiles and nodes
+
+    def _profile(self, key: str, profile: Profile | None) -> None:
+        before = self.books.grounds.profiles.get(key)
+        if profile is not None:
+            self._check(profile)
+            self._enforce()
+        self.books.grounds.differing.clear()
+        self.tx.put(NAME, PROFILES, key, None if profile is None else profile.cell())
+        names = {other.quota_name for other in self.books.grounds.order}  # a node may have changed hands anywhere
+        if before is not None:
+            names.add(before.quota_name)
+        for name in sorted(names):
+            self._sync_root(name)
+        self._note_waiting()
+
+    def _check(self, profile: Profile) -> None:
+        for other in self.books.grounds.order:
+            same_root = other.quota_name == profile.quota_name and other.key != profile.key
+            if same_root and (other.tree, other.namespace) != (profile.tree, profile.namespace):
+                problem = f"{profile.quota_name} is the root quota of profile {other.key}, of another tree or namespace"
+                raise SettingError(f"ElasticQuotaProfile {profile.key}", "spec.quotaName", problem)
+        known = self.books.resolver.quotas.get(profile.quota_name)
+        if known is not None and known.namespace != profile.namespace:
+            problem = f"there is a quota {known.key} already: names are unique"
+            raise SettingError(f"ElasticQuotaProfile {profile.key}", "spec.quotaName", problem)
+
+    def _sync_root(self, name: str) -> None:
+        wanted = root_quota(self.books, self.state, name)
+        if wanted is not None:
+            self._put(wanted)
+            return
+        known = self.books.resolver.quotas.get(name)
+        if known is not None and known.is_root:
+            self._retire(known)
+
+    def _retire(self, root: PoolQuotaBody) -> None:
+        """The profile is gone: the root quota goes too, as soon as nobody uses it."""
+        branch = self.books.forest.find(root.tree, root.name)
+        if branch is None or not in_use(branch):
+            self._drop(root)
+            return
+        empty = PoolQuotaBody(
+            root.name, root.namespace, ROOT, root.tree, root.is_parent, root.lends, dict(root.maximum)
+        )
+        kept = (*empty.cell()[:-1], True)
+        self.tx.put(NAME, QUOTAS, root.name, kept)
+
+    def _node(self, name: str, node: PoolNode | None) -> None:
+        grounds = self.books.grounds
+        before = grounds.owners.get(name, "")
+        grounds.differing.clear()
+        self.tx.put(NAME, NODES, name, None if node is None else node.cell())
+        for owner in sorted({before, grounds.owners.get(name, "")}):
+            if owner:
+                self._sync_root(grounds.profiles[owner].quota_name)
+        self._note_waiting()
+
+    def _note_waiting(self) -> None:
+        """Claims that wait in a tree whose nodes could take something else now: their demand may count, or not."""
+        for tree in sorted(self.books.grounds.differing):
+            for branch in self.books.forest.branches.values():
+                if branch.tree_id == tree:
+                    for uid, claim in branch.askers.items():
+                        if claim.state == PENDING:
+                            self.concerned[uid] = claim
+
+    # Before each commit
+
+    def tidy(self) -> None:
+        """Remove what was kept for somebody who is gone."""
+        for name in sorted(self.books.orphans):
+            self._retire(self.books.roots[name])
+        for key in sorted(self.books.closing):
+            self._close(key)
+
+    def _close(self, key: str) -> None:
+        accounts = [self.state.accounts[key + suffix] for suffix in SUFFIXES]
+        if key + STRAY_DEMAND in self.state.accounts:
+            accounts.append(self.state.accounts[key + STRAY_DEMAND])
+        branch = self.books.forest.branches[key]
+        if branch.askers or branch.members:
+            return
+        for account in accounts:
+            if account.used.vector():
+                return
+        self.tx.put(NAME, CLOSING, key, None)
+        for account in accounts:
+            self.tx.close_account(account)
+
+
+def in_use(branch: Branch) -> bool:
+    """Whether claims or other quotas hang on the branch."""
+    own = 0 if branch.inner is None else 1
+    return bool(branch.askers or branch.members) or len(branch.children) > own
+
+
+def _built_in(name: str) -> PoolQuotaBody:
+    return PoolQuotaBody(name, BUILT_IN_NAMESPACE, ROOT, DEFAULT_TREE)

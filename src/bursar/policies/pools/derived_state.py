@@ -1,0 +1,235 @@
+"""Everything the policy derives from the ledger, in one place: trees, nodes, names, options.
+
+It is changed only by ``cell_changed`` and ``charged``, which the ledger calls whenever a change is done, undone or
+replayed; so after an undo it says what it said before.
+
+Accounts of a quota, all under ``pools/<tree>/<quota>``: the quota itself (what it and its descendants use), ``/own``
+(its own pods), ``/firm`` (of those, the ones that may not be preempted), and the demand of its own pods in ``/demand``
+and ``/firm-demand``. The default quota also has ``/stray-demand``: claims whose label names no quota.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account, State
+from bursar.policies.pools.node_pools import NOBODY, Grounds, node_of, profile_of
+from bursar.policies.pools.propagation import account_key
+from bursar.policies.pools.quota_node import Branch
+from bursar.policies.pools.settings import DEFAULT, PoolOptions, PoolQuotaBody, options_of, quota_of
+from bursar.policies.pools.tree import Forest, Resolver
+from bursar.resources import Vector
+from bursar.selectors import NodeNeeds
+
+QUOTAS: Final = "pools.quotas"
+PROFILES: Final = "pools.profiles"
+NODES: Final = "pools.nodes"
+OPTIONS: Final = "pools.options"
+MARKS: Final = "pools.marks"  # what users wrote on root quotas: labels and annotations to keep
+CLOSING: Final = "pools.closing"  # accounts of removed quotas, until nobody is charged there
+
+OWN: Final = "/own"
+FIRM: Final = "/firm"
+DEMAND: Final = "/demand"
+FIRM_DEMAND: Final = "/firm-demand"
+STRAY_DEMAND: Final = "/stray-demand"
+SUFFIXES: Final = ("", OWN, FIRM, DEMAND, FIRM_DEMAND)
+
+_USED: Final = 0
+_OWN: Final = 1
+_FIRM: Final = 2
+_DEMAND: Final = 3
+_FIRM_DEMAND: Final = 4
+_STRAY_DEMAND: Final = 5
+
+
+def topic_of(tree: str) -> str:
+    """What a claim listens to that waits for a larger runtime: any demand of its tree."""
+    return account_key(tree, "")
+
+
+@final
+class _Role:
+    """What a charge to an account means."""
+
+    __slots__ = ("branch", "kind")
+
+    def __init__(self, branch: Branch, kind: int) -> None:
+        self.branch: Final = branch
+        self.kind: Final = kind
+
+
+@final
+class Books:
+    """The derived state."""
+
+    __slots__ = (
+        "closing",
+        "forest",
+        "grounds",
+        "needs",
+        "options",
+        "orphans",
+        "profiles_changed",
+        "resolver",
+        "roles",
+        "roots",
+        "roots_changed",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.forest: Final = Forest()
+        self.grounds: Final = Grounds()
+        self.resolver: Final = Resolver()
+        self.options: PoolOptions = PoolOptions()
+        self.roles: Final[dict[str, _Role]] = {}  # by account
+        self.roots: Final[dict[str, PoolQuotaBody]] = {}  # root quotas by name
+        self.orphans: Final[set[str]] = set()  # root quotas whose profile is gone
+        self.closing: Final[set[str]] = set()  # accounts of removed quotas
+        self.needs: Final[dict[str, NodeNeeds | None]] = {}  # by tree
+        self.version: int = 0  # of what bindings depend on
+        self.roots_changed: Final[set[str]] = set()  # for outputs: root quotas, profiles
+        self.profiles_changed: Final[set[str]] = set()
+
+    # Cells
+
+    def cell_changed(self, state: State, table: str, key: str, old: object, new: object) -> None:
+        if table == QUOTAS:
+            self._quota_changed(state, quota_of(key, old), quota_of(key, new))
+        elif table == NODES:
+            self._node_changed(key, new)
+        elif table == PROFILES:
+            self._profile_changed(key, old, new)
+        elif table == OPTIONS:
+            self._options_changed(options_of(new))
+        elif table == CLOSING:
+            if new is None:
+                self.closing.discard(key)
+            else:
+                self.closing.add(key)
+        elif table == MARKS:
+            self.roots_changed.add(key)
+
+    def _quota_changed(self, state: State, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
+        if old is None or new is None or not old.binds_like(new):
+            self.version += 1
+        self.resolver.quota_changed(old, new)
+        for quota in (old, new):
+            if quota is not None:
+                self._register(quota)
+        self.forest.quota_changed(old, new)
+        if new is not None:
+            branch = self.forest.branch(new.tree, new.name)
+            branch.account = state.accounts.get(branch.key)
+        self._note_root(old, new)
+
+    def _register(self, quota: PoolQuotaBody) -> None:
+        branch = self.forest.branch(quota.tree, quota.name)
+        if branch.key in self.roles:
+            return
+        for kind, suffix in enumerate(SUFFIXES):
+            self.roles[branch.key + suffix] = _Role(branch, kind)
+        if quota.name == DEFAULT:
+            self.roles[branch.key + STRAY_DEMAND] = _Role(branch, _STRAY_DEMAND)
+
+    def _note_root(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
+        for quota in (old, new):
+            if quota is not None and quota.is_root:
+                self.roots_changed.add(quota.name)
+                self.roots.pop(quota.name, None)
+                self.orphans.discard(quota.name)
+        if new is not None and new.is_root:
+            self.roots[new.name] = new
+            self._find_orphan(new.name)
+
+    def _find_orphan(self, name: str) -> None:
+        for profile in self.grounds.order:
+            if profile.quota_name == name:
+                self.orphans.discard(name)
+                return
+        self.orphans.add(name)
+
+    def _node_changed(self, name: str, cell: object) -> None:
+        grounds = self.grounds
+        before = grounds.owners.get(name)
+        grounds.node_changed(name, node_of(cell))
+        for owner in (before, grounds.owners.get(name)):
+            if owner is not None:
+                self._owner_changed(owner)
+
+    def _owner_changed(self, owner: str) -> None:
+        tree = self.grounds.tree_of(owner)
+        self.forest.set_total(tree, self.grounds.tree_total(tree))
+        if owner != NOBODY:
+            self.profiles_changed.add(owner)
+            self.roots_changed.add(self.grounds.profiles[owner].quota_name)
+
+    def _profile_changed(self, key: str, old: object, new: object) -> None:
+        self.version += 1
+        self.needs.clear()
+        self.grounds.profile_changed(key, profile_of(key, new))
+        trees = {*self.forest.trees, ""}
+        for cell in (old, new):
+            profile = profile_of(key, cell)
+            if profile is not None:
+                trees.add(profile.tree)
+                self.roots_changed.add(profile.quota_name)
+        for tree in sorted(trees):
+            self.forest.set_total(tree, self.grounds.tree_total(tree))
+        for root in self.roots:
+            self._find_orphan(root)
+        self.profiles_changed.add(key)
+
+    def _options_changed(self, options: PoolOptions) -> None:
+        if options.guarantee != self.options.guarantee:
+            self.forest.set_guarantee(options.guarantee)
+        self.options = options
+
+    # Charges
+
+    def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
+        role = self.roles[account.name]
+        branch = role.branch
+        kind = role.kind
+        if kind == _USED:
+            self.forest.note(branch)
+        elif kind == _OWN:
+            self.forest.use(branch, cost, sign)
+            if sign > 0:
+                branch.join(claim)
+            else:
+                branch.quit(claim)
+        elif kind == _FIRM:
+            self.forest.use_firm(branch, cost, sign)
+        else:
+            self._demanded(claim, branch, kind, cost, sign)
+
+    def _demanded(self, claim: Claim, branch: Branch, kind: int, cost: Vector, sign: int) -> None:
+        self.forest.demand(branch, cost, sign, kind == _FIRM_DEMAND)
+        if sign > 0:
+            branch.askers[claim.uid] = claim
+        else:
+            del branch.askers[claim.uid]
+        if kind == _STRAY_DEMAND:
+            self.resolver.stray_asks(claim, sign)
+        elif branch.name == DEFAULT:
+            self.resolver.default_asks(claim, sign)
+
+    # Answers
+
+    def why_loose(self, branch: Branch) -> str:
+        """Why a quota hangs on no tree."""
+        top = branch.top()
+        quota = top.quota
+        if quota is None:
+            return "it does not exist"
+        parent = self.resolver.quotas.get(quota.parent)
+        if parent is None:
+            return f"the parent of {top.name}, {quota.parent}, does not exist"
+        if parent.tree != quota.tree:
+            return f"{top.name} and its parent {parent.name} belong to different trees"
+        if not parent.is_parent:
+            return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
+        return f"{top.name} is below itself"

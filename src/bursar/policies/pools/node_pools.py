@@ -1,0 +1,318 @@
+"""Profiles and nodes as the policy sees them: settings from outside, cells in the ledger.
+
+A profile says which nodes make up a tree (or a part of one) and what the tree's root quota is called. The share of
+its nodes that it hands out is a fraction, so that it multiplies exactly.
+
+Which node belongs to which profile, and what each profile and tree has: derived from cells, kept incrementally.
+
+A node belongs to the first profile (by name, then namespace) whose selector matches it, and otherwise to the default
+tree. Sums follow each node event; the ratio of a profile is applied to the sum, exactly, rounded down. What nodes need
+not list and do not list (cpu, memory, pods) they have without limit, and so has their tree.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast, final
+
+from bursar.policies.results import Body
+from bursar.quantity import MAX_AMOUNT
+from bursar.resources import Vector, dimension
+from bursar.selectors import NodeTerm, Requirement
+
+_ALWAYS_THERE: Final = ("cpu", "memory", "pods")
+
+
+@final
+class Profile(Body):
+    """One ElasticQuotaProfile. ``requirements`` None: it selects no node at all."""
+
+    __slots__ = (
+        "denominator",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "numerator",
+        "pinned",
+        "quota_name",
+        "requirements",
+        "resources",
+        "tree",
+    )
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        quota_name: str,
+        tree: str,
+        requirements: tuple[Requirement, ...] | None,
+        numerator: int = 1,
+        denominator: int = 1,
+        resources: tuple[str, ...] = ("cpu", "memory"),
+        labels: tuple[tuple[str, str], ...] = (),
+        pinned: bool = True,
+    ) -> None:
+        self.namespace: Final = namespace
+        self.name: Final = name
+        self.key: Final = f"{namespace}/{name}"
+        self.quota_name: Final = quota_name
+        self.tree: Final = tree
+        self.requirements: Final = requirements
+        self.numerator: Final = numerator
+        self.denominator: Final = denominator
+        self.resources: Final = resources  # what its root quota manages
+        self.labels: Final = labels  # of the root quota
+        self.pinned: Final = pinned  # the object names the tree itself
+
+    def selects(self, labels: dict[str, str]) -> bool:
+        if self.requirements is None:
+            return False
+        for requirement in self.requirements:
+            if not requirement.matches(labels):
+                return False
+        return True
+
+    def term(self) -> NodeTerm | None:
+        """The selector as a term of node affinity; None when it restricts nothing."""
+        return NodeTerm(self.requirements) if self.requirements else None
+
+    def scaled(self, amount: int) -> int:
+        return amount * self.numerator // self.denominator
+
+    def cell(self) -> tuple[object, ...]:
+        rows: object = None
+        if self.requirements is not None:
+            rows = tuple([(r.key, r.operator, r.values) for r in self.requirements])
+        ratio = (self.numerator, self.denominator)
+        return (self.quota_name, self.tree, rows, ratio, self.resources, self.labels, self.pinned)
+
+
+def profile_of(key: str, cell: object) -> Profile | None:
+    """The profile in a cell; None for no cell."""
+    if cell is None:
+        return None
+    quota_name, tree, rows, ratio, resources, labels, pinned = cast("tuple[object, ...]", cell)
+    requirements: tuple[Requirement, ...] | None = None
+    if rows is not None:
+        given = cast("tuple[tuple[str, str, tuple[str, ...]], ...]", rows)
+        requirements = tuple([Requirement(name, operator, values) for name, operator, values in given])
+    namespace, _, name = key.partition("/")
+    numerator, denominator = cast("tuple[int, int]", ratio)
+    return Profile(
+        namespace,
+        name,
+        cast("str", quota_name),
+        cast("str", tree),
+        requirements,
+        numerator,
+        denominator,
+        cast("tuple[str, ...]", resources),
+        cast("tuple[tuple[str, str], ...]", labels),
+        cast("bool", pinned),
+    )
+
+
+@final
+class PoolNode(Body):
+    """A node: its labels, what it has, and whether pods can be scheduled there now."""
+
+    __slots__ = ("allocatable", "labels", "schedulable")
+
+    def __init__(self, allocatable: dict[str, int], labels: dict[str, str], schedulable: bool = True) -> None:
+        self.allocatable: Final = allocatable
+        self.labels: Final = labels
+        self.schedulable: Final = schedulable
+
+    def has(self, resource: str) -> int | None:
+        """The amount of a resource; None: without limit, for what a manifest need not list."""
+        found = self.allocatable.get(resource)
+        if found is None and resource not in _ALWAYS_THERE:
+            return 0
+        return found
+
+    def takes(self, wants: list[tuple[str, int]]) -> bool:
+        """Whether the node, empty, has room for that."""
+        for resource, amount in wants:
+            has = self.has(resource)
+            if has is not None and has < amount:
+                return False
+        return True
+
+    def unlisted(self) -> list[str]:
+        """What it has without limit."""
+        return [resource for resource in _ALWAYS_THERE if resource not in self.allocatable]
+
+    def cell(self) -> tuple[object, ...]:
+        return (tuple(sorted(self.allocatable.items())), tuple(sorted(self.labels.items())), self.schedulable)
+
+
+def node_of(cell: object) -> PoolNode | None:
+    """The node in a cell; None for no cell."""
+    if cell is None:
+        return None
+    allocatable, labels, schedulable = cast("tuple[object, ...]", cell)
+    return PoolNode(
+        dict(cast("tuple[tuple[str, int], ...]", allocatable)),
+        dict(cast("tuple[tuple[str, str], ...]", labels)),
+        cast("bool", schedulable),
+    )
+
+
+NOBODY: Final = ""  # owns the nodes that no profile selects
+
+
+@final
+class NodeSum:
+    """What some nodes have together."""
+
+    __slots__ = ("amounts", "count", "idle", "unlisted")
+
+    def __init__(self) -> None:
+        self.amounts: Final[dict[str, int]] = {}
+        self.idle: Final[dict[str, int]] = {}  # the part on nodes that take no pods now
+        self.unlisted: Final[dict[str, int]] = {}  # on how many nodes a resource has no limit
+        self.count: int = 0
+
+    def add(self, node: PoolNode, sign: int) -> None:
+        self.count += sign
+        for resource, amount in node.allocatable.items():
+            _shift(self.amounts, resource, amount * sign)
+            if not node.schedulable:
+                _shift(self.idle, resource, amount * sign)
+        for resource in node.unlisted():
+            _shift(self.unlisted, resource, sign)
+
+
+def _shift(sums: dict[str, int], key: str, amount: int) -> None:
+    now = sums.get(key, 0) + amount
+    if now:
+        sums[key] = now
+    else:
+        sums.pop(key, None)
+
+
+@final
+class Grounds:
+    """All nodes, shared out among the profiles."""
+
+    __slots__ = ("differing", "fitting", "nodes", "order", "owners", "profiles", "sums")
+
+    def __init__(self) -> None:
+        self.nodes: Final[dict[str, PoolNode]] = {}
+        self.profiles: Final[dict[str, Profile]] = {}  # by key
+        self.order: list[Profile] = []
+        self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
+        self.sums: Final[dict[str, NodeSum]] = {NOBODY: NodeSum()}
+        self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: requests that some node could take
+        self.differing: Final[set[str]] = set()  # trees in which an answer changed, since somebody last cleared it
+
+    # What follows from the cells
+
+    def node_changed(self, name: str, node: PoolNode | None) -> None:
+        old = self.nodes.pop(name, None)
+        if old is not None:
+            owner = self.owners.pop(name)
+            self.sums[owner].add(old, -1)
+            self._lost(self.tree_of(owner), old)
+        if node is not None:
+            self.nodes[name] = node
+            self._won(self.tree_of(self._give(name, node)), node)
+
+    def profile_changed(self, key: str, profile: Profile | None) -> None:
+        """Every node is shared out anew."""
+        self.profiles.pop(key, None)
+        if profile is not None:
+            self.profiles[key] = profile
+        self.order = sorted(self.profiles.values(), key=_order)
+        self.sums.clear()
+        self.sums[NOBODY] = NodeSum()
+        for other in self.profiles:
+            self.sums[other] = NodeSum()
+        for name, node in self.nodes.items():
+            self._give(name, node)
+        for tree, known in self.fitting.items():
+            for requests in known:
+                self._answer(tree, requests, self._could_take(tree, requests))
+
+    def _give(self, name: str, node: PoolNode) -> str:
+        owner = NOBODY
+        for profile in self.order:
+            if profile.selects(node.labels):
+                owner = profile.key
+                break
+        self.owners[name] = owner
+        self.sums[owner].add(node, 1)
+        return owner
+
+    # Questions
+
+    def tree_of(self, owner: str) -> str:
+        return "" if owner == NOBODY else self.profiles[owner].tree
+
+    def profiles_of(self, tree: str) -> list[Profile]:
+        return [profile for profile in self.order if profile.tree == tree]
+
+    def total(self, profile: Profile) -> dict[str, int]:
+        """What the profile hands out, without what has no limit."""
+        return _scaled(self.sums[profile.key].amounts, self.sums[profile.key].unlisted, profile)
+
+    def idle(self, profile: Profile) -> dict[str, int]:
+        """The part of it that cannot be scheduled on now."""
+        return _scaled(self.sums[profile.key].idle, {}, profile)
+
+    def tree_total(self, tree: str) -> dict[int, int]:
+        """What a tree has, by dimension; without limit is the largest amount there is."""
+        found: dict[str, int] = {}
+        unlisted: dict[str, int] = {}
+        if tree == "":
+            found.update(self.sums[NOBODY].amounts)
+            unlisted.update(self.sums[NOBODY].unlisted)
+        for profile in self.profiles_of(tree):
+            for resource, amount in self.total(profile).items():
+                found[resource] = found.get(resource, 0) + amount
+            unlisted.update(self.sums[profile.key].unlisted)
+        for resource in unlisted:
+            found[resource] = MAX_AMOUNT
+        return {dimension(resource).index: amount for resource, amount in found.items()}
+
+    # Who could run at all
+
+    def could_take(self, tree: str, requests: Vector) -> bool:
+        """Whether some node of the tree, empty, has room for the requests. Answers are kept true, not asked anew."""
+        known = self.fitting.setdefault(tree, {})
+        found = known.get(requests)
+        if found is None:
+            found = self._could_take(tree, requests)
+            known[requests] = found
+        return found
+
+    def _could_take(self, tree: str, requests: Vector) -> bool:
+        wants = requests.pairs()
+        for name, node in self.nodes.items():
+            if self.tree_of(self.owners[name]) == tree and node.takes(wants):
+                return True
+        return False
+
+    def _lost(self, tree: str, node: PoolNode) -> None:
+        for requests, could in self.fitting.get(tree, {}).items():
+            if could and node.takes(requests.pairs()):
+                self._answer(tree, requests, self._could_take(tree, requests))
+
+    def _won(self, tree: str, node: PoolNode) -> None:
+        for requests, could in self.fitting.get(tree, {}).items():
+            if not could and node.takes(requests.pairs()):
+                self._answer(tree, requests, True)
+
+    def _answer(self, tree: str, requests: Vector, could: bool) -> None:
+        if self.fitting[tree][requests] != could:
+            self.fitting[tree][requests] = could
+            self.differing.add(tree)
+
+
+def _order(profile: Profile) -> tuple[str, str]:
+    return (profile.name, profile.namespace)
+
+
+def _scaled(amounts: dict[str, int], unlisted: dict[str, int], profile: Profile) -> dict[str, int]:
+    return {name: profile.scaled(amounts[name]) for name in sorted(amounts) if name not in unlisted}

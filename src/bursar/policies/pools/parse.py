@@ -1,0 +1,212 @@
+"""Objects of the dialect into quotas and profiles, with errors that name the field.
+
+What the original read leniently (annotations that are no JSON, a ratio that is none) is refused here: to leave out
+what somebody wrote would be worse. One leniency stays: a max of more cores than can be counted is no limit, because
+the original's built-in quotas are written that way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.requests import amounts_from
+from bursar.objects.validation import check_labels, check_name, is_qualified
+from bursar.policies.pools.configure import QuotaObject
+from bursar.policies.pools.node_pools import Profile
+from bursar.policies.pools.settings import (
+    DEFAULT,
+    DEFAULT_TREE,
+    IS_PARENT,
+    LENDS,
+    NAMESPACES,
+    PARENT,
+    PREFIX,
+    RESOURCE_KEYS,
+    ROOT,
+    SYSTEM,
+    TREE,
+    WEIGHT,
+    PoolQuotaBody,
+)
+from bursar.quantity import MAX_AMOUNT, UNIT, QuantityError, parse
+from bursar.resources import dimension
+from bursar.selectors import Requirement
+
+DEFAULT_KEYS: Final = ("cpu", "memory")
+_RATIO: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_LABELS: Final = "metadata.labels"
+_ANNOTATIONS: Final = "metadata.annotations"
+
+
+def quota_from(
+    namespace: str,
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    maximum: Mapping[str, object],
+    minimum: Mapping[str, object],
+) -> QuotaObject:
+    """An ElasticQuota; raises ``ManifestError``."""
+    most = max_amounts(maximum, "spec.max")
+    least = amounts_from(minimum, "spec.min")
+    for resource, amount in least.items():
+        _check_min(resource, amount, most)
+    weight = weight_from(annotations)
+    quota = PoolQuotaBody(
+        name,
+        namespace,
+        labels.get(PARENT) or ROOT,
+        DEFAULT_TREE if name in (SYSTEM, DEFAULT) else labels.get(TREE, DEFAULT_TREE),
+        labels.get(IS_PARENT) == "true",
+        labels.get(LENDS) != "false",
+        most,
+        least,
+        {resource: amount for resource, amount in weight.items() if resource in most},
+        tuple(text_list(annotations, NAMESPACES)),
+    )
+    return QuotaObject(quota, _foreign(labels), _foreign(annotations))
+
+
+def max_amounts(quantities: Mapping[str, object], path: str) -> dict[str, int]:
+    """Amounts of a max, where more than can be counted is no limit."""
+    countable: dict[str, object] = {}
+    endless: list[str] = []
+    for resource, value in quantities.items():
+        if _is_endless(resource, value):
+            endless.append(resource)
+        else:
+            countable[resource] = value
+    found = amounts_from(countable, path)
+    for resource in endless:
+        found[resource] = MAX_AMOUNT
+    return found
+
+
+def _is_endless(resource: str, value: object) -> bool:
+    found = dimension(resource) if is_qualified(resource) else None
+    if found is None or found.resolution == UNIT:
+        return False
+    try:
+        return parse(value, UNIT) > MAX_AMOUNT // found.resolution
+    except QuantityError:
+        return False
+
+
+def _check_min(resource: str, amount: int, most: Mapping[str, int]) -> None:
+    path = join("spec.min", resource)
+    if resource not in most:
+        raise ManifestError("is not in spec.max, which says what the quota manages", path)
+    if amount > most[resource]:
+        show = dimension(resource).show
+        raise ManifestError(f"{show(amount)} is more than the max of {show(most[resource])}", path)
+
+
+def weight_from(annotations: Mapping[str, str]) -> dict[str, int]:
+    """The shared weight; empty when none is given."""
+    path = join(_ANNOTATIONS, WEIGHT)
+    text = annotations.get(WEIGHT, "")
+    if not text:
+        return {}
+    given = _json(text, path)
+    if not isinstance(given, dict):
+        raise ManifestError("is not a JSON object of quantities by resource", path)
+    return max_amounts(given, path)
+
+
+def amounts_in(annotations: Mapping[str, str], key: str) -> dict[str, int]:
+    """Amounts that Bursar wrote into an annotation."""
+    text = annotations.get(key, "")
+    given = _json(text, join(_ANNOTATIONS, key)) if text else {}
+    return max_amounts(given, join(_ANNOTATIONS, key)) if isinstance(given, dict) else {}
+
+
+def text_list(annotations: Mapping[str, str], key: str) -> list[str]:
+    """A JSON list of texts in an annotation, each once; empty when there is none."""
+    text = annotations.get(key, "")
+    path = join(_ANNOTATIONS, key)
+    given = _json(text, path) if text else []
+    if not isinstance(given, list):
+        raise ManifestError('is not a JSON list of names, such as ["a","b"]', path)
+    found: list[str] = []
+    for item in given:
+        if not isinstance(item, str) or not item:
+            raise ManifestError(f"{item!r:.40} is not a name", path)
+        if item not in found:
+            found.append(item)
+    return found
+
+
+def _json(text: str, path: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ManifestError(f"is not JSON: {error}", path) from None
+    except RecursionError:
+        raise ManifestError("is not JSON: nested too deeply", path) from None
+
+
+def _foreign(marks: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Labels or annotations that are not of this dialect."""
+    return tuple([(k, marks[k]) for k in sorted(marks) if not k.startswith(PREFIX) and k != _LAST_APPLIED])
+
+
+def profile_from(
+    namespace: str,
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    quota_name: str,
+    requirements: Sequence[Requirement],
+    quota_labels: Mapping[str, str],
+    ratio: str | None,
+) -> Profile:
+    """An ElasticQuotaProfile; raises ``ManifestError``."""
+    check_name(quota_name, "spec.quotaName")
+    if quota_name in (ROOT, SYSTEM, DEFAULT):
+        raise ManifestError(f"{quota_name} is a built-in quota", "spec.quotaName")
+    check_labels(quota_labels, "spec.quotaLabels")
+    numerator, denominator = ratio_from(ratio)
+    keys = text_list(annotations, RESOURCE_KEYS)
+    for key in keys:
+        if not is_qualified(key):
+            raise ManifestError(f"{key!r:.60} is not a resource", join(_ANNOTATIONS, RESOURCE_KEYS))
+    pinned = labels.get(TREE, "")
+    return Profile(
+        namespace,
+        name,
+        quota_name,
+        pinned or tree_id(namespace, name),
+        tuple(requirements),
+        numerator,
+        denominator,
+        tuple(sorted(keys)) if keys else DEFAULT_KEYS,
+        tuple(sorted(quota_labels.items())),
+        bool(pinned),
+    )
+
+
+def ratio_from(text: str | None) -> tuple[int, int]:
+    """The ratio as a fraction: more than 0, at most 1."""
+    if text is None:
+        return 1, 1
+    if not _RATIO.fullmatch(text):
+        raise ManifestError(f"{text!r:.40} is not a decimal number such as 0.9", "spec.resourceRatio")
+    whole, _, digits = text.partition(".")
+    numerator = int(whole + digits)
+    denominator: int = 10 ** len(digits)
+    if not 0 < numerator <= denominator:
+        raise ManifestError(f"{text} is not more than 0 and at most 1", "spec.resourceRatio")
+    return numerator, denominator
+
+
+def tree_id(namespace: str, name: str) -> str:
+    """The tree of a profile that names none: the FNV-1a hash of its key, as the original computes it."""
+    found = 0xCBF29CE484222325
+    for byte in f"{namespace}/{name}".encode():
+        found = ((found ^ byte) * 0x100000001B3) % 2**64
+    return str(found)

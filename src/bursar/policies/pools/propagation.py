@@ -1,0 +1,259 @@
+"""How amounts flow through quota trees: demand upwards at once, runtime downwards when somebody asks.
+
+Each tree shares out what its nodes have, less what its system and default quota use; those two stand outside. Amounts
+stand in slots, one for each resource that any quota manages; a slot once given stays, so that lists only grow.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from bursar.policies.pools.quota_node import Branch
+from bursar.policies.pools.runtime import share_out
+from bursar.policies.pools.settings import NAME, ROOT
+from bursar.quantity import MAX_AMOUNT
+from bursar.resources import Vector, dimension
+
+
+def account_key(tree: str, name: str) -> str:
+    """The name of a quota's account."""
+    return f"{NAME}/{tree}/{name}"
+
+
+@final
+class PoolTree:
+    """One tree: its root, what it has, and the branches that must share anew."""
+
+    __slots__ = ("aside", "id", "root", "stale", "total")
+
+    def __init__(self, tree_id: str, size: int) -> None:
+        self.id: Final = tree_id
+        self.root: Final = Branch(tree_id, ROOT, account_key(tree_id, ROOT), size)
+        self.total: dict[int, int] = {}  # by dimension
+        self.aside: Final[list[Branch]] = []  # system and default: served before anything is shared
+        self.stale: dict[str, Branch] = {}  # by account
+
+    def mark(self, branch: Branch) -> None:
+        branch.stale = True
+        self.stale[branch.key] = branch
+
+
+class Flows:
+    """All trees, over shared slots; ``Forest`` says what hangs where."""
+
+    __slots__ = ("branches", "changed", "dims", "guarantee", "slot_at", "suspects", "trees")
+
+    def __init__(self) -> None:
+        self.guarantee: bool = False
+        self.dims: Final[list[int]] = []  # by slot
+        self.slot_at: Final[list[int]] = []  # by dimension, -1 where nobody manages it
+        self.trees: Final[dict[str, PoolTree]] = {}
+        self.branches: Final[dict[str, Branch]] = {}  # by account; removed quotas stay, their charges may
+        # Accounts of quotas of which anything changed, until cleared: by who writes statuses, by who revokes.
+        self.changed: Final[dict[str, None]] = {}
+        self.suspects: Final[dict[str, None]] = {}
+
+    def note(self, branch: Branch) -> None:
+        """Something about the branch changed."""
+        self.changed[branch.key] = None
+        if branch.members:
+            self.suspects[branch.key] = None
+
+    def tree(self, tree_id: str) -> PoolTree:
+        found = self.trees.get(tree_id)
+        if found is None:
+            found = PoolTree(tree_id, len(self.dims))
+            self.trees[tree_id] = found
+        return found
+
+    def branch(self, tree_id: str, name: str) -> Branch:
+        key = account_key(tree_id, name)
+        found = self.branches.get(key)
+        if found is None:
+            found = Branch(tree_id, name, key, len(self.dims))
+            self.branches[key] = found
+        return found
+
+    def find(self, tree_id: str, name: str) -> Branch | None:
+        """The branch of a quota that exists."""
+        found = self.branches.get(account_key(tree_id, name))
+        return None if found is None or found.quota is None else found
+
+    # Slots
+
+    def slot(self, resource: str) -> int:
+        dim = dimension(resource).index
+        known = self.slot_of(dim)
+        return known if known >= 0 else self._new_slot(dim)
+
+    def slot_of(self, dim: int) -> int:
+        return self.slot_at[dim] if dim < len(self.slot_at) else -1
+
+    def _new_slot(self, dim: int) -> int:
+        while len(self.slot_at) <= dim:
+            self.slot_at.append(-1)
+        self.slot_at[dim] = len(self.dims)
+        self.dims.append(dim)
+        size = len(self.dims)
+        for branch in self.branches.values():
+            branch.grow(size)
+            if branch.inner is not None:
+                branch.inner.grow(size)
+            if branch.children:
+                self._stale(branch)
+        for tree in self.trees.values():
+            tree.root.grow(size)
+            self._stale(tree.root)
+        return size - 1
+
+    # Upwards
+
+    def demand(self, branch: Branch, cost: Vector, sign: int, firm: bool) -> None:
+        """Own pods of a quota ask for more (sign 1) or less (-1)."""
+        for i in range(len(cost.dims)):
+            slot = self.slot_of(int(cost.dims[i]))
+            if slot < 0:
+                slot = self._new_slot(int(cost.dims[i]))
+            amount = int(cost.amounts[i]) * sign
+            branch.own[slot] += amount
+            if firm:
+                branch.firm_own[slot] += amount
+                self._firm(branch, slot, amount, 0)
+            if branch.inner is not None:
+                branch.inner.own[slot] += amount
+                self._ask(branch.inner, slot, amount)
+            else:
+                self._ask(branch, slot, amount)
+
+    def use(self, branch: Branch, cost: Vector, sign: int) -> None:
+        """Own pods of a quota use more or less."""
+        for i in range(len(cost.dims)):
+            slot = self.slot_of(int(cost.dims[i]))
+            if slot < 0:
+                slot = self._new_slot(int(cost.dims[i]))
+            amount = int(cost.amounts[i]) * sign
+            branch.taken[slot] += amount
+            if branch.inner is not None:
+                branch.inner.taken[slot] += amount
+            if self.guarantee:
+                self._keep(branch if branch.inner is None else branch.inner, slot, amount)
+
+    def use_firm(self, branch: Branch, cost: Vector, sign: int) -> None:
+        """The same, of pods that may not be preempted."""
+        for i in range(len(cost.dims)):
+            slot = self.slot_of(int(cost.dims[i]))
+            if slot < 0:
+                slot = self._new_slot(int(cost.dims[i]))
+            amount = int(cost.amounts[i]) * sign
+            branch.firm_taken[slot] += amount
+            self._firm(branch, slot, 0, amount)
+
+    def _ask(self, branch: Branch, slot: int, more: int) -> None:
+        at: Branch | None = branch
+        while at is not None and more != 0:
+            at.below[slot] += more
+            more = at.ask_for(slot)
+            self.note(at)
+            at = self._tell_parent(at, more)
+
+    def _keep(self, branch: Branch, slot: int, more: int) -> None:
+        at: Branch | None = branch
+        while self.guarantee and at is not None and more != 0:
+            at.allocated[slot] += more
+            more = at.keep(slot, True)
+            self.note(at)
+            at = self._tell_parent(at, more)
+
+    def _tell_parent(self, branch: Branch, more: int) -> Branch | None:
+        above = branch.parent
+        if above is not None and more != 0 and above.touch(branch):
+            self.trees[above.tree_id].mark(above)
+        return above
+
+    def _firm(self, branch: Branch, slot: int, request: int, used: int) -> None:
+        if request == 0 and used == 0:
+            return
+        at: Branch | None = branch
+        while at is not None:
+            at.firm_request[slot] += request
+            at.firm_used[slot] += used
+            self.note(at)
+            at = at.parent
+
+    # Downwards
+
+    def _stale(self, branch: Branch) -> None:
+        if not branch.stale:
+            self.tree(branch.tree_id).mark(branch)
+
+    def set_total(self, tree_id: str, total: dict[int, int]) -> None:
+        """What the nodes of a tree have, by dimension."""
+        self.tree(tree_id).total = total
+
+    def available(self, tree: PoolTree, slot: int) -> int:
+        """What a tree has to share: never negative, whatever the quotas outside of the distribution use."""
+        dim = self.dims[slot]
+        left = tree.total.get(dim, 0)
+        for branch in tree.aside:
+            left -= branch.taken[slot]
+        return min(max(0, left), MAX_AMOUNT)
+
+    def _fill(self, tree: PoolTree) -> None:
+        root = tree.root
+        for slot in range(len(self.dims)):
+            left = self.available(tree, slot)
+            if int(root.runtime[slot]) != left:
+                root.runtime[slot] = i64(left)
+                self.note(root)
+                self._stale(root)
+
+    def path(self, branch: Branch) -> list[Branch]:
+        """The quota and those above it; only itself while it is loose, so that nothing hangs on how it came loose."""
+        found = [branch]
+        above = branch.parent
+        while above is not None and above.quota is not None:
+            found.append(above)
+            above = above.parent
+        return found if above is self.tree(branch.tree_id).root else [branch]
+
+    def refresh(self, branch: Branch) -> bool:
+        """Make the runtime of a branch, and of all above it, true. False: it hangs on no root."""
+        path: list[Branch] = []
+        above = branch.parent
+        while above is not None:
+            path.append(above)
+            above = above.parent
+        tree = self.trees.get(branch.tree_id)
+        top = path[-1] if path else branch
+        if tree is None or top is not tree.root:
+            return False
+        self._fill(tree)
+        for i in range(len(path) - 1, -1, -1):
+            if path[i].stale:
+                self._share(tree, path[i])
+        return True
+
+    def refresh_all(self, tree_id: str) -> None:
+        """Make every runtime of a tree true; only what changed is computed, from the top."""
+        tree = self.tree(tree_id)
+        self._fill(tree)
+        while tree.stale:
+            todo = list(tree.stale.values())
+            todo.sort(key=_depth)
+            for branch in todo:
+                if branch.stale:
+                    self._share(tree, branch)
+
+    def _share(self, tree: PoolTree, branch: Branch) -> None:
+        tree.stale.pop(branch.key, None)
+        for child in share_out(branch):
+            child.moved = False
+            self.note(child)
+            if child.children:
+                self._stale(child)
+
+
+def _depth(branch: Branch) -> int:
+    return branch.depth()

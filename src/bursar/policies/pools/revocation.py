@@ -1,0 +1,197 @@
+"""Over-use taken back: when a quota uses more than its runtime for too long, claims of it must go.
+
+A quota is over-used in a resource while it uses more than the larger of its runtime and its min in effect. Because
+runtimes of siblings never add up to more than their parent's, and own pods of a parent are an implicit child of it,
+bringing every quota's own pods back to its runtime brings parents back too.
+
+Whom it takes: least important first (lower priority, then newest), only claims that use what is over-used, and as
+soon as one claim is enough, the smallest such of that priority. Then each chosen claim, the most important first, is
+spared if the rest is enough without it.
+
+Since when a quota is over-used is remembered here and nowhere else: after a restart the delay begins anew. A claim
+that the engine would not let go (a disruption budget forbids it) is passed over the next time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import State
+from bursar.policies.pools.derived_state import Books
+from bursar.policies.pools.quota_node import NO_MAX, Branch
+from bursar.policies.results import Revocation
+from bursar.resources import dimension_at
+
+REASON: Final = "pools.revoked"
+
+
+@final
+class Revoker:
+    """Remembers since when quotas are over-used."""
+
+    __slots__ = ("asked", "books", "since")
+
+    def __init__(self, books: Books) -> None:
+        self.books: Final = books
+        self.since: dict[str, int] = {}  # by account
+        self.asked: set[str] = set()  # claims wanted back the last time
+
+    def due(self, state: State, now: int) -> list[Revocation]:
+        options = self.books.options
+        if not options.revoke or not options.runtime:
+            return []
+        forest = self.books.forest
+        for tree in sorted(forest.trees):
+            forest.refresh_all(tree)
+        blocked = {uid for uid in self.asked if state.cell("revoked", uid) is None}
+        self.asked = set()
+        still: dict[str, int] = {}
+        found: list[Revocation] = []
+        suspects = sorted({*forest.suspects, *self.since})
+        forest.suspects.clear()
+        for key in suspects:
+            branch = forest.branches.get(key)
+            if branch is None or not branch.members or not self._over(state, branch):
+                continue
+            still[key] = self.since.get(key, now)
+            if now - still[key] >= options.delay:
+                found.extend(self._take_back(state, branch, blocked))
+        self.since = still
+        return found
+
+    def next_due(self, now: int) -> int | None:
+        """When the delay of a quota that is over-used since the last look will have passed."""
+        options = self.books.options
+        if not options.revoke or not options.runtime:
+            return None
+        earliest: int | None = None
+        for since in self.since.values():
+            moment = since + options.delay
+            if moment > now and (earliest is None or moment < earliest):
+                earliest = moment
+        return earliest
+
+    def _over(self, state: State, branch: Branch) -> list[int]:
+        """Per slot what is used beyond the right to it, claims that go already left out; empty if nothing is."""
+        if branch.quota is None or branch.parent is None or branch.top() is not self._root(branch):
+            return []
+        used = list(branch.taken)
+        for uid in branch.members:
+            if state.cell("revoked", uid) is not None:
+                leaving = self._amounts([branch.members[uid]])[uid]
+                used = [used[slot] - leaving[slot] for slot in range(len(used))]
+        over = [max(0, used[slot] - self._right(branch, slot)) for slot in range(len(used))]
+        return over if any(over) else []
+
+    def _root(self, branch: Branch) -> Branch:
+        return self.books.forest.tree(branch.tree_id).root
+
+    def _right(self, branch: Branch, slot: int) -> int:
+        if branch.maxima[slot] == NO_MAX:
+            return branch.taken[slot]  # not managed: nothing is too much
+        holder = branch if branch.inner is None else branch.inner
+        return max(int(holder.runtime[slot]), holder.floor(slot))
+
+    def _take_back(self, state: State, branch: Branch, blocked: set[str]) -> list[Revocation]:
+        over = self._over(state, branch)
+        sentence = self._sentence(branch, over)
+        candidates = [
+            claim
+            for claim in branch.least_important_first()
+            if claim.spec.preemptible and claim.uid not in blocked and state.cell("revoked", claim.uid) is None
+        ]
+        found: list[Revocation] = []
+        for claim in choose(self._amounts(candidates), candidates, over):
+            self.asked.add(claim.uid)
+            found.append(Revocation(claim.uid, REASON, sentence))
+        return found
+
+    def _amounts(self, claims: list[Claim]) -> dict[str, list[int]]:
+        """What each of them uses, by slot."""
+        found: dict[str, list[int]] = {}
+        for claim in claims:
+            amounts = [0] * len(self.books.forest.dims)
+            for i in range(len(claim.spec.requests.dims)):
+                slot = self.books.forest.slot_of(int(claim.spec.requests.dims[i]))
+                if slot >= 0:
+                    amounts[slot] = int(claim.spec.requests.amounts[i])
+            found[claim.uid] = amounts
+        return found
+
+    def _sentence(self, branch: Branch, over: list[int]) -> str:
+        parts: list[str] = []
+        for slot in range(len(over)):
+            if over[slot]:
+                resource = dimension_at(self.books.forest.dims[slot])
+                right = resource.show(self._right(branch, slot))
+                parts.append(f"{resource.show(branch.taken[slot])} {resource.name} of {right}")
+        return f"quota {branch.name} uses {', '.join(parts)}"
+
+
+def choose(amounts: dict[str, list[int]], candidates: list[Claim], over: list[int]) -> list[Claim]:
+    """The claims to take, the most important first; ``candidates`` come least important first."""
+    left = list(over)
+    chosen: list[Claim] = []
+    todo = list(candidates)
+    while any(left):
+        claim = _next(amounts, todo, left)
+        if claim is None:
+            break
+        todo.remove(claim)
+        chosen.append(claim)
+        left = _minus(left, amounts[claim.uid])
+    chosen.reverse()
+    if any(left):
+        return chosen
+    for claim in list(chosen):
+        others = [other for other in chosen if other is not claim]
+        if _enough(amounts, others, over):
+            chosen = others
+    return chosen
+
+
+def _next(amounts: dict[str, list[int]], todo: list[Claim], left: list[int]) -> Claim | None:
+    """The first that helps; if some of its priority are each enough, the smallest of those."""
+    first: Claim | None = None
+    best: Claim | None = None
+    for claim in todo:
+        if first is not None and claim.spec.priority != first.spec.priority:
+            break
+        if not _helps(amounts[claim.uid], left):
+            continue
+        if first is None:
+            first = claim
+        if not any(_minus(left, amounts[claim.uid])) and (best is None or _smaller(amounts, claim, best, left)):
+            best = claim
+    return best if best is not None else first
+
+
+def _helps(amounts: list[int], left: list[int]) -> bool:
+    for slot in range(len(left)):
+        if left[slot] and amounts[slot]:
+            return True
+    return False
+
+
+def _smaller(amounts: dict[str, list[int]], one: Claim, other: Claim, left: list[int]) -> bool:
+    """Less in the first over-used resource in which they differ, then less elsewhere."""
+    mine = amounts[one.uid]
+    theirs = amounts[other.uid]
+    short = [slot for slot in range(len(left)) if left[slot]]
+    rest = [slot for slot in range(len(left)) if not left[slot]]
+    for slot in [*short, *rest]:
+        if mine[slot] != theirs[slot]:
+            return mine[slot] < theirs[slot]
+    return False
+
+
+def _minus(left: list[int], amounts: list[int]) -> list[int]:
+    return [max(0, left[slot] - amounts[slot]) for slot in range(len(left))]
+
+
+def _enough(amounts: dict[str, list[int]], claims: list[Claim], over: list[int]) -> bool:
+    left = list(over)
+    for claim in claims:
+        left = _minus(left, amounts[claim.uid])
+    return not any(left)

@@ -1,0 +1,137 @@
+"""Root quotas: made from profiles, so that a tree exists as soon as its profile does.
+
+The root quota of a profile gets what the profile's nodes have (times its ratio) as min, no real max, and the labels
+that the profile wants on it. Several profiles of one tree may share a root quota; it then has the sum.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, cast
+
+from bursar.ledger.state import State
+from bursar.policies.pools.derived_state import MARKS, Books
+from bursar.policies.pools.node_pools import Profile
+from bursar.policies.pools.settings import (
+    ENDLESS,
+    IGNORE_DEFAULT_TREE,
+    IS_PARENT,
+    IS_ROOT,
+    LENDS,
+    NAMESPACES,
+    PARENT,
+    PROFILE,
+    ROOT,
+    TOTAL,
+    TREE,
+    UNSCHEDULABLE,
+    WEIGHT,
+    Amounts,
+    PoolQuotaBody,
+)
+from bursar.resources import dimension
+
+Marks = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], Amounts, tuple[str, ...]]
+"""Of the object that users see: foreign labels, foreign annotations, weight, namespaces."""
+
+NO_MARKS: Final[Marks] = ((), (), (), ())
+
+
+def marks_of(state: State, name: str) -> Marks:
+    found = state.cell(MARKS, name)
+    return NO_MARKS if found is None else cast("Marks", found)
+
+
+def profiles_of_root(books: Books, name: str) -> list[Profile]:
+    """In the order in which they claim nodes."""
+    return [profile for profile in books.grounds.order if profile.quota_name == name]
+
+
+def root_labels(profiles: list[Profile]) -> dict[str, str]:
+    labels = {PROFILE: profiles[0].name}
+    for profile in profiles:
+        labels.update(dict(profile.labels))
+    labels[PARENT] = ROOT
+    labels[TREE] = profiles[0].tree
+    labels[IS_ROOT] = "true"
+    return labels
+
+
+def root_quota(books: Books, state: State, name: str) -> PoolQuotaBody | None:
+    """The root quota as its profiles want it; None when there is none."""
+    profiles = profiles_of_root(books, name)
+    if not profiles:
+        return None
+    labels = root_labels(profiles)
+    maximum: dict[str, int] = {}
+    minimum: dict[str, int] = {}
+    for profile in profiles:
+        total = books.grounds.total(profile)
+        unlisted = books.grounds.sums[profile.key].unlisted
+        for resource in profile.resources:
+            maximum[resource] = ENDLESS * dimension(resource).resolution
+            more = maximum[resource] if resource in unlisted else total.get(resource, 0)
+            minimum[resource] = minimum.get(resource, 0) + more
+    marks = marks_of(state, name)
+    return PoolQuotaBody(
+        name,
+        profiles[0].namespace,
+        ROOT,
+        profiles[0].tree,
+        labels.get(IS_PARENT) == "true",
+        labels.get(LENDS) != "false",
+        maximum,
+        {resource: min(amount, maximum[resource]) for resource, amount in minimum.items()},
+        dict(marks[2]),
+        marks[3],
+        True,
+    )
+
+
+def root_manifest(books: Books, state: State, quota: PoolQuotaBody) -> dict[str, object]:
+    """The object that people see."""
+    profiles = profiles_of_root(books, quota.name)
+    foreign_labels, foreign_annotations, weight, namespaces = marks_of(state, quota.name)
+    totals: dict[str, int] = {}
+    idle: dict[str, int] = {}
+    for profile in profiles:
+        _add(totals, books.grounds.total(profile))
+        _add(idle, books.grounds.idle(profile))
+    annotations = dict(foreign_annotations) | {TOTAL: as_json(shown(totals)), UNSCHEDULABLE: as_json(shown(idle))}
+    if weight:
+        annotations[WEIGHT] = as_json(shown(dict(weight)))
+    if namespaces:
+        annotations[NAMESPACES] = as_json(list(namespaces))
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {
+            "name": quota.name,
+            "namespace": quota.namespace,
+            "labels": dict(sorted((dict(foreign_labels) | root_labels(profiles)).items())),
+            "annotations": dict(sorted(annotations.items())),
+        },
+        "spec": {"max": shown(quota.maximum), "min": shown(quota.minimum)},
+    }
+
+
+def ignored_wish(profiles: list[Profile]) -> bool:
+    """Whether a profile asks to count its nodes in the default tree too, which nobody does."""
+    for profile in profiles:
+        if dict(profile.labels).get(IGNORE_DEFAULT_TREE) == "true":
+            return True
+    return False
+
+
+def _add(sums: dict[str, int], more: dict[str, int]) -> None:
+    for resource, amount in more.items():
+        sums[resource] = sums.get(resource, 0) + amount
+
+
+def shown(amounts: dict[str, int]) -> dict[str, str]:
+    """Canonical quantities, sorted by resource, zeros kept."""
+    return {resource: dimension(resource).show(amounts[resource]) for resource in sorted(amounts)}
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,363 @@
+"""Runtime coming down: one branch distributes what it has among its children.
+
+All of them are looked at together, but only in the resources in which an input differs from the one used last: a change
+that was taken back in between costs nothing. The arithmetic is that of ``rounds``, or of ``sharing`` where numbers are
+too large for it.
+
+How siblings share what their parent has: pure arithmetic over one resource, in exact integers.
+
+Every sibling has a *need*: what it asks for, up to its base (its min, or what is guaranteed to it); one that does not
+lend needs its whole base, asked for or not. Two cases:
+
+* the needs fit: each gets its need, and what is left is handed out in rounds by weight to those who ask for more
+  than their base, until nobody asks, nothing is left, or nobody left has a weight;
+* the needs do not fit: the whole is split in proportion to the needs.
+
+Every proportional split hands out each unit: floors first, then one unit each by largest remainder, ties in the order
+of the siblings, which callers keep sorted by name. So runtimes never add up to more than there is.
+
+This is the rule, in integers of any size; ``rounds`` computes the same for everyday numbers, faster.
+
+The distribution of ``sharing`` in 64-bit arithmetic: the same results, for numbers of everyday size.
+
+``Sharing`` is filled with one sibling after the other and then asked for the runtimes. It refuses (``fits`` is False)
+when a number is so large that a sum or product could leave 64 bits; the caller then takes the general way.
+
+Weights are divided by the largest power of two that divides them all, which makes amounts of bytes small. With
+``pool = each * whole + rest``, where ``whole`` is the sum of the weights, all products stay below ``whole`` squared,
+however large the pool is.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from bursar.policies.pools.quota_node import Branch
+
+
+@final
+class Round:
+    """One round of a distribution, for explanations: what there was, and what each sibling was handed."""
+
+    __slots__ = ("handed", "pool")
+
+    def __init__(self, pool: int, handed: dict[int, int]) -> None:
+        self.pool: Final = pool
+        self.handed: Final = handed  # by position of the sibling
+
+
+@final
+class Trace:
+    """How a distribution came about, for explanations."""
+
+    __slots__ = ("needs", "rounds", "scaled")
+
+    def __init__(self) -> None:
+        self.needs: list[int] = []
+        self.scaled: bool = False  # the needs did not fit and were scaled down
+        self.rounds: Final[list[Round]] = []
+
+
+def needs_of(lims: list[int], bases: list[int], lends: list[bool]) -> list[int]:
+    """What each sibling must have before anything is shared out."""
+    found: list[int] = []
+    for i in range(len(lims)):
+        base = bases[i]
+        found.append(lims[i] if lends[i] and lims[i] < base else base)
+    return found
+
+
+def distribute(
+    total: int,
+    lims: list[int],
+    bases: list[int],
+    weights: list[int],
+    lends: list[bool],
+    trace: Trace | None = None,
+) -> list[int]:
+    """The runtime of each sibling; ``lims`` are what they ask for, already capped by their max."""
+    granted = needs_of(lims, bases, lends)
+    pool = total
+    for need in granted:
+        pool -= need
+    if trace is not None:
+        trace.needs = list(granted)
+        trace.scaled = pool < 0
+    if pool < 0:
+        return split(total, granted)
+    short = [i for i in range(len(lims)) if lims[i] > granted[i] and weights[i] > 0]
+    while pool > 0 and short:
+        shares = split(pool, [weights[i] for i in short])
+        if trace is not None:
+            trace.rounds.append(Round(pool, {short[k]: shares[k] for k in range(len(short))}))
+        pool = 0
+        still: list[int] = []
+        for k in range(len(short)):
+            i = short[k]
+            now = granted[i] + shares[k]
+            if now < lims[i]:
+                still.append(i)
+            else:
+                pool += now - lims[i]
+                now = lims[i]
+            granted[i] = now
+        short = still
+    return granted
+
+
+def split(total: int, weights: list[int]) -> list[int]:
+    """The total in proportion to the weights, to the last unit; nothing at all when no weight is positive."""
+    whole = 0
+    for weight in weights:
+        whole += weight
+    if whole == 0 or total <= 0:
+        return [0] * len(weights)
+    shares: list[int] = []
+    order: list[tuple[int, int]] = []
+    left = total
+    for i in range(len(weights)):
+        product = weights[i] * total
+        share = product // whole
+        shares.append(share)
+        left -= share
+        order.append((share * whole - product, i))  # larger remainder first, then the earlier sibling
+    order.sort()
+    for k in range(left):
+        shares[order[k][1]] += 1
+    return shares
+
+
+_WIDE: Final[i64] = 2**31  # sums of weights stay below, so that remainders and their keys stay inside 62 bits
+_ROOM: Final[i64] = 2**62
+
+
+@final
+class Sharing:
+    """What the siblings ask for in one resource."""
+
+    __slots__ = ("bits", "grants", "largest", "lims", "needed", "weights")
+
+    def __init__(self) -> None:
+        self.lims: vec[i64] = vec[i64]()
+        self.grants: vec[i64] = vec[i64]()  # their needs, later their runtimes
+        self.weights: vec[i64] = vec[i64]()
+        self.bits: i64 = 0
+        self.largest: i64 = 0
+        self.needed: i64 = 0  # true only while ``fits``
+
+    def add(self, lim: i64, need: i64, weight: i64) -> None:
+        self.lims = append(self.lims, lim)
+        self.grants = append(self.grants, need)
+        self.weights = append(self.weights, weight)
+        self.bits = self.bits | weight
+        self.largest = max(self.largest, lim, need)
+        if self.needed < _ROOM:
+            self.needed += need
+
+    def fits(self, total: i64) -> bool:
+        """Whether 64 bits are enough; also makes the weights small."""
+        count: i64 = len(self.lims)
+        if count == 0:
+            return True
+        if count >= _WIDE or self.largest >= _ROOM // count or total >= _ROOM:
+            return False
+        return self._narrow(self.weights, self.bits)
+
+    def _narrow(self, weights: vec[i64], bits: i64) -> bool:
+        if bits == 0:
+            return True
+        common = bits & -bits
+        if bits // common >= _WIDE:
+            return False
+        whole: i64 = 0
+        for i in range(len(weights)):
+            weights[i] = weights[i] // common
+            whole += weights[i]
+        return whole < _WIDE
+
+    def run(self, total: i64) -> bool:
+        """Distribute; the runtimes are then in ``grants``. False: not possible in 64 bits, nothing was done."""
+        pool = total - self.needed
+        if pool < 0:
+            return self._scale(total)
+        short = vec[i64]()
+        for i in range(len(self.lims)):
+            if self.lims[i] > self.grants[i] and self.weights[i] > 0:
+                short = append(short, i)
+        while pool > 0 and len(short) > 0:
+            shares = hand_out(pool, self._weights_of(short))
+            pool = 0
+            still = vec[i64]()
+            for k in range(len(short)):
+                i = short[k]
+                now = self.grants[i] + shares[k]
+                lim = self.lims[i]
+                if now < lim:
+                    still = append(still, i)
+                else:
+                    pool += now - lim
+                    now = lim
+                self.grants[i] = now
+            short = still
+        return True
+
+    def _weights_of(self, short: vec[i64]) -> vec[i64]:
+        found = vec[i64]()
+        for i in short:
+            found = append(found, self.weights[i])
+        return found
+
+    def _scale(self, total: i64) -> bool:
+        """The needs do not fit: the total in proportion to them."""
+        needs = vec[i64]()
+        bits: i64 = 0
+        for need in self.grants:
+            needs = append(needs, need)
+            bits = bits | need
+        if not self._narrow(needs, bits):
+            return False
+        self.grants = hand_out(total, needs)
+        return True
+
+
+def hand_out(pool: i64, weights: vec[i64]) -> vec[i64]:
+    """The pool in proportion to the weights, to the last unit, by largest remainder, ties to the earlier."""
+    whole: i64 = 0
+    for weight in weights:
+        whole += weight
+    each = pool // whole
+    rest = pool % whole
+    count: i64 = len(weights)
+    shares = vec[i64]()
+    keys = vec[i64]()
+    left: i64 = 0
+    for i in range(count):
+        weight = weights[i]
+        product = weight * rest
+        more = product // whole
+        remainder = product - more * whole
+        left += remainder
+        shares = append(shares, each * weight + more)
+        keys = append(keys, remainder * count + (count - 1 - i))  # no two are equal
+    left = left // whole  # the remainders add up to whole units
+    if left > 0:
+        last = nth_largest(keys, left)
+        for i in range(count):
+            weight = weights[i]
+            product = weight * rest
+            remainder = product - product // whole * whole
+            if remainder * count + (count - 1 - i) >= last:
+                shares[i] += 1
+    return shares
+
+
+def nth_largest(keys: vec[i64], nth: i64) -> i64:
+    """The nth largest of distinct keys, by quickselect, which reorders them: sorting would cost more than the rest."""
+    low: i64 = 0
+    high: i64 = len(keys) - 1
+    at = nth - 1  # position in descending order
+    while low < high:
+        pivot = keys[(low + high) // 2]
+        i = low
+        j = high
+        while i <= j:
+            while keys[i] > pivot:
+                i += 1
+            while keys[j] < pivot:
+                j -= 1
+            if i <= j:
+                swap = keys[i]
+                keys[i] = keys[j]
+                keys[j] = swap
+                i += 1
+                j -= 1
+        if at <= j:
+            high = j
+        elif at >= i:
+            low = i
+        else:
+            break
+    return keys[at]
+
+
+def share_out(branch: Branch) -> list[Branch]:
+    """Distribute what it has among its children; returns those whose runtime changed."""
+    changed: list[Branch] = []
+    for slot in stale_slots(branch):
+        _share_slot(branch, slot, changed)
+    for child in branch.touches:
+        child.touched = False
+    branch.touches.clear()
+    branch.whole = False
+    branch.stale = False
+    return changed
+
+
+def stale_slots(branch: Branch) -> list[int]:
+    """In which resources it must distribute anew."""
+    if branch.whole:
+        return list(range(len(branch.own)))
+    found: list[int] = []
+    for slot in range(len(branch.own)):
+        differs = branch.shared[slot] != branch.runtime[slot]
+        if not differs:
+            for child in branch.touches:
+                if child.seen_lim[slot] != child.lim[slot] or int(child.seen_base[slot]) != child.base(slot):
+                    differs = True
+                    break
+        if differs:
+            found.append(slot)
+    return found
+
+
+def _share_slot(branch: Branch, number: int, changed: list[Branch]) -> None:
+    slot = i64(number)
+    sharing = Sharing()
+    total = branch.runtime[slot]
+    branch.shared[slot] = total
+    for child in branch.children:
+        lim = child.lim[slot]
+        base = child.minima[slot]
+        kept = child.guaranteed[slot]
+        if kept > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
+            base = kept
+        child.seen_lim[slot] = lim
+        child.seen_base[slot] = base
+        sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
+    if not sharing.fits(total) or not sharing.run(total):
+        _share_huge(branch, number, changed)
+        return
+    branch.scaled[number] = total < sharing.needed
+    grants = sharing.grants
+    for at, child in enumerate(branch.children):
+        if child.runtime[slot] != grants[at]:
+            child.runtime[slot] = grants[at]
+            _note(child, changed)
+
+
+def _share_huge(branch: Branch, slot: int, changed: list[Branch]) -> None:
+    """The same in integers of any size."""
+    trace = Trace()
+    children = branch.children
+    found = distribute(
+        int(branch.runtime[slot]),
+        [int(child.lim[slot]) for child in children],
+        [child.base(slot) for child in children],
+        [int(child.weights[slot]) for child in children],
+        [child.lends for child in children],
+        trace,
+    )
+    branch.scaled[slot] = trace.scaled
+    for i in range(len(children)):
+        if int(children[i].runtime[slot]) != found[i]:
+            children[i].runtime[slot] = i64(found[i])
+            _note(children[i], changed)
+
+
+def _note(child: Branch, changed: list[Branch]) -> None:
+    if not child.moved:
+        child.moved = True
+        changed.append(child)

@@ -1,0 +1,289 @@
+"""What the policy wants written outside: the status of quotas, root quotas, and what people should know.
+
+Only what changed since it was last written. Nothing of it is read back, except that users' own marks on a root quota
+are kept (see ``roots``).
+
+Why a quota has the runtime that it has, step by step: what it asked for, its base, the rounds, what was scaled.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from bursar.ledger.claims import Binding
+from bursar.ledger.state import State
+from bursar.policies.pools.derived_state import Books
+from bursar.policies.pools.node_pools import Profile
+from bursar.policies.pools.quota_node import NO_MAX, Branch
+from bursar.policies.pools.root_quotas import as_json, ignored_wish, profiles_of_root, root_manifest, shown
+from bursar.policies.pools.runtime import Trace, distribute
+from bursar.policies.pools.settings import (
+    ALLOCATED,
+    CHILD_REQUEST,
+    FIRM_REQUEST,
+    FIRM_USED,
+    GUARANTEED,
+    NAME,
+    PROFILE_OBJECT,
+    QUOTA_OBJECT,
+    REQUEST,
+    RUNTIME,
+    TREE,
+    PoolQuotaBody,
+)
+from bursar.policies.results import Check, Output, Refusal
+from bursar.resources import dimension_at
+
+_WARNING: Final = "Warning"
+
+
+@final
+class Writer:
+    """Remembers what was written last."""
+
+    __slots__ = ("books", "overlaps", "roots", "said", "status", "trees")
+
+    def __init__(self, books: Books) -> None:
+        self.books: Final = books
+        self.status: Final[dict[str, dict[str, object]]] = {}  # by account
+        self.roots: Final[dict[str, dict[str, object]]] = {}  # manifests by name
+        self.trees: Final[dict[str, str]] = {}  # tree ids given to profiles that have none, by profile
+        self.overlaps: Final[dict[str, str]] = {}  # by profile: the nodes that another one has
+        self.said: Final[dict[str, str]] = {}  # warnings in force, by object
+
+    def outputs(self, state: State) -> list[Output]:
+        found: list[Output] = []
+        for name in sorted(self.books.roots_changed):
+            self._root(state, name, found)
+        for key in sorted(self.books.profiles_changed):
+            self._profile(key, found)
+        self.books.roots_changed.clear()
+        self.books.profiles_changed.clear()
+        self._statuses(found)
+        return found
+
+    # Root quotas and profiles
+
+    def _root(self, state: State, name: str, found: list[Output]) -> None:
+        quota = self.books.roots.get(name)
+        if quota is None:
+            last = self.roots.pop(name, None)
+            if last is not None:
+                found.append(Output(QUOTA_OBJECT, _key(last), "object", None))
+            return
+        profiles = profiles_of_root(self.books, name)
+        if not profiles:
+            self._warn(
+                found, quota.key, "ProfileGone", f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
+            )
+            return
+        manifest = root_manifest(self.books, state, quota)
+        if self.roots.get(name) != manifest:
+            self.roots[name] = manifest
+            found.append(Output(QUOTA_OBJECT, quota.key, "object", manifest))
+        if ignored_wish(profiles):
+            self._warn(found, quota.key, "Ignored", "ignore-default-tree is ignored: a node belongs to one tree")
+
+    def _users(self, quota: PoolQuotaBody) -> str:
+        branch = self.books.forest.branch(quota.tree, quota.name)
+        names = [child.name for child in branch.children if child is not branch.inner]
+        pods = sorted({*[c.key for c in branch.askers.values()], *[c.key for c in branch.members.values()]})
+        parts = [f"quota {name}" for name in names] + [f"pod {key}" for key in pods]
+        return ", ".join(parts[:5]) + (", ..." if len(parts) > 5 else "")
+
+    def _profile(self, key: str, found: list[Output]) -> None:
+        profile = self.books.grounds.profiles.get(key)
+        if profile is None:
+            self.trees.pop(key, None)
+            self.overlaps.pop(key, None)
+            return
+        if not profile.pinned and self.trees.get(key) != profile.tree:
+            self.trees[key] = profile.tree
+            found.append(Output(PROFILE_OBJECT, key, "labels", {TREE: profile.tree}))
+        sums = self.books.grounds.sums[key]
+        status: dict[str, object] = {
+            "nodes": sums.count,
+            "total": shown(self.books.grounds.total(profile)),
+            "treeId": profile.tree,
+        }
+        found.append(Output(PROFILE_OBJECT, key, "status", status))
+        self._overlap(profile, found)
+
+    def _overlap(self, profile: Profile, found: list[Output]) -> None:
+        """Say so when nodes that the profile selects belong to another one."""
+        lost = [
+            f"{name} (to {owner})"
+            for name, owner in sorted(self.books.grounds.owners.items())
+            if owner not in ("", profile.key) and profile.selects(self.books.grounds.nodes[name].labels)
+        ]
+        text = ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
+        if text and self.overlaps.get(profile.key) != text:
+            message = f"these nodes belong to another profile that selects them too: {text}"
+            found.append(_event(PROFILE_OBJECT, profile.key, "Overlap", message))
+        self.overlaps[profile.key] = text
+
+    def _warn(self, found: list[Output], key: str, reason: str, message: str) -> None:
+        """On the edge only."""
+        if self.said.get(f"{key} {reason}") != message:
+            self.said[f"{key} {reason}"] = message
+            found.append(_event(QUOTA_OBJECT, key, reason, message))
+
+    # Quotas
+
+    def _statuses(self, found: list[Output]) -> None:
+        forest = self.books.forest
+        for tree in sorted(forest.trees):
+            forest.refresh_all(tree)
+        changed = sorted(forest.changed)
+        forest.changed.clear()
+        for key in changed:
+            branch = forest.branches.get(key)
+            if branch is None or branch.quota is None:
+                self.status.pop(key, None)
+                continue
+            self._status(branch, branch.quota, found)
+
+    def _status(self, branch: Branch, quota: PoolQuotaBody, found: list[Output]) -> None:
+        tied = branch.top() is self.books.forest.tree(branch.tree_id).root or branch.aside
+        amounts: dict[str, object] = {
+            REQUEST: self._json(branch, branch.request),
+            CHILD_REQUEST: self._json(branch, branch.below),
+            GUARANTEED: self._json(branch, _listed(branch.guaranteed)),
+            ALLOCATED: self._json(branch, branch.allocated),
+            FIRM_REQUEST: self._json(branch, branch.firm_request),
+            FIRM_USED: self._json(branch, branch.firm_used),
+            RUNTIME: self._json(branch, self._runtime(branch, tied)),
+        }
+        used = {} if branch.account is None else branch.account.used.vector().show()
+        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied)]}
+        whole = {**amounts, **status}
+        last = self.status.get(branch.key)
+        if last == whole:
+            return
+        self.status[branch.key] = whole
+        if last is None or {key: last[key] for key in amounts} != amounts:
+            found.append(Output(QUOTA_OBJECT, quota.key, "annotations", amounts))
+        found.append(Output(QUOTA_OBJECT, quota.key, "status", status))
+
+    def _runtime(self, branch: Branch, tied: bool) -> list[int]:
+        if branch.aside:
+            return _listed(branch.maxima)
+        return _listed(branch.runtime) if tied else [0] * len(branch.runtime)
+
+    def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
+        if not tied:
+            return {"type": "Ready", "status": "False", "reason": "Loose", "message": self.books.why_loose(branch)}
+        over = self._over(branch)
+        if over:
+            message = f"uses more than its runtime of {over}"
+            return {"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}
+        return {"type": "Ready", "status": "True", "reason": "WithinRuntime", "message": ""}
+
+    def _over(self, branch: Branch) -> str:
+        limits = self._runtime(branch, True)
+        names: list[str] = []
+        for slot in range(len(limits)):
+            dim = self.books.forest.dims[slot]
+            used = 0 if branch.account is None else branch.account.used.get(dim)
+            if branch.maxima[slot] != NO_MAX and used > limits[slot]:
+                names.append(dimension_at(dim).name)
+        return ", ".join(sorted(names))
+
+    def _json(self, branch: Branch, amounts: list[int]) -> str:
+        """The amounts of what the quota manages."""
+        named: dict[str, int] = {}
+        for slot in range(len(amounts)):
+            if branch.maxima[slot] != NO_MAX:
+                named[dimension_at(self.books.forest.dims[slot]).name] = amounts[slot]
+        return as_json(shown(named))
+
+
+def _listed(amounts: vec[i64]) -> list[int]:
+    return [int(amount) for amount in amounts]
+
+
+def _key(manifest: dict[str, object]) -> str:
+    metadata = manifest["metadata"]
+    if not isinstance(metadata, dict):
+        raise TypeError("a manifest without metadata")
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _event(kind: str, key: str, reason: str, message: str) -> Output:
+    return Output(kind, key, "event", {"type": _WARNING, "reason": reason, "message": message})
+
+
+def explain_branch(books: Books, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
+    """The claim's quota and those above it, each with its numbers in what the claim asks for."""
+    dims = binding.costs[1].indices()
+    children: list[Check] = []
+    if refusal is not None:
+        children.append(Check.of_refusal(refusal))
+    at: Branch | None = branch
+    while at is not None and at.quota is not None:
+        children.append(Check(at.key, True, "", tuple([runtime_check(books, at, dim) for dim in dims])))
+        at = at.parent
+    return Check(NAME, refusal is None, f"belongs to quota {branch.name}", tuple(children))
+
+
+def runtime_check(books: Books, branch: Branch, dim: int) -> Check:
+    """One resource of one quota."""
+    resource = dimension_at(dim)
+    slot = books.forest.slot_of(dim)
+    if slot < 0 or branch.maxima[slot] == NO_MAX:
+        return Check(resource.name, True, "is not managed by this quota")
+    steps = runtime_steps(books, branch, dim)
+    used = 0 if branch.account is None else branch.account.used.get(dim)
+    note = f"runtime {resource.show(int(branch.runtime[slot]))}, in use {resource.show(used)}"
+    return Check(resource.name, True, note, tuple([Check("step", True, step) for step in steps]))
+
+
+def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
+    """The way to the runtime, a sentence a step; empty for quotas outside of the distribution."""
+    slot = books.forest.slot_of(dim)
+    parent = branch.parent
+    if slot < 0 or parent is None or not books.forest.refresh(branch):
+        return []
+    show = dimension_at(dim).show
+    steps = [_asked(branch, slot, dim)]
+    trace = Trace()
+    siblings = parent.children
+    found = distribute(
+        int(parent.runtime[slot]),
+        [int(child.lim[slot]) for child in siblings],
+        [child.base(slot) for child in siblings],
+        [int(child.weights[slot]) for child in siblings],
+        [child.lends for child in siblings],
+        trace,
+    )
+    at = siblings.index(branch)
+    base = show(branch.base(slot))
+    kind = "needs" if branch.lends else "keeps, because it does not lend,"
+    steps.append(f"base {base}: it {kind} {show(trace.needs[at])} before anything is shared")
+    whole = show(int(parent.runtime[slot]))
+    needed = show(sum(trace.needs))
+    if trace.scaled:
+        steps.append(f"{parent.name} has {whole} for needs of {needed}: scaled to {show(found[at])}")
+        return steps
+    steps.append(f"{parent.name} has {whole}, the needs are {needed}: granted")
+    for number, turn in enumerate(trace.rounds):
+        if at in turn.handed:
+            weight = f"weight {branch.weights[slot]} of {_weights(siblings, turn.handed, slot)}"
+            steps.append(f"round {number + 1}: {show(turn.handed[at])} of {show(turn.pool)} by {weight}")
+    steps.append(f"runtime {show(found[at])}")
+    return steps
+
+
+def _weights(siblings: list[Branch], handed: dict[int, int], slot: int) -> int:
+    return sum([int(siblings[i].weights[slot]) for i in handed])
+
+
+def _asked(branch: Branch, slot: int, dim: int) -> str:
+    show = dimension_at(dim).show
+    text = f"asks for {show(branch.request[slot])}"
+    if int(branch.lim[slot]) < branch.request[slot]:
+        text += f", capped to {show(int(branch.lim[slot]))} by its max"
+    return text

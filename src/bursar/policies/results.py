@@ -1,0 +1,253 @@
+"""Refusals and checks: why a claim was not admitted, small for machines and as a tree for people.
+
+A ``Refusal`` is made on the decision path, so it only holds numbers; its sentence is written when somebody reads it.
+A ``Check`` is a node of the explain tree, made when somebody asks.
+
+Reasons are short and stable: ``<policy>.<rule>[.<resource>]``; they appear in events, metrics and scenario files.
+
+What goes into a policy (settings), and what comes out of it (outputs, revocations): plain values.
+
+A *setting* is an object of the outside in the policy's own terms: a node, a quota, a profile, an option. The
+translation from manifests is not done here but beside each policy (``plugin.py``), outside of the compiled core.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from bursar.ledger.journal import Recordable
+from bursar.ledger.state import Account
+from bursar.resources import UNLIMITED, Vector, dimension_at
+
+
+@final
+class Refusal(Recordable):
+    """One failed check: who refused, where, in which dimension, with the numbers."""
+
+    __slots__ = (
+        "account",
+        "limit",
+        "note",
+        "permanent",
+        "place",
+        "policy",
+        "reason",
+        "requested",
+        "resource",
+        "topics",
+        "used",
+    )
+
+    def __init__(
+        self,
+        policy: str,
+        reason: str,
+        note: str = "",
+        account: str = "",
+        resource: str = "",
+        requested: str = "",
+        used: str = "",
+        limit: str = "",
+        permanent: bool = False,
+        topics: tuple[str, ...] = (),
+        place: str = "",
+    ) -> None:
+        self.policy: Final = policy
+        self.reason: Final = reason
+        self.note: Final = note  # a sentence of the policy's own, instead of the numbers
+        self.account: Final = account
+        self.resource: Final = resource
+        self.requested: Final = requested
+        self.used: Final = used
+        self.limit: Final = limit
+        self.permanent: Final = permanent  # nothing but a change of the claim or of the settings can help
+        self.topics: Final = topics if topics or not account else (account,)  # a change of these may help
+        self.place: Final = place  # the node it is about, if it is about one
+
+    def __repr__(self) -> str:
+        return f"Refusal({self.reason}: {self.sentence()})"
+
+    def listening(self, topics: tuple[str, ...]) -> Refusal:
+        """The same refusal, which a change of these topics may resolve too."""
+        if not topics:
+            return self
+        return Refusal(
+            self.policy,
+            self.reason,
+            self.note,
+            self.account,
+            self.resource,
+            self.requested,
+            self.used,
+            self.limit,
+            self.permanent,
+            (*self.topics, *topics),
+            self.place,
+        )
+
+    def sentence(self) -> str:
+        """One sentence for people, with the numbers."""
+        if self.note:
+            return self.note
+        text = f"{self.account} has no room for {self.requested} {self.resource}"
+        return f"{text}: {self.used} of {self.limit} are in use"
+
+    def record(self) -> list[object]:
+        numbers = [self.resource, self.requested, self.used, self.limit]
+        return [
+            self.policy,
+            self.reason,
+            self.note,
+            self.account,
+            numbers,
+            self.permanent,
+            list(self.topics),
+            self.place,
+        ]
+
+
+def refusal_for(
+    policy: str,
+    rule: str,
+    account: Account,
+    dim: int,
+    cost: Vector,
+    permanent: bool = False,
+    place: str = "",
+) -> Refusal:
+    """The refusal of a cost that does not fit an account in one dimension."""
+    resource = dimension_at(dim)
+    limit = account.limits.get(dim)
+    return Refusal(
+        policy,
+        f"{policy}.{rule}.{resource.name}",
+        "",
+        account.name,
+        resource.name,
+        resource.show(cost.get(dim)),
+        resource.show(account.used.get(dim)),
+        "unlimited" if limit == UNLIMITED else resource.show(limit),
+        permanent,
+        (account.topic,),
+        place,
+    )
+
+
+@final
+class Check:
+    """A node of the explain tree."""
+
+    __slots__ = ("binding", "children", "note", "passed", "reason", "title")
+
+    def __init__(
+        self,
+        title: str,
+        passed: bool,
+        note: str = "",
+        children: tuple[Check, ...] = (),
+        reason: str = "",
+        binding: bool = False,
+    ) -> None:
+        self.title: Final = title
+        self.passed: Final = passed
+        self.note: Final = note
+        self.children: Final = children
+        self.reason: Final = reason  # stable code, only on failed checks
+        self.binding: bool = binding  # the first check that failed: the one to fix
+
+    @staticmethod
+    def of_account(account: Account, cost: Vector, refusal: Refusal | None) -> Check:
+        parts: list[str] = []
+        for dim in cost.indices():
+            resource = dimension_at(dim)
+            limit = account.limits.get(dim)
+            shown = "unlimited" if limit == UNLIMITED else resource.show(limit)
+            wanted = resource.show(cost.get(dim))
+            parts.append(f"{resource.name} {wanted} wanted, {resource.show(account.used.get(dim))} of {shown} in use")
+        reason = "" if refusal is None else refusal.reason
+        return Check(account.name, refusal is None, "; ".join(parts), (), reason)
+
+    @staticmethod
+    def of_refusal(refusal: Refusal) -> Check:
+        return Check(refusal.account or refusal.policy, False, refusal.sentence(), (), refusal.reason)
+
+    def record(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        record: dict[str, object] = {"title": self.title, "passed": self.passed}
+        if self.note:
+            record["note"] = self.note
+        if self.reason:
+            record["reason"] = self.reason
+        if self.binding:
+            record["binding"] = True
+        if self.children:
+            record["checks"] = [child.record() for child in self.children]
+        return record
+
+    def lines(self, indent: str = "") -> list[str]:
+        """The tree as text: one line a check, the binding one marked."""
+        mark = "ok  " if self.passed else ("FAIL" if not self.binding else "FAIL <- first")
+        code = f" [{self.reason}]" if self.reason else ""
+        note = f": {self.note}" if self.note else ""
+        found = [f"{indent}{mark} {self.title}{note}{code}"]
+        for child in self.children:
+            found.extend(child.lines(indent + "  "))
+        return found
+
+
+class SettingError(ValueError):
+    """A setting that cannot be accepted; names the object and the field."""
+
+    def __init__(self, subject: str, field: str, problem: str) -> None:
+        super().__init__(f"{subject}: {field}: {problem}" if field else f"{subject}: {problem}")
+        self.subject = subject
+        self.field = field
+        self.problem = problem
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Body:
+    """Base of the typed contents of settings; each policy has its own."""
+
+
+@final
+class Setting:
+    """An object of the outside that came or changed (``body``), or went (``body`` None)."""
+
+    __slots__ = ("body", "key", "kind")
+
+    def __init__(self, kind: str, key: str, body: Body | None) -> None:
+        self.kind: Final = kind
+        self.key: Final = key
+        self.body: Final = body
+
+
+@final
+class Output:
+    """Something to write to the outside about an object.
+
+    ``part``: ``status``, ``labels``, ``annotations`` (values by key; a None value removes the key), ``object`` (a
+    whole manifest to create or replace, None to delete it) or ``event`` (keys: type, reason, message).
+    """
+
+    __slots__ = ("key", "kind", "part", "value")
+
+    def __init__(self, kind: str, key: str, part: str, value: dict[str, object] | None) -> None:
+        self.kind: Final = kind  # Kind.group, or Kind for core kinds
+        self.key: Final = key  # namespace/name, or name; for claims' pods the same
+        self.part: Final = part
+        self.value: Final = value
+
+
+@final
+class Revocation:
+    """A claim that a policy wants back, and why."""
+
+    __slots__ = ("reason", "sentence", "uid")
+
+    def __init__(self, uid: str, reason: str, sentence: str) -> None:
+        self.uid: Final = uid
+        self.reason: Final = reason
+        self.sentence: Final = sentence

@@ -1,0 +1,302 @@
+"""The manifests of quota trees: ``QuotaTree`` and ``Consumer``, in the shape that their users have.
+
+Read leniently where people write the same thing in several ways (``hard: "true"``, ``quota: {cpu: 10}`` or ``"10"``,
+``parent: nil``), and validated strictly: unknown fields, negative or fractional numbers, duplicates, cycles and second
+roots are errors with the path of the field.
+
+Documents of the library: text or plain data into bodies and consumers.
+
+Text may be JSON or YAML, one document. What is wrong is a ``ManifestError`` with the line, where the text itself is
+malformed, or the path of the field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, cast
+
+from msgspec import Meta, field
+
+from bursar.objects.core import Manifest, Part, Quantities
+from bursar.objects.crds import GROUP, RESOURCE_NAME, VERSION, Rule, WrittenStatus
+from bursar.objects.decode import ManifestError, decode, join
+from bursar.objects.kinds import Kind, PrinterColumn
+from bursar.objects.manifests import load_text
+from bursar.objects.validation import is_qualified
+from bursar.policies.trees.records import ConsumerInfo, Row, TreeBody, TreeNodeBody, problem
+from bursar.quantity import QuantityError
+from bursar.resources import dimension, from_amounts
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_NO_PARENT = frozenset({"nil", ""})
+
+
+WholeQuantity = Annotated[
+    str | int | float,
+    Meta(extra_json_schema={"pattern": r"^\+?[0-9]+(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"}),
+]
+_MOST_NODES = 2000
+_IS_ROOT = "(!has(self.nodes[name].parent) || self.nodes[name].parent in ['', 'nil'])"
+
+
+class QuotaNode(Part, frozen=True):
+    quota: Annotated[
+        dict[str, WholeQuantity],
+        Meta(description="What may be used here and below. A resource that is not listed has no limit here."),
+    ]
+    parent: Annotated[
+        str, Meta(description="The node above; the root has none.", extra_json_schema={"maxLength": 253})
+    ] = ""
+    hard: Annotated[
+        bool | str,
+        Meta(
+            description="Nothing is borrowed from above.",
+            extra_json_schema={"enum": [True, False, *sorted(_TRUE), *sorted(_FALSE)]},
+        ),
+    ] = False
+
+
+class QuotaTreeSpec(Part, frozen=True):
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.nodes) || self.nodes.all(name, name != '' && name != 'nil' && name.size() <= 253)",
+            "the name of a node has 1 to 253 characters and is not nil",
+            ".nodes",
+        ),
+        Rule(
+            f"!has(self.nodes) || self.nodes.all(name, {_IS_ROOT} || self.nodes[name].parent in self.nodes)",
+            "the parent of a node is not a node of the tree",
+            ".nodes",
+        ),
+        Rule(
+            f"!has(self.nodes) || self.nodes.size() == 0 || self.nodes.exists_one(name, {_IS_ROOT})",
+            "exactly one node is the root: the one without a parent",
+            ".nodes",
+        ),
+    )
+
+    nodes: Annotated[
+        dict[str, QuotaNode],
+        Meta(description="The tree, by the names of its nodes.", extra_json_schema={"maxProperties": _MOST_NODES}),
+    ] = field(default_factory=dict)
+    resource_names: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema={"pattern": f"^({RESOURCE_NAME})?$", "maxLength": 317})], ...],
+        Meta(description="What the tree counts; cpu, memory and nvidia.com/gpu if nothing is listed."),
+    ] = ()
+
+
+class QuotaTree(Manifest, frozen=True, kw_only=True):
+    spec: QuotaTreeSpec
+
+
+class TreeNodeStatus(Part, frozen=True):
+    used: Annotated[Quantities, Meta(description="What is in use here and below.")] = field(default_factory=dict)
+    claims: Annotated[int, Meta(description="How many sit here.")] = 0
+    borrowing: Annotated[
+        tuple[str, ...], Meta(description="Those who sit here, but belong to a node below; at most 20.")
+    ] = ()
+
+
+class QuotaTreeStatus(WrittenStatus, frozen=True):
+    nodes: Annotated[dict[str, TreeNodeStatus], Meta(description="What each node uses.")] = field(default_factory=dict)
+    warnings: Annotated[tuple[str, ...], Meta(description="What the tree leaves out.")] = ()
+
+
+class ConsumerTree(Part, frozen=True):
+    tree_name: str
+    group_id: str = field(name="groupID")
+    request: Quantities = field(default_factory=dict)
+    priority: int = 0
+    type: int = 0
+    un_preemptable: bool = False
+    id: str = ""  # read by nobody
+
+
+class ConsumerSpec(Part, frozen=True):
+    id: str
+    trees: tuple[ConsumerTree, ...] = ()
+    trees_misspelt: tuple[ConsumerTree, ...] = field(name="trees:", default=())  # as the first published example has it
+
+
+class Consumer(Manifest, frozen=True, kw_only=True):
+    spec: ConsumerSpec
+
+
+def amount_from(value: object, resource: str, path: str) -> int:
+    """A quantity whose number is whole: 10, "10", "500m" or 2Gi, but neither 1.5 nor "0.5Gi"."""
+    if not is_qualified(resource):
+        raise ManifestError("is not the name of a resource", path)
+    fractional = (isinstance(value, float) and not value.is_integer()) or (isinstance(value, str) and "." in value)
+    if fractional:
+        raise ManifestError(f"{value!r:.40} is not a whole number", path)
+    try:
+        return dimension(resource).parse(int(value) if isinstance(value, float) else value)
+    except QuantityError as error:
+        raise ManifestError(str(error), path) from None
+
+
+def is_hard(value: bool | str, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value not in _TRUE | _FALSE:
+        raise ManifestError(f"{value!r:.40} is neither true nor false", path)
+    return value in _TRUE
+
+
+def node_from(name: str, node: QuotaNode, path: str) -> TreeNodeBody:
+    check_node_name(name, path)
+    quota = {
+        resource: amount_from(value, resource, join(join(path, "quota"), resource))
+        for resource, value in node.quota.items()
+    }
+    parent = "" if node.parent in _NO_PARENT else node.parent
+    return TreeNodeBody(name, parent, is_hard(node.hard, join(path, "hard")), quota)
+
+
+def check_node_name(name: str, path: str) -> None:
+    if not name or not name.isprintable() or len(name) > 253 or name == "nil":
+        raise ManifestError(f"{name!r:.60} is not the name of a node: up to 253 printable characters, not nil", path)
+
+
+def check_tree_name(name: str, path: str) -> None:
+    if not name or not name.isprintable() or len(name) > 253 or "/" in name:
+        raise ManifestError(f"{name!r:.60} is not the name of a tree: up to 253 printable characters without /", path)
+
+
+def body_from(tree: QuotaTree) -> TreeBody:
+    """The document as a body; whether it is one tree is not asked here."""
+    check_tree_name(tree.metadata.name, "metadata.name")
+    for index, resource in enumerate(tree.spec.resource_names):
+        if resource and not is_qualified(resource):
+            raise ManifestError(f"{resource!r:.60} is not the name of a resource", f"spec.resourceNames[{index}]")
+    nodes = {name: node_from(name, node, join("spec.nodes", name)) for name, node in tree.spec.nodes.items()}
+    return TreeBody(tuple(name for name in tree.spec.resource_names if name), nodes)
+
+
+def check_tree(tree: QuotaTree) -> None:
+    """A manifest must be one tree."""
+    name, what = problem(body_from(tree))
+    if what:
+        raise ManifestError(what, join("spec.nodes", name))
+
+
+def consumer_from(consumer: Consumer) -> ConsumerInfo:
+    spec = consumer.spec
+    if not spec.id or not spec.id.isprintable():
+        raise ManifestError(f"{spec.id!r:.40} is not an id", "spec.id")
+    if spec.trees and spec.trees_misspelt:
+        raise ManifestError("is given beside trees", "spec.trees:")
+    named = spec.trees or spec.trees_misspelt
+    key = "trees" if spec.trees else "trees:"
+    if not named:
+        raise ManifestError("a consumer must name a tree", "spec.trees")
+    rows = [_row(tree, f"spec.{key}[{index}]") for index, tree in enumerate(named)]
+    for index, row in enumerate(rows):
+        if row.tree in {other.tree for other in rows[:index]}:
+            raise ManifestError(f"the tree {row.tree} is named twice", f"spec.{key}[{index}].treeName")
+    warnings = () if spec.trees else ("spec.trees: is spelt with a colon inside its quotes",)
+    return ConsumerInfo(spec.id, rows, warnings)
+
+
+def _row(tree: ConsumerTree, path: str) -> Row:
+    check_tree_name(tree.tree_name, join(path, "treeName"))
+    if not tree.group_id:
+        raise ManifestError("must not be empty", join(path, "groupID"))
+    amounts = {
+        resource: amount_from(value, resource, join(join(path, "request"), resource))
+        for resource, value in tree.request.items()
+    }
+    for name, number in (("priority", tree.priority), ("type", tree.type)):
+        if abs(number) >= 2**31:
+            raise ManifestError(f"{number} is out of range", join(path, name))
+    return Row(tree.tree_name, tree.group_id, from_amounts(amounts), tree.priority, tree.type, tree.un_preemptable)
+
+
+def check_consumer(consumer: Consumer) -> None:
+    consumer_from(consumer)
+
+
+QUOTA_TREE = Kind(
+    GROUP,
+    VERSION,
+    "QuotaTree",
+    "quotatrees",
+    False,
+    QuotaTree,
+    strict=True,
+    short_names=("qt",),
+    bare=True,
+    any_name=True,
+    check=check_tree,
+    columns=(
+        PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        PrinterColumn("Exceeded", '.status.conditions[?(@.type=="Exceeded")].status'),
+        PrinterColumn("Resources", ".spec.resourceNames", wide=True),
+        PrinterColumn("Warnings", ".status.warnings", wide=True),
+    ),
+    status=QuotaTreeStatus,
+)
+CONSUMER = Kind(
+    GROUP,
+    VERSION,
+    "Consumer",
+    "consumers",
+    False,
+    Consumer,
+    strict=True,
+    bare=True,
+    name_path=("spec", "id"),
+    any_name=True,
+    check=check_consumer,
+)
+
+
+Plain = dict[str, object]
+
+
+def parse(text: str) -> Plain:
+    """The one document of a text."""
+    found = load_text(text)
+    if len(found) != 1:
+        raise ManifestError(f"expected one document, found {len(found)}")
+    return cast("Plain", found[0].body)
+
+
+def tree_from(plain: Plain) -> tuple[str, TreeBody]:
+    """(name, body) of a QuotaTree."""
+    _check_kind(plain, "QuotaTree")
+    typed, _ = decode(plain, QuotaTree)
+    name = typed.metadata.name
+    try:
+        return name, body_from(typed)
+    except ManifestError as error:
+        raise error.located(subject=f"QuotaTree {name}") from None
+
+
+def consumer_from_plain(plain: Plain) -> ConsumerInfo:
+    _check_kind(plain, "Consumer")
+    typed, _ = decode(plain, Consumer)
+    try:
+        return consumer_from(typed)
+    except ManifestError as error:
+        raise error.located(subject=f"Consumer {typed.spec.id}") from None
+
+
+def node_from_plain(name: str, plain: Plain) -> TreeNodeBody:
+    """One node of a tree, as in ``spec.nodes``."""
+    try:
+        typed, _ = decode(plain, QuotaNode)
+        return node_from(name, typed, "")
+    except ManifestError as error:
+        raise error.inside(join("nodes", name)) from None
+
+
+def read_consumer(text: str) -> ConsumerInfo:
+    return consumer_from_plain(parse(text))
+
+
+def _check_kind(plain: Plain, wanted: str) -> None:
+    if plain.get("kind") != wanted:
+        raise ManifestError(f"{plain.get('kind')!r:.40} is not {wanted}", "kind")
+    if not isinstance(plain.get("metadata", {}), dict):
+        raise ManifestError("expected a mapping", "metadata")

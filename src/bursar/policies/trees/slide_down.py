@@ -1,0 +1,158 @@
+"""Slide-down: once an operation has changed a tree, claims that borrow move back down as far as there is room.
+
+Runs from the root down, once; on each node higher priority first, then longest there. Moving down changes nothing for
+the node that is left (it counts the claim either way), so one pass reaches the end.
+
+Only what an operation touched is looked at: children that got room, and claims that came to their node in it. Everybody
+else could not move down when the operation before was over, and still cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import cast
+
+from bursar.ledger.transaction import Transaction
+from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees
+from bursar.resources import Vector
+
+Mover = tuple[object, ...]
+"""(-priority, stamp, uid): claims of one node move in this order. Kept boxed: it is compared, never computed with."""
+
+
+def slide_down(trees: Trees, tx: Transaction) -> None:
+    """Settle all trees that were touched."""
+    restless = trees.restless
+    trees.restless = []
+    if len(restless) > 1:
+        restless.sort(key=_name)
+    for tree in restless:
+        _settle(trees, tx, tree)
+        tree.freed.clear()
+        tree.moved.clear()
+        tree.restless = False
+
+
+def _name(tree: QuotaTreeModel) -> str:
+    return tree.name
+
+
+def _rests(tree: QuotaTreeModel) -> bool:
+    """Whether nobody can move, seen quickly: nobody waits for a node that got room, no newcomer fits further down."""
+    for name in tree.freed:
+        node = tree.nodes.get(name)
+        while node is not None and node.parent is not None:
+            if node.name in node.parent.down:
+                return False
+            node = node.parent
+    for uid in tree.moved:
+        seat = tree.seats.get(uid)
+        if seat is None or seat.group is None or seat.group is seat.node:
+            continue
+        if seat.node.toward(seat.group).fits(seat.ask.cost):
+            return False
+    return True
+
+
+def _settle(trees: Trees, tx: Transaction, tree: QuotaTreeModel) -> None:
+    if _rests(tree):
+        return
+    freed = _freed_children(tree)
+    arrived: dict[str, list[Seat]] = {}
+    for uid in tree.moved:
+        seat = tree.seats.get(uid)
+        if seat is not None:
+            arrived.setdefault(seat.node.name, []).append(seat)
+    todo = [(tree.nodes[name].depth, name) for name in {*freed, *arrived}]
+    heapify(todo)
+    while todo:
+        depth, name = heappop(todo)
+        node = tree.nodes[name]
+        children = freed.pop(name, [])
+        movers = _choose(tx, tree, node, children, arrived.pop(name, []))
+        movers.sort()
+        for mover in movers:
+            seat = tree.seats[cast("str", mover[2])]
+            child = node.toward(cast("TreeNode", seat.group))
+            trees.remember(tree, seat)
+            trees.arrive(tx, tree, seat.claim.uid, child)
+            if child.name not in arrived and child.name not in freed:
+                heappush(todo, (depth + 1, child.name))
+            arrived.setdefault(child.name, []).append(tree.seats[seat.claim.uid])
+
+
+def _freed_children(tree: QuotaTreeModel) -> dict[str, list[TreeNode]]:
+    """By parent: the children that got room and have somebody waiting for it."""
+    found: dict[str, list[TreeNode]] = {}
+    seen: set[str] = set()
+    for name in sorted(tree.freed):
+        node = tree.nodes.get(name)
+        while node is not None and node.name not in seen:
+            seen.add(node.name)
+            parent = node.parent
+            if parent is not None and node.name in parent.down:
+                found.setdefault(parent.name, []).append(node)
+            node = parent
+    return found
+
+
+def _choose(
+    tx: Transaction, tree: QuotaTreeModel, node: TreeNode, children: list[TreeNode], arrived: list[Seat]
+) -> list[Mover]:
+    """Who moves down from a node; each is counted in the child at once."""
+    movers: list[Mover] = []
+    open_to_all: set[str] = set()
+    for child in children:
+        open_to_all.add(child.name)
+        if child.name in node.down:
+            _pull(tx, tree, node, child, movers)
+    newcomers: list[Mover] = []
+    for seat in arrived:
+        group = seat.group
+        if group is not None and group is not node and node.toward(group).name not in open_to_all:
+            newcomers.append((-seat.ask.priority, seat.stamp, seat.claim.uid))
+    newcomers.sort()
+    for mover in newcomers:
+        seat = tree.seats[cast("str", mover[2])]
+        child = node.toward(cast("TreeNode", seat.group))
+        if child.fits(seat.ask.cost):
+            tx.charge(seat.claim, (child.account,), (seat.ask.cost,))
+            movers.append(mover)
+    return movers
+
+
+def _pull(tx: Transaction, tree: QuotaTreeModel, node: TreeNode, child: TreeNode, movers: list[Mover]) -> None:
+    """Let the claims that wait for a child into it, in order.
+
+    Each round takes the first one that fits. Who was passed over did not fit and will not: room only shrinks here.
+    """
+    waiting = node.down[child.name]
+    if waiting.hopeless(child.account):
+        return
+    costs = list(waiting.shapes.keys())
+    heads: list[Mover | None] = [queue.chunks[0][0] for queue in waiting.shapes.values()]
+    taken: dict[int, Iterator[Mover]] = {}
+    while not waiting.hopeless(child.account):
+        at = _first(child, costs, heads)
+        if at < 0:
+            return
+        mover = cast("Mover", heads[at])
+        tx.charge(tree.seats[cast("str", mover[2])].claim, (child.account,), (costs[at],))
+        movers.append(mover)
+        if at not in taken:
+            taken[at] = iter(waiting.shapes[costs[at]])
+            next(taken[at])
+        heads[at] = next(taken[at], None)
+
+
+def _first(child: TreeNode, costs: list[Vector], heads: list[Mover | None]) -> int:
+    """Which of the heads comes first among those that fit the child; -1 if none does."""
+    found = -1
+    best: Mover = ()
+    for i in range(len(heads)):
+        head = heads[i]
+        if head is not None and (found < 0 or head < best) and child.fits(costs[i]):
+            found = i
+            best = head
+    return found

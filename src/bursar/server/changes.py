@@ -1,0 +1,195 @@
+"""The log of changes: what was applied, deleted or undone, so that it can be taken back; and answers to repeat.
+
+Both live in the store's ``meta`` table and are written in the same batch as the change itself. A change is kept under
+its number for ever; answers by idempotency key go round in a fixed number of slots.
+
+Taking a change of objects back: the inverse, made of the versions that the objects had before it.
+
+The inverse is a change like any other, checked and made durable like any other. It is refused when an object was
+changed since: then that change has to be undone first. What pods lost by the change (their place, their work) does not
+come back; the inverse says so, pod by pod.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, Kind
+from bursar.objects.manifests import Document
+from bursar.server import types
+from bursar.sim import persistence
+from bursar.sim.apply import ConflictError
+from bursar.sim.cluster import Cluster
+from bursar.sim.objects import Shelf
+from bursar.sim.persistence import ObjectRecord
+from bursar.sim.pods import EVICTED, RUNNING
+from bursar.store.store import Store
+
+_CHANGE = "change/"
+_AFTER_CHANGES = "change0"  # the next text after all that begin with the prefix
+_ANSWER = "answer/"
+_AFTER_ANSWERS = "answer0"
+SLOTS = 4096
+
+Result = Literal["created", "changed", "unchanged", "deleted"]
+
+
+class LoggedObject(msgspec.Struct, frozen=True):
+    """One object of a change, and the version it had after it: that of its entry in the history."""
+
+    kind: str
+    key: str
+    result: Result
+    version: int
+
+
+class ChangeRecord(msgspec.Struct, frozen=True):
+    change: types.Change
+    objects: list[LoggedObject]
+    evicted: list[str]
+
+    def meta(self) -> dict[str, str]:
+        return {f"{_CHANGE}{self.change.id:016}": msgspec.json.encode(self).decode()}
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request that carried a key."""
+
+    key: str
+    request: str  # what was asked, as a fingerprint
+    change: types.Change
+
+
+def load_change(store: Store, number: int) -> ChangeRecord | None:
+    text = store.meta(f"{_CHANGE}{number:016}")
+    return None if text is None else msgspec.json.decode(text, type=ChangeRecord)
+
+
+def load_changes(store: Store, before: int, limit: int) -> list[ChangeRecord]:
+    """The newest first."""
+    end = f"{_CHANGE}{before:016}" if before else _AFTER_CHANGES
+    query = "SELECT value FROM meta WHERE name > ? AND name < ? ORDER BY name DESC LIMIT ?"
+    return [msgspec.json.decode(text, type=ChangeRecord) for (text,) in store.rows(query, _CHANGE, end, limit)]
+
+
+class Answers:
+    """The answers given to requests with a key, the oldest forgotten first."""
+
+    def __init__(self, store: Store) -> None:
+        self._by_key: OrderedDict[str, GivenAnswer] = OrderedDict()
+        self._next = 0
+        query = "SELECT name, value FROM meta WHERE name > ? AND name < ?"
+        found = [
+            (name, msgspec.json.decode(text, type=GivenAnswer))
+            for name, text in store.rows(query, _ANSWER, _AFTER_ANSWERS)
+        ]
+        found.sort(key=lambda pair: pair[1].change.moment.seq)
+        for name, answer in found:
+            self._by_key[answer.key] = answer
+            self._next = (int(name.removeprefix(_ANSWER)) + 1) % SLOTS
+
+    def find(self, key: str) -> GivenAnswer | None:
+        return self._by_key.get(key)
+
+    def keep(self, answer: GivenAnswer) -> dict[str, str]:
+        """Remember it; returns what is to be written."""
+        self._by_key[answer.key] = answer
+        while len(self._by_key) > SLOTS:
+            self._by_key.popitem(last=False)
+        slot, self._next = self._next, (self._next + 1) % SLOTS
+        return {f"{_ANSWER}{slot:04}": msgspec.json.encode(answer).decode()}
+
+
+@dataclass(slots=True)
+class Inverse:
+    """What takes a change back: deletions first, then manifests."""
+
+    number: int
+    deletions: list[tuple[Kind, str]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def mixed(self) -> bool:
+        return bool(self.deletions and self.bodies)
+
+    def run(self, cluster: Cluster) -> list[tuple[Kind, str, Result]]:
+        outcomes: list[tuple[Kind, str, Result]] = []
+        if self.deletions:
+            cluster.delete(self.deletions)
+            outcomes.extend((kind, key, "deleted") for kind, key in self.deletions)
+        if self.bodies:
+            documents = [Document("", number, body) for number, body in enumerate(self.bodies, 1)]
+            outcomes.extend((one.kind, one.key, one.result) for one in cluster.apply(documents))
+        return outcomes
+
+
+def inverse_of(record: ChangeRecord, cluster: Cluster, store: Store) -> Inverse:
+    """The inverse of a change; ``ConflictError`` when an object of it is no longer what the change made it."""
+    number = record.change.id
+    if record.change.verb == "finish":
+        raise ManifestError(f"change {number} ended pods, and what has ended does not run again")
+    inverse = Inverse(number)
+    for change in reversed(record.objects):
+        _invert(inverse, change, cluster, store)
+    for key in record.evicted:
+        pod = cluster.doing(key)
+        if pod is not None and pod.phase == EVICTED:
+            inverse.lost.append(f"Pod {key} was evicted and stays so; apply it again to start it from the beginning")
+        elif pod is None:
+            inverse.lost.append(f"Pod {key} was evicted, and is gone")
+    if not inverse.deletions and not inverse.bodies:
+        raise ConflictError(f"nothing of change {number} is left to undo")
+    return inverse
+
+
+def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Store) -> None:
+    kind = cluster.kinds.find(change.kind)
+    before, after = _versions(store, change)
+    shelf = Shelf(cluster.kinds, store.manifest)
+    known = cluster.objects.find(change.kind, change.key)
+    subject = f"{kind.kind} {change.key}"
+    if change.result == "deleted":
+        if known is not None:
+            raise ConflictError("exists again", subject=subject)
+        if before is None:
+            raise ConflictError("what it was is no longer in the history", subject=subject)
+        inverse.bodies.append(shelf.body(before.applied_as))
+        if before.node:
+            inverse.lost.append(f"{subject} ran on {before.node} and starts from the beginning")
+        return
+    if known is None:
+        if change.result == "changed":
+            raise ConflictError("was deleted since", subject=subject)
+        return
+    if after is None or known.uid != after.uid or known.body != shelf.body(after.applied_as):
+        raise ConflictError("was changed since: undo that first", subject=subject)
+    if before is None or before.uid != after.uid:
+        inverse.deletions.append((kind, change.key))
+        if before is not None:
+            inverse.lost.append(f"{subject} had ended before it was created anew, and that one is not brought back")
+        elif kind.name == POD.name and _runs(cluster, change.key):
+            inverse.lost.append(f"{subject} runs on {known.node}, and what it has done is lost")
+    else:
+        inverse.bodies.append(shelf.body(before.applied_as))
+
+
+def _runs(cluster: Cluster, key: str) -> bool:
+    pod = cluster.doing(key)
+    return pod is not None and pod.phase == RUNNING
+
+
+def _versions(store: Store, change: LoggedObject) -> tuple[ObjectRecord | None, ObjectRecord | None]:
+    """The object before and after the change; None: there was none."""
+    before: ObjectRecord | None = None
+    for entry in store.object_changes(change.kind, change.key):
+        found = None if entry.body is None else persistence.read(entry.body)
+        if entry.version == change.version:
+            return before, found
+        before = found
+    return None, None

@@ -1,0 +1,201 @@
+"""Requests as they are understood: checked against the table of operations, with bounded bodies and known parameters.
+
+A parameter that the operation does not have is an error: a misspelt filter would otherwise select everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from bursar.objects.decode import ManifestError
+from bursar.objects.manifests import Document, load_text
+from bursar.server.operations import PAGE, Operation, Parameter
+from bursar.server.problems import RefusedError
+
+LARGEST_BODY = 8 * 1024 * 1024
+_YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+_JSON = ("application/json",)
+_TRUTH = {"true": True, "1": True, "false": False, "0": False, "": True}
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_TERM = re.compile(r"\s*(?P<not>!?)\s*(?P<key>[^=!,\s]+)\s*(?:(?P<op>==?|!=)\s*(?P<value>[^=!,\s]*))?\s*")
+
+
+class References(msgspec.Struct, forbid_unknown_fields=True):
+    objects: list[str]
+
+
+class PodKeys(msgspec.Struct, forbid_unknown_fields=True):
+    pods: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQuery:
+    """One request: its parameters by name, and its body."""
+
+    operation: Operation
+    values: dict[str, Any]
+    body: bytes
+    content_type: str
+
+    def text(self, name: str) -> str:
+        return str(self.values.get(name, ""))
+
+    def number(self, name: str, default: int = 0) -> int:
+        return int(self.values.get(name, default))
+
+    def truth(self, name: str) -> bool:
+        return bool(self.values.get(name, False))
+
+    @property
+    def limit(self) -> int:
+        return self.number("limit", PAGE)
+
+    def documents(self) -> list[Document]:
+        """The manifests of the body; what could not stand in a journal is refused here."""
+        source = self.text("source")
+        if self.content_type in _JSON:
+            source = source if source.endswith(".json") else f"{source or 'request'}.json"
+        try:
+            text = self.body.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise RefusedError(400, f"the body is not UTF-8 text: {error}") from None
+        try:
+            found = load_text(text, source)
+        except RecursionError:
+            raise RefusedError(400, "the body is nested too deeply") from None
+        if not found:
+            raise RefusedError(400, "the body holds no object")
+        for document in found:
+            _check_plain(document)
+        return found
+
+    def references(self) -> list[str]:
+        return _nonempty(self._decoded(References).objects, "objects")
+
+    def pods(self) -> list[str]:
+        return _nonempty(self._decoded(PodKeys).pods, "pods")
+
+    def _decoded(self, shape: type[Any]) -> Any:  # noqa: ANN401 of that shape
+        try:
+            return msgspec.json.decode(self.body, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RefusedError(400, f"the body is not understood: {error}") from None
+
+
+def _check_plain(document: Document) -> None:
+    try:
+        msgspec.json.encode(document.body)
+    except (UnicodeEncodeError, OverflowError, msgspec.EncodeError, TypeError, ValueError, RecursionError) as error:
+        raise document.error(ManifestError(f"cannot be stored: {error}")) from None
+
+
+def _nonempty(found: list[str], name: str) -> list[str]:
+    if not found:
+        raise RefusedError(400, f"{name} is empty")
+    return found
+
+
+async def read_request(request: Request, operation: Operation, largest: int) -> RequestQuery:
+    """The request, or ``RefusedError``."""
+    values = _parameters(request, operation)
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if operation.method == "POST" and operation.accepts:
+        allowed = (*_YAML, *_JSON) if operation.accepts == "manifests" else _JSON
+        if content_type not in allowed:
+            raise RefusedError(415, f"the content type {content_type!r:.60} is not one of {', '.join(allowed)}")
+    return RequestQuery(operation, values, await _body(request, largest), content_type)
+
+
+async def _body(request: Request, largest: int) -> bytes:
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > largest:
+        raise RefusedError(413, f"the body has {declared} bytes; this server takes up to {largest}")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > largest:
+            raise RefusedError(413, f"the body is larger than {largest} bytes, the most that this server takes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parameters(request: Request, operation: Operation) -> dict[str, Any]:
+    known = {parameter.name: parameter for parameter in operation.parameters}
+    values: dict[str, Any] = {}
+    for name in request.query_params:
+        parameter = known.get(name)
+        if parameter is None or parameter.where != "query":
+            names = ", ".join(p.name for p in operation.parameters if p.where == "query") or "none"
+            raise RefusedError(400, f"the parameter {name!r:.60} is not known here; known are: {names}")
+        given = request.query_params.getlist(name)
+        if parameter.repeated:
+            values[name] = [_value(parameter, one) for one in given]
+        elif len(given) > 1:
+            raise RefusedError(400, f"the parameter {name} is given {len(given)} times")
+        else:
+            values[name] = _value(parameter, given[0])
+    for parameter in operation.parameters:
+        if parameter.where == "path":
+            values[parameter.name] = _value(parameter, request.path_params[parameter.name])
+        elif parameter.where == "header" and parameter.name in request.headers:
+            values[parameter.name] = _value(parameter, request.headers[parameter.name])
+        elif parameter.required and parameter.name not in values:
+            raise RefusedError(400, f"the parameter {parameter.name} is required: {parameter.about}")
+    return values
+
+
+def _value(parameter: Parameter, text: str) -> str | int | bool:
+    if len(text) > 2000:
+        raise RefusedError(400, f"the parameter {parameter.name} is longer than 2000 characters")
+    if "\x00" in text or not _is_unicode(text):
+        raise RefusedError(400, f"the parameter {parameter.name} holds characters that no name has")
+    if parameter.format == "boolean":
+        if text.lower() not in _TRUTH:
+            raise RefusedError(400, f"the parameter {parameter.name} is true or false, not {text!r:.40}")
+        return _TRUTH[text.lower()]
+    if parameter.format == "integer":
+        most = parameter.most or 2**53
+        if not _INTEGER.fullmatch(text) or not parameter.least <= int(text) <= most:
+            problem = f"{text!r:.40} is not a number from {parameter.least} to {most}"
+            raise RefusedError(400, f"the parameter {parameter.name}: {problem}")
+        return int(text)
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def label_filter(text: str) -> Callable[[dict[str, str]], bool]:
+    """Whether labels match ``a=b,c!=d,e,!f``."""
+    terms: list[tuple[str, str, str]] = []
+    for part in text.split(",") if text else []:
+        found = _TERM.fullmatch(part)
+        if found is None or (found["not"] and found["op"]):
+            raise RefusedError(400, f"the label filter {part!r:.60} has none of the forms a=b, a!=b, a, !a")
+        operator = "!" if found["not"] else (found["op"] or "exists").replace("==", "=")
+        terms.append((found["key"], operator, found["value"] or ""))
+
+    def matches(labels: dict[str, str]) -> bool:
+        return all(_holds(labels, *term) for term in terms)
+
+    return matches
+
+
+def _holds(labels: dict[str, str], key: str, operator: str, value: str) -> bool:
+    if operator == "=":
+        return labels.get(key) == value
+    if operator == "!=":
+        return labels.get(key) != value
+    return (key in labels) == (operator == "exists")

@@ -1,0 +1,319 @@
+"""Rows about a cluster, of now or of the past: claims, the queue, nodes, GPUs, objects. Read-only; whoever calls holds
+the cluster's lock.
+
+What pods ask of GPUs by annotation (tflops, vram, percent), in one form for lists: the sum over the GPUs they want.
+
+A pod whose annotations cannot be read asks for nothing here; why it waits says what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from bursar.engine.decision import NEVER, Decision
+from bursar.ledger.claims import STATES, Claim
+from bursar.objects.core import Pod
+from bursar.objects.kinds import NODE, POD
+from bursar.objects.requests import pod_resources
+from bursar.policies.elastic.settings import CAPACITY_LABEL, OVER_QUOTA
+from bursar.policies.gpus.fleet import GPUS, gpu_of
+from bursar.policies.gpus.fleet import PREFIX as GPU_PREFIX
+from bursar.policies.gpus.worker import NOT_GIVEN, Unreadable, Worker, gpu_share, read_worker
+from bursar.policies.trees.policy import TreesPolicy
+from bursar.policies.trees.records import tree_binding
+from bursar.quantity import MILLI
+from bursar.resources import UNLIMITED, dimension
+from bursar.server import types
+from bursar.sim.cluster import Cluster
+from bursar.sim.objects import Stored, timestamp
+from bursar.sim.pods import PENDING, SimPod
+
+
+def gpu_parts(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """As in {"gpus": "2", "tflops": "40", "vram": "32Gi"}; how many GPUs is left out where it is a part of one."""
+    try:
+        worker = read_worker(labels, annotations)
+    except Unreadable:
+        return {}
+    return {} if worker is None else _shown(worker)
+
+
+def _shown(worker: Worker) -> dict[str, str]:
+    if worker.whole:
+        return {"gpus": str(worker.count)}
+    request, count = worker.request, worker.count
+    found = {"gpus": str(count)} if count > 1 else {}
+    if request.percent != NOT_GIVEN:
+        found["compute"] = _percent(request.percent * count)
+    return found | gpu_share(max(request.tflops, 0) * count, max(request.vram, 0) * count).show()
+
+
+def _percent(thousandths: int) -> str:
+    whole, rest = divmod(thousandths, MILLI)
+    return f"{whole}.{rest:03}".rstrip("0").rstrip(".") + "%" if rest else f"{whole}%"
+
+
+NODE_PREFIX = "nodes/"
+
+
+# Objects
+
+
+def stored_objects(cluster: Cluster, kind: str, namespace: str | None = None) -> list[Stored]:
+    """Objects never change, so whoever has them needs no lock to read them."""
+    kinds = [kind] if kind else cluster.objects.kinds()
+    return [stored for name in kinds for stored in cluster.objects.all(name, namespace)]
+
+
+def labels_of(stored: Stored) -> dict[str, str]:
+    given = (stored.body.get("metadata") or {}).get("labels") or {}
+    return {**given, **written_labels(stored)}
+
+
+def written_labels(stored: Stored) -> dict[str, str]:
+    return cast("dict[str, str]", stored.written.get("labels", {}))
+
+
+# Claims
+
+
+class ClaimView:
+    """Claims of a cluster; what is the same for all of them is looked up once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._state = cluster.engine.state
+        self._borrowers = tree_borrowers(cluster)
+        self._trees = [policy.trees for policy in cluster.engine.policies if isinstance(policy, TreesPolicy)]
+
+    def all_keys(self) -> list[str]:
+        """namespace/name of all claims: the pods there are, and claims without a pod."""
+        pods = self._cluster.pods()
+        known = set(pods)
+        return sorted([*pods, *(claim.key for claim in self._state.claims.values() if claim.key not in known)])
+
+    def claim(self, key: str) -> Claim | None:
+        pod = self._cluster.doing(key)
+        if pod is not None:
+            return self._state.claims.get(pod.uid)
+        found = self._cluster.controller.claim(key) or self._state.claims.get(key)
+        return found if found is not None and found.key == key else None
+
+    def matches(self, key: str, wanted: dict[str, str]) -> bool:
+        """Whether its row would have these values; without making one, because that is asked of everybody."""
+        if "namespace" in wanted and key.rpartition("/")[0] != wanted["namespace"]:
+            return False
+        pod = self._cluster.doing(key) if "phase" in wanted or "node" in wanted else None
+        if "phase" in wanted and (PENDING if pod is None else pod.phase) != wanted["phase"]:
+            return False
+        claim = self.claim(key) if "node" in wanted else None
+        place = claim.place if claim is not None else "" if pod is None else pod.node
+        return "node" not in wanted or place == wanted["node"]
+
+    def row(self, key: str) -> types.ClaimRow | None:
+        claim = self.claim(key)
+        stored = self._cluster.objects.find(POD.name, key)
+        pod = self._cluster.doing(key)
+        if claim is not None:
+            return self._known(claim, stored, pod)
+        return None if stored is None or pod is None else self._ended(stored, pod)
+
+    def _known(self, claim: Claim, stored: Stored | None, pod: SimPod | None) -> types.ClaimRow:
+        reason, message = self._cluster.controller.reason(claim.uid)
+        if pod is not None and pod.evicted:
+            reason, message = pod.reason, pod.message
+        decision = claim.decision if isinstance(claim.decision, Decision) else None
+        return types.ClaimRow(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            phase=PENDING if pod is None else pod.phase,
+            state=STATES[claim.state],
+            node=claim.place,
+            priority=claim.spec.priority,
+            preemptible=claim.spec.preemptible,
+            created=timestamp(claim.created),
+            requests=claim.spec.requests.show(),
+            labels=claim.spec.labels if stored is None else {**claim.spec.labels, **written_labels(stored)},
+            quotas=[account.name for account in (*quota_accounts(claim), *self._tree_accounts(claim))],
+            group=claim.spec.group,
+            leaving=claim.leaving,
+            waits_for=[self._cluster.controller.name(uid) for uid in claim.waits_for],
+            borrowing=self._borrows(claim.uid, stored),
+            reason=reason,
+            message=message,
+            decided_at="" if decision is None else timestamp(decision.at),
+            decided_by=0 if decision is None else decision.seq,
+            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
+        )
+
+    def _ended(self, stored: Stored, pod: SimPod) -> types.ClaimRow:
+        typed = cast("Pod", stored.applied.typed)
+        return types.ClaimRow(
+            uid=pod.uid,
+            namespace=stored.namespace,
+            name=stored.name,
+            phase=pod.phase,
+            state="gone",
+            node=pod.node,
+            priority=typed.spec.priority or 0,
+            preemptible=True,
+            created=timestamp(stored.created),
+            requests=pod_resources(typed.spec).requests.show(),
+            labels=labels_of(stored),
+            quotas=[],
+            reason=pod.reason,
+            message=pod.message,
+            gpus=gpu_parts(typed.metadata.labels, typed.metadata.annotations),
+        )
+
+    def _tree_accounts(self, claim: Claim) -> Iterator[Any]:
+        """Those of its group and of all above it, in each tree: bindings to trees name groups, and no accounts."""
+        for trees in self._trees:
+            for ask in trees.asks(tree_binding(claim)):
+                tree = trees.by_name.get(ask.tree)
+                group = None if tree is None else tree.nodes.get(ask.group)
+                if group is not None:
+                    yield from group.accounts
+
+    def _borrows(self, uid: str, stored: Stored | None) -> bool:
+        if uid in self._borrowers:
+            return True
+        return stored is not None and stored.written.get("labels", {}).get(CAPACITY_LABEL) == OVER_QUOTA
+
+
+def quota_accounts(claim: Claim) -> Iterator[Any]:
+    for binding in claim.bindings:
+        if binding is not None:
+            for account in binding.accounts:
+                if not account.physical:
+                    yield account
+
+
+def tree_borrowers(cluster: Cluster) -> set[str]:
+    """The claims that sit above their own group in a quota tree."""
+    found: set[str] = set()
+    for policy in cluster.engine.policies:
+        if isinstance(policy, TreesPolicy):
+            for tree in policy.trees.by_name.values():
+                for node in tree.nodes.values():
+                    if node.leaf:
+                        continue
+                    found.update(seat.claim.uid for seat in tree.seated(node) if seat.group is not node)
+    return found
+
+
+def claim_rows(
+    cluster: Cluster, after: str, limit: int, wanted: dict[str, str], keep: Callable[[types.ClaimRow], bool]
+) -> tuple[list[types.ClaimRow], int]:
+    """A page of rows after a key, and how many more keys there are to look at. ``wanted``: namespace, phase, node."""
+    view = ClaimView(cluster)
+    keys = [key for key in view.all_keys() if key > after and view.matches(key, wanted)]
+    found: list[types.ClaimRow] = []
+    for index, key in enumerate(keys):
+        row = view.row(key)
+        if row is not None and keep(row):
+            if len(found) == limit:
+                return found, len(keys) - index
+            found.append(row)
+    return found, 0
+
+
+def queue_rows(cluster: Cluster) -> Iterator[types.QueueRow]:
+    """Who waits, the most urgent first; then who is held until its victims have left."""
+    held = [claim for claim in cluster.engine.state.claims.values() if claim.waits_for]
+    held.sort(key=lambda claim: (-claim.spec.priority, claim.created, claim.key))
+    for position, claim in enumerate([*cluster.controller.queue.waiting(), *held], 1):
+        reason, message = cluster.controller.reason(claim.uid)
+        decision = claim.decision if isinstance(claim.decision, Decision) else None
+        yield types.QueueRow(
+            position=position,
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            priority=claim.spec.priority,
+            created=timestamp(claim.created),
+            state=STATES[claim.state],
+            requests=claim.spec.requests.show(),
+            never=decision is not None and decision.outcome == NEVER,
+            group=claim.spec.group,
+            reason=reason,
+            message=message,
+            decided_by=0 if decision is None else decision.seq,
+            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
+        )
+
+
+# Nodes and GPUs
+
+
+def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
+    state = cluster.engine.state
+    pods = _pods_by_node(cluster)
+    gpus = _count(gpu.node for gpu in _gpus(cluster))
+    for stored in cluster.objects.all(NODE.name):
+        account = state.accounts.get(NODE_PREFIX + stored.key)
+        body = stored.body
+        limits = {} if account is None else account.limits.listed
+        used = {} if account is None else account.used.vector().show()
+        busy = {} if account is None else dict(account.busy.vector().pairs())
+        counted = {} if account is None else dict(account.used.vector().pairs())
+        yield types.NodeRow(
+            name=stored.key,
+            ready=_ready(body),
+            labels=labels_of(stored),
+            allocatable={name: dimension(name).show(most) for name, most in limits.items() if most != UNLIMITED},
+            used=used,
+            leaving={
+                name: dimension(name).show(amount - counted.get(name, 0))
+                for name, amount in busy.items()
+                if amount > counted.get(name, 0)
+            },
+            pods=pods.get(stored.key, 0),
+            gpus=gpus.get(stored.key, 0),
+        )
+
+
+def _ready(body: dict[str, Any]) -> bool:
+    if (body.get("spec") or {}).get("unschedulable"):
+        return False
+    conditions = (body.get("status") or {}).get("conditions") or []
+    return all(one.get("status") == "True" for one in conditions if one.get("type") == "Ready")
+
+
+def _pods_by_node(cluster: Cluster) -> dict[str, int]:
+    return _count(claim.place for claim in cluster.engine.state.claims.values() if claim.place)
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _gpus(cluster: Cluster) -> Iterator[Any]:
+    for name, cell in sorted(cluster.engine.state.cells(GPUS).items()):
+        gpu = gpu_of(name, cell)
+        if gpu is not None:
+            yield gpu
+
+
+def gpu_rows(cluster: Cluster) -> Iterator[types.GpuRow]:
+    users: dict[str, list[str]] = {}
+    for claim in cluster.engine.state.claims.values():
+        for binding in claim.bindings:
+            if binding is not None and binding.policy == "gpus" and claim.state > 0:
+                for held in binding.accounts:
+                    users.setdefault(held.name, []).append(claim.key)
+    for gpu in _gpus(cluster):
+        account = cluster.engine.state.accounts.get(GPU_PREFIX + gpu.name)
+        yield types.GpuRow(
+            name=gpu.name,
+            node=gpu.node,
+            model=gpu.model,
+            capacity={"tflops": dimension("tflops").show(gpu.tflops), "vram": dimension("vram").show(gpu.vram)},
+            used={} if account is None else account.used.vector().show(),
+            claims=sorted(users.get(GPU_PREFIX + gpu.name, [])),
+        )

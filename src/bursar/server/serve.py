@@ -1,0 +1,199 @@
+"""Running the server: a socket, an event loop, the service and its threads, from start to a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from bursar.objects.decode import ManifestError
+from bursar.server.app import Access, App, RequestLimits, TokenFileError
+from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.demo import Demo
+from bursar.server.service import Service
+from bursar.server.time_travel import Clock, wall_clock
+from bursar.store.schema import StoreError
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8321
+
+
+class StartError(Exception):
+    """The server cannot start: one line that says why."""
+
+
+class UnsafeError(Exception):
+    """What was asked for would let anybody in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    data: Path
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    tokens: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    demo: bool = False
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    clock: Clock = wall_clock
+
+    def check(self) -> None:
+        """``UnsafeError`` unless it is safe to listen like this."""
+        if not is_loopback(self.host) and self.tokens is None:
+            raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE")
+        if (self.certificate is None) != (self.key is None):
+            raise UnsafeError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def _on_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+    """What signals that ask to end do meanwhile. They come to the main thread; elsewhere nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+class BursarServer(uvicorn.Server):
+    """Ends live streams before it waits for connections to close, and takes a signal for the end, not for a failure."""
+
+    app: App | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The library would raise the signal again, so that nothing after the server is closed properly."""
+        with _on_signals(self.handle_exit):
+            yield
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        if self.app is not None:
+            self.app.close_streams()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
+    """The service with its threads, and the application over it."""
+    options.check()
+    access = Access(options.tokens)
+    service = Service.open(options.data, clock=options.clock)
+    audit = AuditWatch(service)
+    keeper = SnapshotKeeper(service)
+    ticker = Ticker(service)
+    try:
+        yield service, App(service, access=access, audit=audit, limits=options.limits, demo=options.demo)
+    finally:
+        with _on_signals(signal.SIG_IGN):  # it is ending
+            ticker.stop()
+            keeper.stop()
+            audit.stop()
+            service.close()
+
+
+def server(app: App, options: ServeOptions) -> BursarServer:
+    config = uvicorn.Config(
+        app.asgi(),
+        host=options.host,
+        port=options.port,
+        http="httptools",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    built = BursarServer(config)
+    built.app = app
+    return built
+
+
+def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Until a signal ends it. ``say`` is called once, when requests are served: with the address."""
+    options.check()
+    try:
+        listener = listen(options.host, options.port)
+    except OSError as error:
+        problem = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
+        raise StartError(f"{problem}; name another port with --port") from error
+    try:
+        with _on_signals(_end), running(options) as (service, app), _lively(service, options):
+            address = (
+                f"{'https' if options.certificate else 'http'}://{_shown(options.host)}:{listener.getsockname()[1]}"
+            )
+            built = server(app, options)
+            with built.capture_signals():  # before anybody can know of it
+                say(address)
+                built.run(sockets=[listener])
+    except (StoreError, TokenFileError, ManifestError, ssl.SSLError) as error:
+        raise StartError(str(error)) from error
+    finally:
+        listener.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve on. Named as TCP: only then does the event loop send answers at once, instead of holding the
+    second part back until the caller has acknowledged the first, which takes it 40 ms.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+@contextlib.contextmanager
+def _lively(service: Service, options: ServeOptions) -> Iterator[None]:
+    """With ``demo``, somebody works in the cluster."""
+    if not options.demo:
+        yield
+        return
+    demo = Demo(service)
+    demo.start()
+    try:
+        yield
+    finally:
+        demo.stop()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

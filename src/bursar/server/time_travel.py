@@ -1,0 +1,382 @@
+"""Clusters as they are on the disk: of now, to start from, or of any moment of the past, to look at.
+
+A cluster of the past is a whole one, with engine and queue, so everything that can be asked of the present can be asked
+of it. The last few are kept. It never settles and nothing of it is written. A store file can be looked at this way
+without a server.
+
+Moments: states of the present and the past, and what people write to name one.
+
+A moment is a place in the journal (``seq``) and in the history of the objects (``version``). Both only grow, and a
+batch that is made durable moves both, so the two together name a state exactly.
+
+What happened: journal records in short, the versions of objects, and what differs between two moments.
+
+Giving memory back to the system that only a start or a snapshot needed.
+
+The C library keeps what was freed for itself, and a server that was just started has freed as much as it holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock, RLock
+from typing import Any
+
+import msgspec
+
+from bursar.engine.decision import Decision, decision_from_record
+from bursar.objects.decode import ManifestError, join
+from bursar.objects.kinds import POD, KindSet
+from bursar.objects.validation import duration_ms
+from bursar.policies.plugin import Registry
+from bursar.server import types
+from bursar.sim import persistence
+from bursar.sim.cluster import Cluster
+from bursar.sim.objects import Shelf, timestamp
+from bursar.store import snapshots, verify
+from bursar.store.store import Store
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"[0-9]{1,15}")
+Clock = Callable[[], int]
+
+
+def wall_clock() -> int:
+    """Milliseconds since 1970; may jump, so whoever uses it keeps time from going back."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    seq: int
+    version: int
+    at: int
+
+
+class MomentError(ValueError):
+    """A text that names no moment, or one that is not known."""
+
+
+def moment_of(cluster: Cluster) -> types.Moment:
+    """The moment that a cluster is at, as answers carry it."""
+    return types.Moment(
+        seq=cluster.engine.version,
+        resource_version=str(cluster.objects.version),
+        time=timestamp(cluster.now()),
+        digest=f"{cluster.engine.digest:016x}",
+    )
+
+
+def find(store: Store, text: str, now: int, latest: int, option: str) -> Revision:
+    """The moment that a text names: a time, a time span ago (-5m) or the number of a journal record.
+
+    ``latest`` is the time by the clock of who answers: what is after it is in the future, and nothing is known of it.
+    It is ``now``, except of a file, whose now is its last moment. ``option`` is what the text was given for.
+    """
+    if _NUMBER.fullmatch(text):
+        return at_record(store, int(text))
+    moment = now - _span(text) if text.startswith("-") else _time(text)
+    if moment < 0:
+        raise MomentError(f"{text!r:.60} is before 1970")
+    if moment > latest:
+        raise MomentError(f"`{option}`: {text!r:.60} is in the future: the server's time is {timestamp(latest)}")
+    return at_time(store, min(moment, now))
+
+
+def at_record(store: Store, seq: int) -> Revision:
+    if not store.pruned_to <= seq <= store.last_seq:
+        raise MomentError(f"there is no record {seq}: the journal has {store.pruned_to} to {store.last_seq}")
+    _, version, at = last_entry(store, "seq", seq)
+    return Revision(seq, version, at)
+
+
+def at_time(store: Store, at: int) -> Revision:
+    _, version, _ = last_entry(store, "at", at)
+    return Revision(store.line_at(at), version, at)
+
+
+def entry_of(store: Store, version: int) -> int:
+    """The number of the last entry in the history of objects that belongs to a version."""
+    return last_entry(store, "version", version)[0]
+
+
+def last_entry(store: Store, column: str, value: int) -> tuple[int, int, int]:
+    """(id, version, at) of the last entry whose column is at most the value. All columns grow with the id."""
+    low, high = 0, int(store.rows("SELECT coalesce(max(id), 0) FROM object_history")[0][0])
+    found = (0, 0, 0)
+    query = f"SELECT id, version, at, {column} FROM object_history WHERE id <= ? ORDER BY id DESC LIMIT 1"  # noqa: S608 one of three
+    while low < high:
+        middle = (low + high + 1) // 2
+        rows = store.rows(query, middle)
+        if not rows or rows[0][3] <= value:
+            low = middle
+            found = rows[0][:3] if rows else found
+        else:
+            high = rows[0][0] - 1
+    return found
+
+
+def _span(text: str) -> int:
+    try:
+        return duration_ms(text[1:])
+    except ManifestError as error:
+        raise MomentError(f"{text!r:.60} is no time span ago such as -90s or -1h30m: {error.problem}") from None
+
+
+def _time(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        forms = "a time such as 2026-11-01T10:03:00Z, a time span ago such as -5m, or the number of a journal record"
+        raise MomentError(f"{text!r:.60} is not {forms}") from None
+
+
+def give_back() -> None:
+    """Where the C library can be told to; elsewhere it decides by itself."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+META = "cluster"
+_KEPT = 4
+_CLAIMS_KEPT = 50_000  # in all of them together; one is kept however large
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What a cluster counts, besides its objects; written with every batch."""
+
+    now: int = 0
+    uids: int = 0
+    version: int = 0
+    changes: int = 0
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def counters(store: Store) -> Counters:
+    text = store.meta(META)
+    return Counters() if text is None else msgspec.json.decode(text, type=Counters)
+
+
+def present(store: Store, registry: Registry) -> Cluster:
+    """The cluster as it was when the last batch was written."""
+    cluster = _restored(store, registry, store.last_seq)
+    known = counters(store)
+    rows = store.stream("SELECT kind, key, version, body FROM objects ORDER BY kind, key")
+    cluster.resume(known.now, known.uids, known.version, rows)
+    give_back()
+    return cluster
+
+
+def past(store: Store, registry: Registry, moment: Revision) -> Cluster:
+    """The cluster as it was at a moment."""
+    cluster = _restored(store, registry, moment.seq)
+    rows = store.stream(
+        "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
+        " (SELECT max(id) FROM object_history WHERE id <= ? GROUP BY kind, key) ORDER BY kind, key",
+        entry_of(store, moment.version),
+    )
+    cluster.resume(moment.at, counters(store).uids, moment.version, rows)
+    give_back()
+    return cluster
+
+
+def _restored(store: Store, registry: Registry, seq: int) -> Cluster:
+    """A cluster without objects whose engine is as it was after a record; the snapshot is out of memory again."""
+    cluster = Cluster(registry, manifests=store.manifest)
+    snapshots.restore(store, cluster.engine, seq)
+    give_back()
+    return cluster
+
+
+class Archive:
+    """The clusters of the past that somebody asked for lately."""
+
+    def __init__(self, store: Store, registry: Registry, kept: int = _KEPT) -> None:
+        self.store = store
+        self._registry = registry
+        self._kept = kept
+        self._lock = Lock()
+        self._clusters: OrderedDict[Revision, tuple[RLock, Cluster]] = OrderedDict()
+
+    def at(self, moment: Revision) -> tuple[RLock, Cluster]:
+        """The cluster of a moment, and the lock to hold while reading it. One at a time is built."""
+        with self._lock:
+            found = self._clusters.get(moment)
+            if found is None:
+                found = RLock(), past(self.store, self._registry, moment)
+                self._clusters[moment] = found
+                while len(self._clusters) > 1 and self._too_much():
+                    self._clusters.popitem(last=False)
+            else:
+                self._clusters.move_to_end(moment)
+            return found
+
+    def _too_much(self) -> bool:
+        claims = sum(len(cluster.engine.state.claims) for _, cluster in self._clusters.values())
+        return len(self._clusters) > self._kept or claims > _CLAIMS_KEPT
+
+    def scratch(self, moment: Revision) -> Cluster:
+        """A cluster of a moment that nobody else sees, to try changes on."""
+        return past(self.store, self._registry, moment)
+
+
+_VERSIONS = 1000
+_NOISE = ("metadata.resourceVersion", "metadata.generation")
+Manifest = dict[str, Any]
+
+
+# The journal
+
+
+def claim_key(uid: str) -> str:
+    """namespace/name of a claim of the embedded cluster, from its uid."""
+    return uid.rpartition("#")[0] or uid
+
+
+def decision_rows(line: bytes) -> list[types.DecisionRow]:
+    """A journal line in short; one row for each decision of a group."""
+    _, seq, at, _, cause, decided, _, digest, _ = msgspec.json.decode(line)
+    verb, *subjects = cause
+    found = [] if decided is None else decided if verb == "group" else [decided]
+    rows = [_decided(seq, at, cause, digest, decision_from_record(record, seq)) for record in found]
+    if rows:
+        return rows
+    subjects = subjects if verb == "configure" else [claim_key(str(subject)) for subject in subjects]
+    return [types.DecisionRow(seq=seq, time=timestamp(at), cause=verb, subjects=subjects, digest=digest)]
+
+
+def _decided(seq: int, at: int, cause: list[Any], digest: str, decision: Decision) -> types.DecisionRow:
+    return types.DecisionRow(
+        seq=seq,
+        time=timestamp(at),
+        cause=cause[0],
+        subjects=[claim_key(decision.uid)],
+        claim=claim_key(decision.uid),
+        outcome=decision.name,
+        node=decision.place,
+        reason=decision.reason,
+        message=decision.sentence(),
+        victims=[claim_key(uid) for uid in decision.victims],
+        by=decision.by,
+        digest=digest,
+    )
+
+
+def latest(store: Store, before: int, limit: int) -> Iterator[types.DecisionRow]:
+    """The newest records first, before a number (0: from the end); up to ``limit`` records."""
+    last = min(before - 1, store.last_seq) if before else store.last_seq
+    first = max(last - limit, store.pruned_to) + 1
+    if first > last:
+        return
+    for line in reversed(list(store.load_journal(first, last))):
+        yield from decision_rows(line)
+
+
+def about(store: Store, key: str, before: int, limit: int) -> list[types.DecisionRow]:
+    """Rows about a claim, as asker or victim, the newest first; no more records than give ``limit`` rows.
+
+    Fewer rows mean that there are no more: records that mention a claim but are not about it do not count.
+    """
+    rows: list[types.DecisionRow] = []
+    for line in verify.lines_about(store, key, before):
+        rows.extend(row for row in decision_rows(line) if _concerns(row, key))
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _concerns(row: types.DecisionRow, key: str) -> bool:
+    return key in {row.claim, row.by, *row.subjects, *row.victims}
+
+
+# Objects
+
+
+def manifest(store: Store, kinds: KindSet, kind: str, key: str, version: int, body: bytes) -> Manifest:
+    shelf = Shelf(kinds, store.manifest)
+    return persistence.decode(kinds, shelf, kind, key, version, body)[0].manifest()
+
+
+def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[types.ObjectVersion]:
+    """All versions of an object, the oldest first; each with what changed."""
+    before: Manifest | None = None
+    found: list[types.ObjectVersion] = []
+    for entry in store.object_changes(kind, key)[-_VERSIONS:]:
+        after = None if entry.body is None else manifest(store, kinds, kind, key, entry.version, entry.body)
+        fields = [] if before is None or after is None else list(differences(before, after))
+        if before is None or after is None or fields:
+            found.append(
+                types.ObjectVersion(
+                    seq=entry.seq,
+                    time=timestamp(entry.at),
+                    resource_version=str(entry.version),
+                    result="created" if before is None else "deleted" if after is None else "changed",
+                    fields=fields,
+                )
+            )
+        before = after
+    return found
+
+
+def object_differences(
+    store: Store, kinds: KindSet, start: Revision, end: Revision
+) -> Iterator[types.ObjectDifference]:
+    """The objects that differ between two moments."""
+    first, last = entry_of(store, start.version), entry_of(store, end.version)
+    touched = store.rows(
+        "SELECT DISTINCT kind, key FROM object_history WHERE id > ? AND id <= ? ORDER BY kind, key", first, last
+    )
+    for kind, key in touched:
+        before, after = _as_of(store, kinds, kind, key, first), _as_of(store, kinds, kind, key, last)
+        if before is None and after is None:
+            continue
+        if before is None or after is None:
+            result = types.ObjectDifference(kind=kind, key=key, result="created" if before is None else "deleted")
+            yield result
+            continue
+        fields = list(differences(before, after))
+        if fields:
+            yield types.ObjectDifference(kind=kind, key=key, result="changed", fields=fields)
+
+
+def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Manifest | None:
+    query = "SELECT version, body FROM object_history WHERE kind = ? AND key = ? AND id <= ? ORDER BY id DESC LIMIT 1"
+    rows = store.rows(query, kind, key, entry)
+    if not rows or rows[0][1] is None:
+        return None
+    return manifest(store, kinds, kind, key, rows[0][0], bytes(rows[0][1]))
+
+
+def pod_counts(found: list[types.ObjectDifference]) -> dict[str, int]:
+    """How many pods came, went, started, were evicted, finished."""
+    counts = dict.fromkeys(("came", "went", "started", "evicted", "finished"), 0)
+    words = {"Running": "started", "Evicted": "evicted", "Succeeded": "finished"}
+    for one in found:
+        if one.kind != POD.name:
+            continue
+        if one.result != "changed":
+            counts["came" if one.result == "created" else "went"] += 1
+        for change in one.fields:
+            if change.path == "status.phase" and change.after in words:
+                counts[words[change.after]] += 1
+    return counts
+
+
+def differences(before: object, after: object, path: str = "") -> Iterator[types.FieldChange]:
+    """The fields that differ, with their paths; lists are compared as a whole."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted({*before, *after}):
+            yield from differences(before.get(name), after.get(name), join(path, name))
+    elif before != after and path not in _NOISE:
+        yield types.FieldChange(path=path, before=before, after=after)

@@ -1,0 +1,396 @@
+"""What the API answers: plain typed values, of which the JSON, the OpenAPI document and the client's view are made.
+
+Here is what all answers share, and the answers about what there is: the server, and the lists of its state. What
+happened is in ``chronicle``, why and what if in ``verdicts``.
+
+Field names are camelCase in JSON. Amounts are canonical quantities as text ("40Gi", "500m"), times are RFC 3339 in UTC.
+Every answer about state says of which moment it is: ``seq`` (the last journal record in it), ``digest`` (of the ledger
+after it) and ``resourceVersion`` (the last write to an object in it).
+
+Answers about what happened: changes of objects, decisions, the versions of an object, what differs between moments.
+
+What is told here is on the disk, and later changes do not alter it; only the outcomes of a plan or a dry run, which
+read the same, never came to pass. Field names and amounts are as in all ``answers``.
+
+Answers about why and what if: the checks of a claim, what would let it in, trials of pods, plans of changes.
+
+Giving them changes nothing: they come from transactions that are not committed and from copies of the cluster. Field
+names and amounts are as in all ``answers``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct, field
+
+Amounts = dict[str, str]
+Row = TypeVar("Row")
+
+
+class Answer(Struct, rename="camel", kw_only=True, frozen=True):
+    """Base of all answers."""
+
+
+class Moment(Answer, frozen=True):
+    """A state: where in the journal and in the history of the objects it stands."""
+
+    seq: int
+    resource_version: str
+    time: str
+    digest: str
+
+
+class Page(Answer, Generic[Row], frozen=True):
+    """A part of a list."""
+
+    items: list[Row]
+    moment: Moment
+    remaining: int = 0
+    next: Annotated[str, Meta(description="Asks for the next page of the same moment.")] = field(
+        name="continue", default=""
+    )
+
+
+class Info(Answer, frozen=True):
+    """The server and the state it is in."""
+
+    version: str
+    api: str
+    moment: Moment
+    started: str
+    claims: int
+    waiting: int
+    objects: int
+    read_only: bool  # it no longer takes changes; the health check says why
+    demo: bool
+
+
+class KindInfo(Answer, frozen=True):
+    name: str
+    api_version: str
+    kind: str
+    plural: str
+    short_names: tuple[str, ...]
+    namespaced: bool
+
+
+class KindList(Answer, frozen=True):
+    items: list[KindInfo]
+
+
+class ObjectList(Page[dict[str, Any]], frozen=True):
+    """A page of manifests, by kind and key."""
+
+
+class ClaimRow(Answer, frozen=True):
+    """A claim as the ledger has it, and the pod that made it."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str  # of the pod: Pending, Running, Terminating, Succeeded, Evicted
+    state: str  # of the claim: pending, held, reserved, bound, running, terminating, gone
+    node: str
+    priority: int
+    preemptible: bool
+    created: str
+    requests: Amounts
+    labels: dict[str, str]
+    quotas: list[str]  # accounts that govern it
+    group: str = ""
+    leaving: bool = False
+    waits_for: list[str] = []
+    borrowing: bool = False  # it sits on quota that its own does not guarantee
+    reason: str = ""  # stable code: why it waits or was evicted
+    message: str = ""
+    decided_at: str = ""
+    decided_by: int = 0  # the journal record that proves the last decision
+    gpus: Amounts = {}  # asked of GPUs by annotation: tflops, compute, vram of all of them, and their number
+
+
+class ClaimList(Page[ClaimRow], frozen=True):
+    """A page of claims."""
+
+
+class QuotaAmounts(Answer, frozen=True):
+    """One resource of a quota. What is empty does not apply to its dialect."""
+
+    used: str
+    min: str = ""
+    max: str = ""
+    runtime: str = ""
+    borrowed: str = ""
+    idle: str = ""  # of min, not used by its owner
+    lent: str = ""  # of idle, used by others
+
+
+class QuotaRow(Answer, frozen=True):
+    """A quota of any dialect."""
+
+    policy: str
+    kind: str
+    namespace: str
+    name: str
+    node: str = ""  # trees: the node of the tree
+    parent: str = ""
+    tree: str = ""
+    resources: dict[str, QuotaAmounts] = {}
+    exceeded: bool = False
+    message: str = ""
+
+
+class QuotaList(Page[QuotaRow], frozen=True):
+    """A page of quotas."""
+
+
+class NodeRow(Answer, frozen=True):
+    name: str
+    ready: bool
+    labels: dict[str, str]
+    allocatable: Amounts
+    used: Amounts
+    leaving: Amounts  # physically taken by claims that were told to leave
+    pods: int
+    gpus: int
+
+
+class NodeList(Page[NodeRow], frozen=True):
+    """A page of nodes."""
+
+
+class GpuRow(Answer, frozen=True):
+    name: str
+    node: str
+    model: str
+    capacity: Amounts
+    used: Amounts
+    claims: list[str]
+
+
+class GpuList(Page[GpuRow], frozen=True):
+    """A page of GPUs."""
+
+
+class QueueRow(Answer, frozen=True):
+    position: int
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    created: str
+    state: str  # pending or held
+    requests: Amounts
+    never: bool  # only a change of the claim or of the settings can help
+    group: str
+    reason: str
+    message: str
+    decided_by: int
+    gpus: Amounts = {}  # asked of GPUs by annotation
+
+
+class QueueList(Page[QueueRow], frozen=True):
+    """A page of those who wait, in the order of the queue."""
+
+
+class Problem(Answer, frozen=True):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    source: str = ""  # the file of the manifest
+    document: int = 0
+    line: int = 0
+    object: str = ""
+    field: str = ""
+    seq: int = 0
+    digest: str = ""
+
+
+class ObjectOutcome(Answer, frozen=True):
+    """What became of one object of a change."""
+
+    kind: str
+    key: str
+    result: Literal["created", "changed", "unchanged", "deleted"]
+    resource_version: str
+
+
+class PodNews(Answer, frozen=True):
+    """Something that happened to a pod: started, held, waits, evicted, left, finished."""
+
+    time: str
+    pod: str
+    what: str
+    node: str = ""
+    reason: str = ""
+
+
+class Change(Answer, frozen=True):
+    """A change as it was taken: durable when this is read. ``id`` names it for an undo; 0: nothing changed."""
+
+    id: int
+    moment: Moment
+    verb: str
+    objects: list[ObjectOutcome]
+    pods: list[PodNews]
+    dry_run: bool = False
+    undoes: int = 0  # the change that this one takes back
+    lost: list[str] = field(default_factory=list)  # what an undo cannot bring back, a sentence each
+
+
+class ChangeList(Answer, frozen=True):
+    items: list[Change]
+    moment: Moment
+
+
+class DecisionRow(Answer, frozen=True):
+    """A journal record, in short."""
+
+    seq: int
+    time: str
+    cause: str
+    subjects: list[str]  # claims or settings it is about
+    claim: str = ""
+    outcome: str = ""
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    victims: list[str] = field(default_factory=list)
+    by: str = ""
+    digest: str = ""
+
+
+class DecisionList(Answer, frozen=True):
+    items: list[DecisionRow]
+    moment: Moment
+    next: int = 0  # ask for what is before this record; 0: there is no more
+
+
+class FieldChange(Answer, frozen=True):
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ObjectVersion(Answer, frozen=True):
+    """One entry of an object's history: what changed against the entry before."""
+
+    seq: int
+    time: str
+    resource_version: str
+    result: Literal["created", "changed", "deleted"]
+    fields: list[FieldChange] = field(default_factory=list)
+
+
+class ObjectHistory(Answer, frozen=True):
+    kind: str
+    key: str
+    items: list[ObjectVersion]
+    decisions: list[DecisionRow]
+    moment: Moment
+
+
+class ObjectDifference(Answer, frozen=True):
+    kind: str
+    key: str
+    result: Literal["created", "changed", "deleted"]
+    fields: list[FieldChange] = field(default_factory=list)
+
+
+class Difference(Answer, frozen=True):
+    """What differs between two moments."""
+
+    start: Moment
+    end: Moment
+    objects: list[ObjectDifference]
+    pods: dict[str, int]  # how many of the pods came, went, started, were evicted, finished
+
+
+class CheckNode(Answer, frozen=True):
+    """A node of the explain tree."""
+
+    title: str
+    passed: bool
+    note: str = ""
+    reason: str = ""
+    binding: bool = False  # the first that fails: the one to fix
+    checks: list[CheckNode] = field(default_factory=list)
+
+
+class FixEdit(Answer, frozen=True):
+    """One field of one manifest gets another value."""
+
+    kind: str
+    key: str
+    field: str
+    before: Any = None
+    after: Any = None
+    anew: bool = False  # the object must be deleted and created anew
+
+
+class Fix(Answer, frozen=True):
+    """Something that would let the claim in now, verified by simulation."""
+
+    code: str  # ask-less, other-nodes, preemptible, wait, raise-quota, priority
+    sentence: str
+    edits: list[FixEdit] = field(default_factory=list)
+    waits_for: list[str] = field(default_factory=list)
+    ends_at: str = ""  # when those it waits for have ended, if that is known
+    evicts: list[str] = field(default_factory=list)
+    node: str = ""
+
+
+class Explanation(Answer, frozen=True):
+    claim: ClaimRow
+    tree: CheckNode
+    text: str
+    moment: Moment
+    fixes: list[Fix] = field(default_factory=list)  # only if they were asked for
+    fixes_complete: bool = True  # whether the search for fixes came to its end
+
+
+class TrialRow(Answer, frozen=True):
+    """What would become of one pod."""
+
+    pod: str
+    verdict: Literal["now", "after-evictions", "queued", "never"]
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    victims: list[str] = field(default_factory=list)
+    ahead: int = 0  # claims that wait and come before it
+
+
+class WhatIf(Answer, frozen=True):
+    pods: list[TrialRow]
+    evicted: list[str]
+    moment: Moment
+
+
+class BorrowingChange(Answer, frozen=True):
+    quota: str
+    resource: str
+    before: str
+    after: str
+
+
+class Plan(Answer, frozen=True):
+    """What a set of changes would do. Nothing was changed."""
+
+    objects: list[ObjectOutcome]
+    starts: list[str]
+    evicted: list[PodNews]
+    waits: list[PodNews]
+    gone: list[str]
+    stranded: list[PodNews]  # they run, but their node is deleted
+    borrowing: list[BorrowingChange]
+    horizon: str
+    moment: Moment
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nobody is evicted or loses the node it runs on."""
+        return not self.evicted and not self.stranded

@@ -1,0 +1,259 @@
+"""Asking what would happen: pods that are not there yet, and manifests that are not applied. Nothing is changed.
+
+Pods are tried by the engine itself, in a transaction that is never committed. Manifests are applied to a copy of the
+cluster, made from the disk; with a horizon both the copy and another one without the changes run on for that time, and
+what differs between the two is what the changes did.
+
+Why a claim is where it is, as it is answered: the tree of checks, and the fixes if somebody wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from bursar.control.controller import GROUP_INCOMPLETE
+from bursar.control.gangs import urgency
+from bursar.control.suggestions import search
+from bursar.engine.decision import HOLDING, NEVER, Decision
+from bursar.engine.what_if import Outlook
+from bursar.ledger.claims import Claim
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import NODE, subject_of
+from bursar.objects.manifests import Document
+from bursar.policies.results import Check
+from bursar.resources import dimension
+from bursar.server import quotas, types
+from bursar.server.problems import RefusedError
+from bursar.server.rows import ClaimView
+from bursar.server.time_travel import moment_of
+from bursar.sim.cluster import Cluster
+from bursar.sim.objects import timestamp
+from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING, show_duration
+from bursar.sim.suggestions import fixes_for
+
+MOST_PODS = 1000
+_REPLICATED = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
+
+
+# Pods
+
+
+def pods_of(documents: Iterable[Document]) -> list[Document]:
+    """The pods that the documents are or would create: those of jobs, deployments and the like."""
+    found: list[Document] = []
+    for document in documents:
+        kind = document.body.get("kind")
+        if isinstance(kind, str) and kind in _REPLICATED:
+            found.extend(_template_pods(document, _REPLICATED[kind]))
+        else:
+            found.append(document)
+        if len(found) > MOST_PODS:
+            raise document.error(ManifestError(f"makes it more than {MOST_PODS} pods, the most that can be tried"))
+    return found
+
+
+def _template_pods(document: Document, counted_by: str) -> Iterator[Document]:
+    metadata, spec = _mapping(document, "metadata"), _mapping(document, "spec")
+    template = spec.get("template")
+    count = spec.get(counted_by)
+    count = 1 if count is None else count
+    if not isinstance(template, dict):
+        raise _fault(document, "is required", "spec.template")
+    if type(count) is not int or not 0 <= count <= MOST_PODS:
+        raise _fault(document, f"{count!r:.40} is not a number of pods from 0 to {MOST_PODS}", f"spec.{counted_by}")
+    inner = template.get("metadata")
+    for number in range(count):
+        named = {
+            **(inner if isinstance(inner, dict) else {}),
+            "name": f"{metadata.get('name', '')}-{number}",
+            **({"namespace": metadata["namespace"]} if "namespace" in metadata else {}),
+        }
+        body = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": named}
+        yield Document(document.source, document.number, body, f"{document.item}[{number}]" if document.item else "")
+
+
+def _mapping(document: Document, name: str) -> dict[str, Any]:
+    found = document.body.get(name)
+    if not isinstance(found, dict):
+        raise _fault(document, "is required", name)
+    return found
+
+
+def _fault(document: Document, problem: str, path: str) -> ManifestError:
+    return document.error(ManifestError(problem, path, subject=subject_of(document.body)))
+
+
+def what_if(cluster: Cluster, documents: Iterable[Document]) -> types.WhatIf:
+    """Whoever calls holds the cluster's lock."""
+    claims, outlook = cluster.trial(pods_of(documents))
+    waiting = [urgency(claim) for claim in cluster.controller.queue.waiting()]
+    rows = [_trial_row(cluster, claim, outlook, waiting) for claim in claims]
+    evicted = sorted({cluster.controller.name(uid) for uid in outlook.evicted})
+    return types.WhatIf(pods=rows, evicted=evicted, moment=moment_of(cluster))
+
+
+def _trial_row(cluster: Cluster, claim: Claim, outlook: Outlook, waiting: list[Any]) -> types.TrialRow:
+    decision = outlook.of(claim.uid)
+    if decision is None:
+        message = f"a group of {claim.spec.group_size} starts together, and not all of it was given"
+        return types.TrialRow(pod=claim.key, verdict="queued", reason=GROUP_INCOMPLETE, message=message)
+    return types.TrialRow(
+        pod=claim.key,
+        verdict=_verdict(decision),
+        node=decision.place,
+        reason=decision.reason,
+        message=decision.sentence(),
+        victims=[cluster.controller.name(uid) for uid in decision.victims],
+        ahead=0 if decision.admitted else sum(other < urgency(claim) for other in waiting),
+    )
+
+
+def _verdict(decision: Decision) -> Any:  # noqa: ANN401 one of the four words
+    if decision.admitted:
+        return "after-evictions" if decision.outcome == HOLDING or decision.victims else "now"
+    return "never" if decision.outcome == NEVER else "queued"
+
+
+# Changes of manifests
+
+
+def plan(
+    scratch: Callable[[], Cluster], documents: Sequence[Document], delete: Sequence[str], horizon: int
+) -> types.Plan:
+    """``scratch`` makes a copy of the cluster."""
+    before, after = scratch(), scratch()
+    moment = moment_of(after)
+    outcomes: list[types.ObjectOutcome] = []
+    if delete:
+        references = [after.kinds.reference(text) for text in dict.fromkeys(delete)]
+        after.delete(references)
+        outcomes.extend(
+            types.ObjectOutcome(kind=kind.name, key=key, result="deleted", resource_version="")
+            for kind, key in references
+        )
+    outcomes.extend(
+        types.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version="")
+        for one in after.apply(documents)
+    )
+    if horizon:
+        before.advance(horizon)
+        after.advance(horizon)
+    return _compared(before, after, outcomes, horizon, moment)
+
+
+def _compared(
+    before: Cluster, after: Cluster, outcomes: list[types.ObjectOutcome], horizon: int, moment: types.Moment
+) -> types.Plan:
+    starts: list[str] = []
+    evicted: list[types.PodNews] = []
+    waits: list[types.PodNews] = []
+    for key in after.pods():
+        old, new = _phase(before, key), _phase(after, key)
+        if new == RUNNING and old != RUNNING:
+            starts.append(key)
+        elif _out(after, key) and not _out(before, key):
+            evicted.append(_news(after, key, "evicted"))
+        elif new == PENDING and old != PENDING:
+            waits.append(_news(after, key, "waits"))
+    known = set(after.pods())
+    return types.Plan(
+        objects=outcomes,
+        starts=starts,
+        evicted=evicted,
+        waits=waits,
+        gone=[key for key in before.pods() if key not in known],
+        stranded=[_news(after, key, "stranded") for key in after.pods() if _stranded(before, after, key)],
+        borrowing=list(_borrowing(before, after)),
+        horizon=show_duration(horizon),
+        moment=moment,
+    )
+
+
+def _phase(cluster: Cluster, key: str) -> str:
+    pod = cluster.doing(key)
+    return "" if pod is None else pod.phase
+
+
+def _out(cluster: Cluster, key: str) -> bool:
+    """Whether the pod was evicted, gone or not."""
+    pod = cluster.doing(key)
+    return pod is not None and (pod.phase == EVICTED or (pod.phase == TERMINATING and pod.evicted))
+
+
+def _stranded(before: Cluster, after: Cluster, key: str) -> bool:
+    """Whether the pod is on a node that the changes delete."""
+    pod = after.doing(key)
+    if pod is None or not pod.node or pod.phase in ENDED:
+        return False
+    return before.objects.find(NODE.name, pod.node) is not None and after.objects.find(NODE.name, pod.node) is None
+
+
+def _news(cluster: Cluster, key: str, what: str) -> types.PodNews:
+    pod = cluster.pod(key)
+    reason, node = ("", "") if pod is None else (pod.reason, pod.node)
+    return types.PodNews(time=timestamp(cluster.now()), pod=key, what=what, node=node, reason=reason)
+
+
+def _borrowing(before: Cluster, after: Cluster) -> Iterator[types.BorrowingChange]:
+    """The quotas that would borrow less."""
+    old = {(quota.kind, quota.label): quota for quota in quotas.quotas(before)}
+    new = {(quota.kind, quota.label): quota for quota in quotas.quotas(after)}
+    for key, quota in old.items():
+        for resource, figures in sorted(quota.resources.items()):
+            had = figures.borrowed or 0
+            changed = new.get(key)
+            has = 0 if changed is None or resource not in changed.resources else changed.resources[resource].borrowed
+            if (has or 0) < had:
+                show = dimension(resource).show
+                yield types.BorrowingChange(
+                    quota=f"{quota.kind} {quota.label}", resource=resource, before=show(had), after=show(has or 0)
+                )
+
+
+def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Explanation:
+    """Whoever calls holds the cluster's lock; a search for fixes may take seconds."""
+    row = ClaimView(cluster).row(key)
+    if row is None:
+        raise RefusedError(404, f"there is no claim {key!r:.200}")
+    check = cluster.explain(key)
+    if check is None:
+        raise RefusedError(404, f"nobody remembers why {key} is {row.phase}: it ended by itself")
+    found = fixes_for(cluster, row.uid) if fixes else search.Found()
+    return types.Explanation(
+        claim=row,
+        tree=_node(check),
+        text="\n".join(check.lines()),
+        moment=moment_of(cluster),
+        fixes=[_fix(cluster, fix) for fix in found.fixes],
+        fixes_complete=found.complete,
+    )
+
+
+def _node(check: Check) -> types.CheckNode:
+    return types.CheckNode(
+        title=check.title,
+        passed=check.passed,
+        note=check.note,
+        reason=check.reason,
+        binding=check.binding,
+        checks=[_node(child) for child in check.children],
+    )
+
+
+def _fix(cluster: Cluster, fix: search.Suggestion) -> types.Fix:
+    name = cluster.controller.name
+    return types.Fix(
+        code=fix.code,
+        sentence=fix.sentence,
+        edits=[
+            types.FixEdit(
+                kind=edit.kind, key=edit.key, field=edit.field, before=edit.before, after=edit.after, anew=edit.anew
+            )
+            for edit in fix.edits
+        ],
+        waits_for=[name(uid) for uid in fix.waits_for],
+        ends_at="" if fix.ends_at is None else timestamp(fix.ends_at),
+        evicts=[name(uid) for uid in fix.evicts],
+        node=fix.node,
+    )

@@ -1,0 +1,311 @@
+"""The objects of the embedded cluster, by kind and key, as an API server keeps them.
+
+Each object has a uid that is never given again, a resource version that grows with every write, a generation that grows
+with every change of what was asked for, and the virtual time of its creation. What Bursar writes (status, labels,
+annotations, the node of a pod) is kept apart from what was applied, so that applying again never takes it away.
+Manifests of pods may be on a shelf instead of in memory, once somebody has put them there (``let_go``).
+
+Changes are staged and then kept or dropped as a whole; a dropped stage leaves no trace, not even in the counters.
+
+Manifests as they were applied, kept elsewhere and read when somebody wants them.
+
+There are many pods, and nothing that decides reads their manifests: a cluster that has somewhere to keep them holds
+none in memory. Each is named by the resource version with which it was applied, and never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from bursar.objects.decode import ManifestError
+from bursar.objects.kinds import POD, Kind, KindSet, TypedObject
+from bursar.objects.manifests import Document
+from bursar.policies.plugin import Derived
+
+Load = Callable[[int], bytes]
+"""The text of the manifest that was applied with a resource version."""
+
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+_ENCODER = msgspec.json.Encoder()
+
+
+def manifest_text(body: dict[str, Any]) -> bytes:
+    """A manifest as it is kept."""
+    return _ENCODER.encode(body)
+
+
+class Shelf:
+    """Where the manifests are, and what they are read with."""
+
+    def __init__(self, kinds: KindSet, load: Load | None = None) -> None:
+        """``load`` None: all manifests are in memory."""
+        self._kinds = kinds
+        self._load = load
+
+    def body(self, version: int) -> dict[str, Any]:
+        """The manifest as it stands, unchecked."""
+        if self._load is None:
+            raise RuntimeError(f"the manifest applied as version {version} is nowhere")
+        try:
+            return _DECODER.decode(self._load(version))
+        except msgspec.DecodeError as error:
+            raise ManifestError(f"the manifest applied as version {version} cannot be read: {error}") from error
+
+    def read(self, body: dict[str, Any]) -> TypedObject:
+        """Read and checked; ``ManifestError`` for what this Bursar cannot read."""
+        return self._kinds.read(Document("", 0, body))
+
+
+Body = dict[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(ms: int) -> str:
+    """The time as Kubernetes writes it; with milliseconds only where there are some."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace("+00:00", "Z")
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One object. Replaced, never changed."""
+
+    kind: Kind
+    key: str
+    uid: str
+    created: int
+    shelf: Shelf  # where the manifest is, and what it is read with
+    applied_as: int = 0  # the version with which the manifest was applied
+    generation: int = 1
+    version: int = 0
+    written: dict[str, Body] = {}  # by Bursar: status, labels and annotations
+    node: str = ""  # pods: where it was placed
+    leaves_since: int | None = None  # pods: when it was told to leave
+    held: Body | None = None  # the manifest, if it is in memory
+
+    @property
+    def applied(self) -> TypedObject:
+        """What was applied, read anew."""
+        return self.shelf.read(self.body)
+
+    @property
+    def body(self) -> Body:
+        """The manifest that was applied, with nothing that Bursar wrote."""
+        return self.shelf.body(self.applied_as) if self.held is None else self.held
+
+    def fetched(self) -> Stored:
+        """With its manifest in memory, for who looks at it more than once."""
+        return self if self.held is not None else replace(self, held=self.body)
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0] if self.kind.namespaced else ""
+
+    @property
+    def name(self) -> str:
+        return self.key.partition("/")[2] if self.kind.namespaced else self.key
+
+    def manifest(self) -> Body:
+        """The whole object, as somebody who reads it sees it."""
+        body = self.body
+        whole: Body = {**body, "metadata": self._metadata(body.get("metadata") or {})}
+        if self.node:
+            whole["spec"] = {**(body.get("spec") or {}), "nodeName": self.node}
+        status = {**self._given_status(body), **self.written.get("status", {})}
+        whole.pop("status", None)
+        if status:
+            whole["status"] = status
+        return whole
+
+    def with_written(self, part: str, value: Mapping[str, Any]) -> Stored:
+        """With these keys of a part written; None takes a key away."""
+        merged = {**self.written.get(part, {}), **value}
+        kept = {name: inner for name, inner in merged.items() if inner is not None}
+        return replace(self, written=shared(self.kind, {**self.written, part: kept}))
+
+    def _given_status(self, body: Body) -> Body:
+        """A manifest's own status counts where it is a fact about the world (a Node), not where Bursar writes it."""
+        if self.kind.strict or self.kind.name == POD.name:
+            return {}
+        given = body.get("status")
+        return given if isinstance(given, dict) else {}
+
+    def _metadata(self, given: Body) -> Body:
+        metadata: Body = {
+            **given,
+            "uid": self.uid,
+            "resourceVersion": str(self.version),
+            "generation": self.generation,
+            "creationTimestamp": timestamp(self.created),
+        }
+        if self.leaves_since is not None:
+            metadata["deletionTimestamp"] = timestamp(self.leaves_since)
+        for part in ("labels", "annotations"):
+            marks = {**(given.get(part) or {}), **self.written.get(part, {})}
+            if marks:
+                metadata[part] = marks
+        return metadata
+
+
+_SHARED: dict[bytes, dict[str, Body]] = {}
+_SHARED_AT_MOST = 65_536
+
+
+def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
+    """What is written about pods is mostly the same (it runs, within its quota): equal ones become one."""
+    if kind.name != POD.name:
+        return written
+    if len(_SHARED) >= _SHARED_AT_MOST:
+        _SHARED.clear()
+    return _SHARED.setdefault(msgspec.json.encode(written), written)
+
+
+class ObjectStore:
+    """The objects that are there now."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._objects: dict[str, dict[str, dict[str, Stored]]] = {}  # by kind, namespace and key
+        self.shelf = shelf
+        self.version = 0
+        self.uids = 0
+        self.taken = 0  # the version up to which somebody has taken what changed
+        self.touched: dict[tuple[str, str], int] = {}  # since somebody took it: the version of the last change
+
+    def find(self, kind: str, key: str) -> Stored | None:
+        return self._objects.get(kind, {}).get(_namespace(key), {}).get(key)
+
+    def kinds(self) -> list[str]:
+        """The names of the kinds that there are objects of."""
+        return sorted(kind for kind, spaces in self._objects.items() if spaces)
+
+    def count(self) -> int:
+        """How many objects there are."""
+        return sum(len(objects) for spaces in self._objects.values() for objects in spaces.values())
+
+    def all(self, kind: str, namespace: str | None = None) -> list[Stored]:
+        """All objects of a kind, or those of a namespace, by key."""
+        spaces = self._objects.get(kind, {})
+        wanted = spaces.values() if namespace is None else [spaces.get(namespace, {})]
+        return sorted((found for objects in wanted for found in objects.values()), key=attrgetter("key"))
+
+    # What admission sees
+
+    def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        found = self.find(kind, key)
+        return None if found is None else found.manifest()
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterator[Mapping[str, Any]]:
+        return (found.manifest() for found in self.all(kind, namespace))
+
+    # Writing
+
+    def write(self, changed: Stored) -> None:
+        """Keep a new state of an object."""
+        self.version += 1
+        self._put(changed.kind.name, changed.key, replace(changed, version=self.version))
+
+    def remove(self, kind: str, key: str) -> None:
+        self.version += 1
+        self._put(kind, key, None)
+
+    def load(self, stored: Stored) -> None:
+        """An object as it was before a restart: no change."""
+        spaces = self._objects.setdefault(stored.kind.name, {})
+        spaces.setdefault(_namespace(stored.key), {})[stored.key] = stored
+
+    def let_go(self, kind: str, key: str, applied_as: int) -> None:
+        """The manifest of a pod is on the shelf now, and need not be in memory; no change."""
+        found = self.find(kind, key)
+        if found is not None and found.applied_as == applied_as and found.kind.name == POD.name:
+            self.load(replace(found, held=None))
+
+    def touch(self, kind: str, key: str) -> None:
+        """Something about the object changed that its manifest does not show."""
+        found = self.find(kind, key)
+        if found is not None:
+            self.write(found)
+
+    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        if stored is not None:
+            self.load(stored)
+            self.touched[kind, key] = stored.version
+            return
+        spaces, namespace = self._objects[kind], _namespace(key)
+        del spaces[namespace][key]
+        if not spaces[namespace]:
+            del spaces[namespace]
+        self.touched[kind, key] = self.version
+
+    def stage(self) -> Stage:
+        """Somewhere to try changes."""
+        return Stage(self)
+
+    def take(self, stage: Stage) -> None:
+        """Make what was staged the present state."""
+        self.version, self.uids = stage.version, stage.uids
+        for kind, changed in stage.changed.items():
+            for key, stored in changed.items():
+                if stored is not None or self.find(kind, key) is not None:
+                    self._put(kind, key, stored)
+
+
+class Stage(ObjectStore):
+    """Changes on top of a store; what is not changed is looked up there."""
+
+    def __init__(self, base: ObjectStore) -> None:
+        super().__init__(base.shelf)
+        self._base = base
+        self.version, self.uids = base.version, base.uids
+        self.changed: dict[str, dict[str, Stored | None]] = {}
+        self.derived: dict[type, Derived] = {}  # what policies make of the objects, for as long as that is right
+
+    def find(self, kind: str, key: str) -> Stored | None:
+        changed = self.changed.get(kind, {})
+        return changed[key] if key in changed else self._base.find(kind, key)
+
+    def all(self, kind: str, namespace: str | None = None) -> list[Stored]:
+        known = self._base.all(kind, namespace)
+        changed = self.changed.get(kind, {})
+        here = [key for key in changed if namespace in {None, _namespace(key)}]
+        if not here:
+            return known
+        found = {stored.key: stored for stored in known if stored.key not in changed}
+        found.update((key, stored) for key in here if (stored := changed[key]) is not None)
+        return [found[key] for key in sorted(found)]
+
+    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        if kind != POD.name:
+            self._follow(kind, self.find(kind, key) is not None, stored)
+        self.changed.setdefault(kind, {})[key] = stored
+
+    def _follow(self, kind: str, known: bool, stored: Stored | None) -> None:
+        for made, one in list(self.derived.items()):
+            if not one.follow(kind, known, None if stored is None else stored.manifest()):
+                del self.derived[made]
+
+    def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
+        """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""
+        known = self.find(given.kind.name, given.key)
+        as_version = self.version + 1
+        if known is None or anew:
+            self.uids += 1
+            uid = f"{given.key}#{self.uids}"
+            stored = Stored(given.kind, given.key, uid, now, self.shelf, as_version, held=given.body)
+        else:
+            generation = known.generation + (_asked(known.body) != _asked(given.body))
+            stored = replace(known, held=given.body, applied_as=as_version, generation=generation)
+        self.write(stored)
+        return stored
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0] if "/" in key else ""
+
+
+def _asked(body: Body) -> Body:
+    return {part: value for part, value in body.items() if part not in {"metadata", "status"}}
