@@ -1,4 +1,4 @@
-"""What docs/kubernetes/bad-days.md promises, on a real control plane."""
+"""What docs/kubernetes/failure-modes.md promises, on a real control plane."""
 
 import json
 import threading

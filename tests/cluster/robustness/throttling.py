@@ -10,7 +10,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.waiting import eventually
 
-PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "kubernetes" / "bad-days.md"
+PAGE = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "kubernetes" / "failure-modes.md"
 NAME = "bad-day"
 LEASES_FIRST = "bursar-leader-election"
 GROUP = "flowcontrol.apiserver.k8s.io/v1"
@@ -32,7 +32,7 @@ def throttled(plane: ControlPlane) -> Iterator[None]:
 
 
 def put_leases_first(plane: ControlPlane) -> None:
-    """As docs/kubernetes/bad-days.md says; returns when it is in force, which ends with the limit."""
+    """As docs/kubernetes/failure-modes.md says; returns when it is in force, which ends with the limit."""
     _, _, rest = PAGE.read_text().partition("### A crowded API server")
     schema = rest.split("```yaml\n")[1].split("```")[0]
     plane.kubectl("apply", "-f", "-", input=schema)

@@ -10,7 +10,7 @@ does without them; whoever applies such a pod later begins a new account.
 
 Where all pods of a namespace are governed, the gate is put on once, whatever webhooks write on the pod afterwards, and
 the guards refuse what is wrong then: looking again would convert each pod twice more. Why that is enough:
-docs/decisions/0011-the-gate-is-put-on-once.md. Elsewhere the gate looks again at the pods that it gated.
+docs/decisions/0011-gate-reinvocation-policy.md. Elsewhere the gate looks again at the pods that it gated.
 
 The guards: ValidatingAdmissionPolicies that keep everybody else's hands off what only Bursar may decide.
 
@@ -21,7 +21,7 @@ role for people) is trusted.
 
 The guard of updates is the *fence*, too: it compares the term of a patch that opens the gate with that of whoever
 leads, which stands on Bursar's own namespace. A leader that lost its lease, frozen and woken again, is refused by the
-API server. Why it reads a namespace, and not the Lease: docs/decisions/0010-the-fence-reads-a-namespace.md.
+API server. Why it reads a namespace, and not the Lease: docs/decisions/0010-fencing-token-in-a-namespace.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ is skipped unread. Invariants:
 * Bytes that are no such message raise ``ValueError``, and nothing else does. No length is believed: a field ends within
   the message that it is a part of. Messages are nested as deep as their description is, however the bytes are made.
 
-Why not with a library: docs/decisions/0012-pods-are-watched-in-protobuf.md.
+Why not with a library: docs/decisions/0012-pod-watch-in-protobuf.md.
 
 Objects of Kubernetes in Protocol Buffers: the envelope around each of them, and what all of them have.
 
