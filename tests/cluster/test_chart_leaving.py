@@ -148,7 +148,7 @@ def test_upgrade_go_back_and_remove_all_but_what_is_an_originals(plane: ControlP
     assert deployed(plane) == (1, f"bursar:{__version__}")
 
     shell(command_of("uninstall.md", "Remove it"))
-    told = shell(command_of("uninstall.md", "Remove definitions and all quotas"))
+    told = shell(command_of("uninstall.md", "Remove CRDs and all quotas"))
     assert told.count(" deleted") == len(list((ROOT / "deploy" / "crds").glob("*.yaml"))) - 1, told
     assert plane.kubectl("get", "crd", "-o", "name").split() == [
         f"customresourcedefinition.apiextensions.k8s.io/{THEIRS}"
@@ -170,12 +170,12 @@ def checked(shell: Shell) -> str:
 
 
 def let_go(shell: Shell) -> str:
-    return shell(command_of("uninstall.md", "Let waiting pods go"))
+    return shell(command_of("uninstall.md", "Ungate pending pods"))
 
 
 def hand_over(plane: ControlPlane, shell: Shell, pods: str) -> list[str]:
     """As the page says; the schedulers that pods of the Deployment name then. Only they are deleted."""
-    function, _, _ = command_of("uninstall.md", "Let waiting pods go").partition("waiting |")
+    function, _, _ = command_of("uninstall.md", "Ungate pending pods").partition("waiting |")
     told = shell(function + command_of("uninstall.md", "Hand waiting pods to an original"))
     assert {line.rpartition("/")[2] for line in told.splitlines() if "create anew" in line} == {
         "twice",

@@ -125,5 +125,5 @@ def test_waiting_pods_are_let_go_only_where_nothing_decides_after() -> None:
     for page in FOLDER.glob("migrate-*.md"):
         last = page.read_text().partition("**Back**")[2].partition("\n\n")[0]
         assert "helm uninstall bursar -n bursar-system" in last, page.name
-        handed = "uninstall.md#hand-waiting-pods-to-an-original" in last
+        handed = "uninstall.md#hand-pending-pods-to-an-upstream-project" in last
         assert handed != (page.name == "migrate-quota-manager.md"), "which has no scheduler"
