@@ -115,7 +115,7 @@ class Filled:
     def once(self) -> tuple[bytearray, vec[i64]]:
         mask = bytearray(b"\x01" * len(self.nodes))
         self.policy.filter(self.pod, mask)
-        points = self.policy.points(self.pod, mask)
+        points = self.policy.score(self.pod, mask)
         assert points is not None
         return mask, points
 

@@ -3,7 +3,7 @@
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account
 from bursar.ledger.transaction import Transaction
-from bursar.policies.policy import Policy
+from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Refusal, Setting
 from bursar.resources import Limits, Vector, from_amounts
 
@@ -22,7 +22,7 @@ def parent_numbers(leaves: int) -> list[tuple[int, int]]:
     return [(leaf // 100, leaf // 10) for leaf in range(leaves)]
 
 
-class TreePolicy(Policy):
+class TreePolicy(QuotaPolicy):
     """Charges a claim in the leaf of its namespace (a number) and in the three accounts above it.
 
     It is plain Python on top of the compiled core, as a policy of somebody else's would be; the base class charges.

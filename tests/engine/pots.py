@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account
 from bursar.ledger.transaction import Transaction
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy, QuotaPolicy
 from bursar.policies.results import Body, Check, Refusal, Setting, refusal_for
 from bursar.resources import Limits, Vector, from_amounts
 
@@ -59,11 +59,11 @@ def lower_first(state_claims: dict[str, Claim], claim: Claim, account: Account) 
     return iter(found)
 
 
-class Pots(Policy):
+class Pots(QuotaPolicy):
     """Nested pots. Settings: kind ``<name>.Pot``, key the path, body a ``Room``."""
 
-    def __init__(self, name: str, *, directs: bool = False) -> None:
-        super().__init__(name, kinds=(f"{name}.Pot",), directs=directs)
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (f"{name}.Pot",))
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         name = f"{self.name}/{setting.key}"
@@ -85,11 +85,11 @@ class Pots(Policy):
         return lower_first(self.state.claims, claim, self.state.accounts[refusal.account])
 
 
-class Hosts(Policy):
+class Hosts(PlacementPolicy):
     """Machines. Settings: kind ``hosts.Host``, key the name, body a ``Room``."""
 
     def __init__(self) -> None:
-        super().__init__("hosts", placement=True, kinds=("hosts.Host",))
+        super().__init__("hosts", ("hosts.Host",))
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         name = f"hosts/{setting.key}"
@@ -110,7 +110,7 @@ class Hosts(Policy):
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         return refusal_for("hosts", "room", account, dim, cost, place=account.name[6:])
 
-    def could(self, claim: Claim, mask: bytearray) -> None:
+    def feasible(self, claim: Claim, mask: bytearray) -> None:
         for slot, name in enumerate(self.nodes.names):
             limits = self.state.accounts[f"hosts/{name}"].limits
             if any(claim.spec.requests.get(dim) > limits.get(dim) for dim in claim.spec.requests.indices()):
@@ -118,13 +118,13 @@ class Hosts(Policy):
 
     def filter(self, claim: Claim, mask: bytearray) -> None:
         for slot, name in enumerate(self.nodes.names):
-            if self.refuse(claim, name) is not None:
+            if self.explain_node(claim, name) is not None:
                 mask[slot] = 0
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         return lower_first(self.state.claims, claim, binding.accounts[0])
 
-    def survey(self, claim: Claim) -> Check:
-        refusals = [self.refuse(claim, name) for name in self.nodes.names]
+    def explain_nodes(self, claim: Claim) -> Check:
+        refusals = [self.explain_node(claim, name) for name in self.nodes.names]
         children = tuple(Check.of_refusal(refusal) for refusal in refusals if refusal is not None)
         return Check("hosts", len(children) < len(refusals), "", children)

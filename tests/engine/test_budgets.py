@@ -94,7 +94,7 @@ def test_one_that_is_not_running_yet_is_not_protected() -> None:
 class TakesAll(Pots):
     """A policy that wants every claim back, all at once."""
 
-    def due(self, now: int) -> list[Revocation]:
+    def revocations(self, now: int) -> list[Revocation]:
         return [Revocation(uid, "teams.over", "the team uses too much") for uid in sorted(self.state.claims)]
 
 

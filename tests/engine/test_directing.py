@@ -16,7 +16,7 @@ class PoolPots(Pots):
     """Pots that own the nodes labelled with their name."""
 
     def __init__(self) -> None:
-        super().__init__("teams", directs=True)
+        super().__init__("teams")
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         return NodeNeeds({"pool": claim.spec.labels["teams"]})

@@ -15,16 +15,16 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim
 from bursar.ledger.transaction import Ledger
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal
 
 
 class PlacementWorld(ABC):
     """One transaction stays open; ``commit`` closes it and opens the next."""
 
-    policy: Policy
+    policy: PlacementPolicy
 
-    def __init__(self, name: str, policy: Policy) -> None:
+    def __init__(self, name: str, policy: PlacementPolicy) -> None:
         self.ledger = Ledger()
         self.policy = policy
         self.nodes = NodeIndex()
@@ -64,17 +64,17 @@ class PlacementWorld(ABC):
 
     def leave(self, one: Claim) -> None:
         if one.bindings[0] is not None:
-            self.policy.leave(self.tx, one, one.bindings[0])
+            self.policy.begin_eviction(self.tx, one, one.bindings[0])
         self.tx.set_leaving(one, True)
 
     def stay(self, one: Claim) -> None:
         if one.bindings[0] is not None:
-            self.policy.stay(self.tx, one, one.bindings[0])
+            self.policy.cancel_eviction(self.tx, one, one.bindings[0])
         self.tx.set_leaving(one, False)
 
     def left(self, one: Claim) -> None:
         if one.bindings[0] is not None:
-            self.policy.left(self.tx, one, one.bindings[0])
+            self.policy.finish_eviction(self.tx, one, one.bindings[0])
         self._let_go(one)
 
     def _let_go(self, one: Claim) -> None:
@@ -100,7 +100,7 @@ class PlacementWorld(ABC):
         self.tx = self.ledger.begin()
 
     def reason(self, one: Claim, node: str) -> str:
-        refusal = self.policy.refuse(one, node)
+        refusal = self.policy.explain_node(one, node)
         return "" if refusal is None else refusal.reason
 
     @abstractmethod

@@ -20,7 +20,7 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind
 from bursar.objects.requests import limits_from
 from bursar.policies.plugin import ObjectView, Plugin, Registry, default_registry
-from bursar.policies.policy import Policy
+from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Body, Output, Refusal, Revocation, Setting
 from bursar.resources import Limits, Vector
 
@@ -56,7 +56,7 @@ class OptionsBody(Body):
         self.section = section
 
 
-class PursePolicy(Policy):
+class PursePolicy(QuotaPolicy):
     def __init__(self) -> None:
         super().__init__(NAME, kinds=("purse.Purse", "purse.Options"))
         self.dirty: set[str] = set()
@@ -94,7 +94,7 @@ class PursePolicy(Policy):
     def _counted(self, namespace: str) -> list[Claim]:
         return [c for c in self.state.claims.values() if c.namespace == namespace and c.counts()]
 
-    def due(self, now: int) -> list[Revocation]:
+    def revocations(self, now: int) -> list[Revocation]:
         if not self._options()[1]:
             return []
         for namespace in sorted(self.state.cells("purse.names")):

@@ -13,7 +13,16 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.policy import (
+    NeedsSource,
+    PlacementPolicy,
+    Policy,
+    PreemptionHooks,
+    QuotaPolicy,
+    StatusHooks,
+    TimeHooks,
+    overrides,
+)
 from bursar.policies.results import Refusal
 from bursar.selectors import NodeNeeds
 
@@ -22,15 +31,15 @@ from bursar.selectors import NodeNeeds
 class DirectedNeeds(NeedsSource):
     """What the quota policies' bindings require of a claim's node (the affinity of a quota tree)."""
 
-    def __init__(self, policies: list[Policy]) -> None:
-        self.slots: Final = [i for i in range(len(policies)) if policies[i].directs]
+    def __init__(self, policies: list[QuotaPolicy]) -> None:
         self.policies: Final = policies
 
     def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
         found: list[NodeNeeds] = []
-        for i in self.slots:
-            bound = claim.bindings[i] if i < len(claim.bindings) else self.policies[i].bind(claim, "")
-            extra = self.policies[i].node_needs(claim, bound) if isinstance(bound, Binding) else None
+        for policy in self.policies:
+            slot = policy.slot
+            bound = claim.bindings[slot] if slot < len(claim.bindings) else policy.bind(claim, "")
+            extra = policy.node_needs(claim, bound) if isinstance(bound, Binding) else None
             if extra is not None:
                 found.append(extra)
         return tuple(found)
@@ -38,21 +47,24 @@ class DirectedNeeds(NeedsSource):
 
 @final
 class Core:
-    """The ledger and the policies over it."""
+    """The ledger and the policies over it, listed by the hooks that they implement."""
 
     __slots__ = (
-        "bare",
         "budgets",
-        "contesting",
+        "demanding",
         "following",
         "ledger",
         "lineages",
         "nodes",
+        "ordering",
         "placing",
         "policies",
+        "revoking",
+        "searching",
         "settling",
         "tx",
-        "wanting",
+        "waking",
+        "writing",
     )
 
     def __init__(self, policies: list[Policy]) -> None:
@@ -60,21 +72,26 @@ class Core:
         self.tx: Final[Transaction] = self.ledger.tx
         self.nodes: Final = NodeIndex()
         self.policies: Final = policies
-        self.bare: Final[tuple[Binding | None, ...]] = tuple([None for _ in policies])
-        self.placing: Final = [p for p in policies if p.placement]
-        self.settling: Final = [p for p in policies if p.settles]
-        self.contesting: Final = [p for p in policies if p.contests]
-        self.following: Final = [i for i in range(len(policies)) if policies[i].follows]
-        self.wanting: Final = [i for i in range(len(policies)) if policies[i].demands]
+        quotas = [p for p in policies if isinstance(p, QuotaPolicy)]
+        self.placing: Final = [p for p in policies if isinstance(p, PlacementPolicy)]
+        self.settling: Final = [p for p in policies if overrides(p, Policy, "settle")]
+        self.searching: Final = [p for p in policies if overrides(p, PreemptionHooks, "search_begins")]
+        self.ordering: Final = [p for p in policies if overrides(p, PreemptionHooks, "order_node_victims")]
+        self.revoking: Final = [p for p in policies if overrides(p, TimeHooks, "revocations")]
+        self.waking: Final = [p for p in policies if overrides(p, TimeHooks, "next_due")]
+        self.writing: Final = [p for p in policies if overrides(p, StatusHooks, "outputs")]
+        self.following: Final = [p for p in quotas if overrides(p, QuotaPolicy, "state_changed")]
+        self.demanding: Final = [p for p in quotas if overrides(p, QuotaPolicy, "demand")]
         self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
-        needs_of = DirectedNeeds(policies)
+        needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
         names: set[str] = set()
-        for policy in policies:
+        for slot, policy in enumerate(policies):
             if policy.name in names:
                 raise ValueError(f"two policies are called {policy.name}")
             names.add(policy.name)
+            policy.slot = slot
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
 
@@ -90,7 +107,7 @@ class Core:
         if claim.spec.owner:
             self.lineages.submitted(claim)
         self.budgets.exists(tx, claim, True)
-        if self.wanting:
+        if self.demanding:
             bindings = self._demand_bindings(claim)
             tx.set_bindings(claim, bindings)
             self.demand(claim, bindings, True)
@@ -99,27 +116,28 @@ class Core:
         """What is known before a decision; a policy that refuses to bind has no demand to count."""
         found: list[Binding | None] = []
         for policy in self.policies:
-            bound = None if policy.placement else policy.bind(claim, "")
+            bound = None if isinstance(policy, PlacementPolicy) else policy.bind(claim, "")
             found.append(bound if isinstance(bound, Binding) else None)
         return tuple(found)
 
     def demand(self, claim: Claim, bindings: tuple[Binding | None, ...], wanted: bool) -> None:
-        for i in self.wanting:
-            binding = bindings[i] if i < len(bindings) else None
+        for policy in self.demanding:
+            binding = bindings[policy.slot] if policy.slot < len(bindings) else None
             if binding is not None:
-                self.policies[i].demand(self.tx, claim, binding, wanted)
+                policy.demand(self.tx, claim, binding, wanted)
 
     def move_demand(self, claim: Claim, old: tuple[Binding | None, ...], new: tuple[Binding | None, ...]) -> None:
         """Demand follows the bindings; where a binding stays the same it is not touched, so it wakes nobody."""
-        for i in self.wanting:
-            before = old[i] if i < len(old) else None
-            after = new[i] if i < len(new) else None
+        for policy in self.demanding:
+            slot = policy.slot
+            before = old[slot] if slot < len(old) else None
+            after = new[slot] if slot < len(new) else None
             if before is after:
                 continue
             if before is not None:
-                self.policies[i].demand(self.tx, claim, before, False)
+                policy.demand(self.tx, claim, before, False)
             if after is not None:
-                self.policies[i].demand(self.tx, claim, after, True)
+                policy.demand(self.tx, claim, after, True)
 
     # Charging
 
@@ -145,7 +163,7 @@ class Core:
         if refusals and not forced:
             return tuple(refusals)
         refusals.clear()  # forced: it counts wherever it can be read
-        if claim.bindings and self.wanting:
+        if claim.bindings and self.demanding:
             self.move_demand(claim, claim.bindings, bindings)
         tx.set_bindings(claim, bindings)
         try:
@@ -180,10 +198,10 @@ class Core:
         self.tx.set_state(claim, state)
         if self.budgets.healthy(claim):
             self.budgets.runs(self.tx, claim, True)
-        for i in self.following:
-            binding = claim.bindings[i] if i < len(claim.bindings) else None
+        for policy in self.following:
+            binding = claim.bindings[policy.slot] if policy.slot < len(claim.bindings) else None
             if binding is not None and claim.counts():
-                self.policies[i].seen(self.tx, claim, binding)
+                policy.state_changed(self.tx, claim, binding)
 
     def settle(self) -> None:
         for policy in self.settling:

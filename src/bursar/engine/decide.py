@@ -17,11 +17,12 @@ from __future__ import annotations
 from bursar.engine import disruption_budgets
 from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
-from bursar.engine.eviction import all_held, back_to_pending, hold, leave, release, spare_victims
+from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
 from bursar.engine.preemption import apply_plan, best_plan
 from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal, Setting, SettingError
 
 
@@ -187,7 +188,7 @@ def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: i
     mark = core.tx.savepoint()
     for victim in victims:
         if victim.counts():
-            leave(core, victim)
+            begin_eviction(core, victim)
     refusals = core.attempt(claim, node, False)
     if refusals:
         core.tx.rollback_to(mark)
@@ -225,7 +226,7 @@ def _apply(core: Core, settings: list[Setting]) -> None:
         for policy in core.policies:
             if setting.kind in policy.kinds:
                 taken = True
-                if policy.placement:
+                if isinstance(policy, PlacementPolicy):
                     places.add(setting.key)
                 for uid in policy.configure(core.tx, setting):
                     stale[uid] = None

@@ -28,7 +28,7 @@ from bursar.engine.charging import Core
 from bursar.ledger.claims import PENDING, STATES, Binding, Claim
 from bursar.ledger.journal import Recordable
 from bursar.policies.plugin import Reason
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Check, Refusal
 
 ADMITTED: Final = 0
@@ -173,8 +173,8 @@ def explain_claim(core: Core, claim: Claim) -> Check:
         if not waiting:
             binding = claim.bindings[i] if i < len(claim.bindings) else None
             found = None if binding is None else policy.explain(claim, binding)
-        elif policy.placement:
-            found = policy.survey(claim) if claim.spec.placeable else None
+        elif isinstance(policy, PlacementPolicy):
+            found = policy.explain_nodes(claim) if claim.spec.placeable else None
         else:
             found = _quota_check(policy, claim)
         if found is not None:

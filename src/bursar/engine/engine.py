@@ -220,8 +220,8 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             decisions: list[Decision] = []
-            for policy in self._core.policies:
-                for wanted in policy.due(now):
+            for policy in self._core.revoking:
+                for wanted in policy.revocations(now):
                     claim = self.state.claims.get(wanted.uid)
                     if claim is not None and may_take(self._core, claim):
                         decisions.append(self._revoke(claim, wanted, now))
@@ -234,7 +234,7 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             earliest: int | None = None
-            for policy in self._core.policies:
+            for policy in self._core.waking:
                 moment = policy.next_due(now)
                 if moment is not None and (earliest is None or moment < earliest):
                     earliest = moment
@@ -247,7 +247,7 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             found: list[Output] = []
-            for policy in self._core.policies:
+            for policy in self._core.writing:
                 found.extend(policy.outputs(now))
             return found
         finally:

@@ -14,6 +14,7 @@ from typing import cast
 from bursar.engine.charging import Core
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
 from bursar.ledger.state import State
+from bursar.policies.policy import PlacementPolicy
 
 
 def release(core: Core, claim: Claim) -> None:
@@ -28,7 +29,7 @@ def release(core: Core, claim: Claim) -> None:
         if binding is None or not counted:
             continue
         if claim.leaving:
-            core.policies[i].left(tx, claim, binding)
+            core.policies[i].finish_eviction(tx, claim, binding)
         else:
             core.policies[i].release(tx, claim, binding)
     if claim.leaving:
@@ -50,7 +51,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
     core.tx.drop_claim(claim)
 
 
-def leave(core: Core, victim: Claim) -> None:
+def begin_eviction(core: Core, victim: Claim) -> None:
     """A victim stops counting. One that has not started goes back to pending; others are told to leave."""
     tx = core.tx
     if victim.state == HELD:
@@ -61,18 +62,18 @@ def leave(core: Core, victim: Claim) -> None:
     for i in range(len(victim.bindings)):
         binding = victim.bindings[i]
         if binding is not None:
-            core.policies[i].leave(tx, victim, binding)
+            core.policies[i].begin_eviction(tx, victim, binding)
     tx.set_leaving(victim, True)
     _list_leaving(core, victim, True)
 
 
-def stay(core: Core, victim: Claim) -> None:
+def cancel_eviction(core: Core, victim: Claim) -> None:
     """A claim that was told to leave stays after all, and counts again."""
     tx = core.tx
     for i in range(len(victim.bindings)):
         binding = victim.bindings[i]
         if binding is not None:
-            core.policies[i].stay(tx, victim, binding)
+            core.policies[i].cancel_eviction(tx, victim, binding)
     _list_leaving(core, victim, False)
     tx.set_leaving(victim, False)
     if core.budgets.healthy(victim):
@@ -90,7 +91,7 @@ def back_to_pending(core: Core, claim: Claim) -> None:
 
 
 def _unplaced(core: Core, bindings: tuple[Binding | None, ...]) -> tuple[Binding | None, ...]:
-    return tuple([None if core.policies[i].placement else bindings[i] for i in range(len(bindings))])
+    return tuple([None if isinstance(core.policies[i], PlacementPolicy) else bindings[i] for i in range(len(bindings))])
 
 
 def spare_victims(core: Core, holder: Claim) -> None:
@@ -103,7 +104,7 @@ def spare_victims(core: Core, holder: Claim) -> None:
         if victim is None or not victim.leaving or victim.state == TERMINATING:
             continue
         if not holders(core, uid) and tx.get("revoked", uid) is None:
-            stay(core, victim)
+            cancel_eviction(core, victim)
 
 
 def _list_leaving(core: Core, claim: Claim, leaving: bool) -> None:
@@ -175,9 +176,9 @@ def has_left(core: Core, claim: Claim) -> None:
 
 
 def _physically_free(core: Core, claim: Claim) -> bool:
-    for i in range(len(claim.bindings)):
-        binding = claim.bindings[i]
-        if binding is not None and core.policies[i].placement and not core.policies[i].ready(claim, binding):
+    for policy in core.placing:
+        binding = claim.bindings[policy.slot] if policy.slot < len(claim.bindings) else None
+        if binding is not None and not policy.ready(claim, binding):
             return False
     return True
 

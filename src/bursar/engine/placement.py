@@ -32,27 +32,27 @@ def is_possible(core: Core, claim: Claim, node: str) -> bool:
     slot = core.nodes.slot(node)
     mask[slot] = 1
     for policy in core.placing:
-        policy.could(claim, mask)
+        policy.feasible(claim, mask)
     return mask[slot] == 1
 
 
-def contestable_nodes(core: Core, claim: Claim) -> list[str]:
+def nodes_with_victims(core: Core, claim: Claim) -> list[str]:
     """Of those, by name, the ones on which somebody may have to give way; all of them, if a quota policy and not
     priority says who that is.
     """
     mask = _possible(core, claim)
-    for quota in core.contesting:
+    for quota in core.ordering:
         if isinstance(quota.bind(claim, ""), Binding):
             return _named(core, mask)
     for policy in core.placing:
-        policy.contestable(claim, mask)
+        policy.has_victims(claim, mask)
     return _named(core, mask)
 
 
 def _possible(core: Core, claim: Claim) -> bytearray:
     mask = bytearray(b"\x01" * len(core.nodes))
     for policy in core.placing:
-        policy.could(claim, mask)
+        policy.feasible(claim, mask)
     return mask
 
 
@@ -90,10 +90,10 @@ def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
     found: vec[i64] | None = None
     seen = bytes(mask)
     for policy in core.placing:
-        points = policy.points(claim, mask)
-        if points is None:
+        scores = policy.score(claim, mask)
+        if scores is None:
             continue
-        found = points if found is None else _sum(seen, found, points)
+        found = scores if found is None else _sum(seen, found, scores)
     return vec[i64]([0] * len(seen)) if found is None else found
 
 
@@ -170,8 +170,9 @@ def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
 
 def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     """The refusal of a claim that fits on no node; where, and by how much, is worked out when somebody asks."""
-    rights = tuple([policy.contests for policy in core.contesting if isinstance(policy.bind(claim, ""), Binding)])
-    shut = _shut_by(core, claim)
+    ordering = [policy for policy in core.ordering if isinstance(policy.bind(claim, ""), Binding)]
+    rights = tuple([policy.node_victims_topic() for policy in ordering])
+    shut = _why_no_node(core, claim)
     if shut is not None:
         return (shut.listening(rights),)
     if not possible_nodes(core, claim):
@@ -181,12 +182,12 @@ def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes", *rights)),)
 
 
-def _shut_by(core: Core, claim: Claim) -> Refusal | None:
+def _why_no_node(core: Core, claim: Claim) -> Refusal | None:
     """The word of the policy that closes the last open nodes, if it has one; the first policy is the nodes' own."""
     mask = bytearray(b"\x01" * len(core.nodes))
     for policy in core.placing:
         before = bytearray(mask)
         policy.filter(claim, mask)
         if 1 not in mask:
-            return policy.shut(claim, before)
+            return policy.why_no_node(claim, before)
     return None

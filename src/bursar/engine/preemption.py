@@ -9,7 +9,7 @@ least harm wins: the least important victims, then the fewest, then the newest, 
 node both refuse, victims on that node are preferred, so that the same ones pay for both.
 
 A node alone knows no better rule than priority. A quota policy that governs the claim and has a rule of its own about
-who may displace whom (``contest``) orders those who are in the way there instead.
+who may displace whom (``order_node_victims``) orders those who are in the way there instead.
 
 The engine, not the policy, decides who may be a victim at all: counted, preemptible, not of the claim's own group,
 allowed by disruption budgets, and not barred by the no-thrash record.
@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from bursar.engine.charging import Core
-from bursar.engine.eviction import leave
-from bursar.engine.placement import best_node, contestable_nodes, open_nodes
+from bursar.engine.eviction import begin_eviction
+from bursar.engine.placement import best_node, nodes_with_victims, open_nodes
 from bursar.ledger.claims import Binding, Claim
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Refusal
 from bursar.resources import EMPTY
 
@@ -68,12 +68,12 @@ def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
 
 def best_plan(core: Core, claim: Claim, placed: bool = True) -> PreemptionPlan | None:
     """The plan with the least harm, or None; not ``placed``: for quota alone. Leaves the transaction as it was."""
-    for policy in core.policies:
+    for policy in core.searching:
         policy.search_begins(claim)
     try:
         return _best_plan(core, claim) if placed and core.needs_place(claim) else plan_at(core, claim, "")
     finally:
-        for policy in core.policies:
+        for policy in core.searching:
             policy.search_ends()
 
 
@@ -83,7 +83,7 @@ def _best_plan(core: Core, claim: Claim) -> PreemptionPlan | None:
         # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
         return plan_at(core, claim, open_now)
     best: PreemptionPlan | None = None
-    for name in contestable_nodes(core, claim):
+    for name in nodes_with_victims(core, claim):
         plan = plan_at(core, claim, name)
         if plan is not None and (best is None or plan.harm() < best.harm()):
             best = plan
@@ -109,7 +109,7 @@ def apply_plan(core: Core, claim: Claim, plan: PreemptionPlan) -> tuple[Refusal,
     """Let the victims leave and charge the claim; () if it worked."""
     for victim in plan.victims:
         if victim.counts():  # one that only counts again because another victim goes may have been told already
-            leave(core, victim)
+            begin_eviction(core, victim)
     return core.attempt(claim, plan.place, False)
 
 
@@ -156,7 +156,7 @@ class _Search:
             victim = self._next(refusals)
             if victim is None:
                 return None
-            leave(self.core, victim)
+            begin_eviction(self.core, victim)
             chosen.append(victim)
 
     def _next(self, refusals: tuple[Refusal, ...]) -> Claim | None:
@@ -189,23 +189,23 @@ class _Search:
             if policy.name == refusal.policy:
                 bound = policy.bind(self.claim, self.place)
                 if isinstance(bound, Binding):
-                    contested = self._contested(policy, bound, refusal)
+                    ordered = self._ordered_by_quota(policy, bound, refusal)
                     own = policy.victims(core.tx, self.claim, bound, refusal)
-                    self.candidates = own if contested is None else iter(contested)
+                    self.candidates = own if ordered is None else iter(ordered)
 
-    def _contested(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+    def _ordered_by_quota(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         """Where a place refuses, the first quota policy that governs the claim says whom it may displace there."""
         core = self.core
-        if not policy.placement or not core.contesting:
+        if not isinstance(policy, PlacementPolicy) or not core.ordering:
             return None
-        occupants = policy.occupants(core.tx, self.claim, binding, refusal)
-        if occupants is None:
+        victims = policy.victims_on_node(core.tx, self.claim, binding, refusal)
+        if victims is None:
             return None
         short = EMPTY
         for i in range(len(binding.accounts)):
             short = short.peak(binding.accounts[i].missing(binding.costs[i]))
-        for quota in core.contesting:
-            ranked = quota.contest(core.tx, self.claim, occupants, short)
+        for quota in core.ordering:
+            ranked = quota.order_node_victims(core.tx, self.claim, victims, short)
             if ranked is not None:
                 return ranked
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bursar.engine.charging import Core
 from bursar.engine.eviction import moved
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Refusal
 
 
@@ -103,10 +103,10 @@ def _move(
 
 def _move_leaver(core: Core, policy: Policy, claim: Claim, old: Binding | None, new: Binding | None) -> Refusal | None:
     """One that was told to leave counts nowhere but in the physical sums, which follow it."""
-    if policy.placement:
+    if isinstance(policy, PlacementPolicy):
         if old is not None:
-            policy.left(core.tx, claim, old)
+            policy.finish_eviction(core.tx, claim, old)
         if new is not None:
             policy.charge(core.tx, claim, new, True)
-            policy.leave(core.tx, claim, new)
+            policy.begin_eviction(core.tx, claim, new)
     return None

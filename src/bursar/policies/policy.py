@@ -1,18 +1,21 @@
 """What a policy is: one rule set over accounts of its own.
 
 A policy sees each claim in its own terms: ``bind`` names the accounts that govern the claim and what it costs there;
-``charge`` counts it or refuses; ``release`` gives it back. Quota policies judge a claim wherever it runs; placement
-policies judge it on a node and also filter and score nodes in bulk.
+``charge`` counts it or refuses; ``release`` gives it back. A ``QuotaPolicy`` decides over a claim wherever it runs; a
+``PlacementPolicy`` decides over it on one node, and filters and scores all nodes at once.
 
-Rules every policy keeps:
+A policy takes part in what it overrides: the engine looks once, when it is built, which hooks a class implements, and
+calls no other. The hooks come in parts: ``StatusHooks``, ``TimeHooks``, ``PreemptionHooks``, and those of the claims.
+
+Rules for every policy:
 
 * All state is in the ledger: usage in accounts, everything else in cells, written through the transaction. What is
-  derived from it (indexes, parsed settings) is kept by the ``Watcher`` callbacks, which also fire on undo and replay.
+  derived from it (indexes, parsed settings) follows the ``Watcher`` callbacks, which also fire on undo and replay.
 * ``bind`` and ``explain`` change nothing. ``charge`` and ``recharge`` are all or nothing: a refusal leaves no trace.
-* Only what grows is checked; ``forced`` skips the check, never the counting.
-* No clock, no randomness, total orders everywhere.
+* Only growth is checked; ``forced`` skips the check, never the counting.
+* No clock, no randomness, total orders everywhere. The time is ``tx.now`` or the ``now`` that a hook is given.
 
-The defaults below serve a policy that only says which accounts bind a claim: charge where it fits, in order.
+The defaults serve a policy that only says which accounts bind a claim: it is charged where it fits, in order.
 """
 
 from __future__ import annotations
@@ -41,36 +44,94 @@ class NeedsSource:
         return ()
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Policy(Watcher):
-    """One rule set. Subclasses set ``name`` and ``placement`` and override what they need."""
+def overrides(policy: Watcher, base: type, hook: str) -> bool:
+    """Whether the policy's class has its own version of a hook of ``base``."""
+    return getattr(type(policy), hook, None) is not getattr(base, hook)
 
-    def __init__(
-        self,
-        name: str,
-        placement: bool = False,
-        kinds: tuple[str, ...] = (),
-        demands: bool = False,
-        settles: bool = False,
-        directs: bool = False,
-        follows: bool = False,
-        contests: str = "",
-    ) -> None:
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StatusHooks(Watcher):
+    """What a policy writes for people and for monitoring."""
+
+    def outputs(self, now: int) -> list[Output]:
+        """The statuses, labels, objects and events that changed since the last call."""
+        return []
+
+    def counters(self) -> dict[str, int]:
+        """Counts since the process started, by name, for metrics. They are not kept and decide nothing."""
+        return {}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TimeHooks(StatusHooks):
+    """What the passing of time alone changes."""
+
+    def revocations(self, now: int) -> list[Revocation]:
+        """The claims to evict because of over-use, as of ``now`` (milliseconds)."""
+        return []
+
+    def next_due(self, now: int) -> int | None:
+        """The first moment after ``now`` at which time alone may change something; None if there is none.
+
+        It refers to the state after the last ``revocations``.
+        """
+        return None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PreemptionHooks(TimeHooks):
+    """Whom a refused claim may displace."""
+
+    def search_begins(self, claim: Claim) -> None:
+        """A search for victims for this claim begins; nothing has been evicted yet.
+
+        Rules that hold "as if nothing were evicted" read the state now: all places are tried from this same state.
+        """
+
+    def search_ends(self) -> None:
+        """The search is over, with or without a plan."""
+
+    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        """Counted claims whose eviction may resolve the refusal, least harm first.
+
+        It is read lazily: the engine releases each victim in every policy before it asks for the next.
+        """
+        return iter(())
+
+    def approve(self, tx: Transaction, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
+        """The last check of a pruned plan: the victims are released and the claim is charged. False drops the plan."""
+        return True
+
+    def order_node_victims(
+        self, tx: Transaction, claim: Claim, victims: list[Claim], short: Vector
+    ) -> list[Claim] | None:
+        """Of the claims on a node that is short of something, those that the claim may displace, least harm first.
+
+        Returns None if the policy does not govern the claim; the node's own rule, priority, holds then.
+        """
+        return None
+
+    def node_victims_topic(self) -> str:
+        """The topic whose change may change ``order_node_victims``: refused claims wait for it too."""
+        return ""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Policy(PreemptionHooks):
+    """One rule set. Subclass ``QuotaPolicy`` or ``PlacementPolicy``, and override what is needed."""
+
+    def __init__(self, name: str, kinds: tuple[str, ...] = ()) -> None:
+        """``kinds`` are the kinds of settings that the policy takes."""
         self.name: Final = name
-        self.placement: Final = placement
-        self.demands: Final = demands  # counts pending demand: ``demand`` is called
-        self.settles: Final = settles  # ``settle`` is called before each commit
-        self.directs: Final = directs  # its bindings say where a claim may run: ``node_needs`` is asked
-        self.follows: Final = follows  # counts what runs: ``seen`` is called
-        self.contests: Final = contests  # says who may displace whom on a node (``contest``): the topic of that
-        self.kinds: Final = kinds  # kinds of settings it takes
+        self.kinds: Final = kinds
+        self.slot: int = -1  # the position of its binding in ``Claim.bindings``; the engine sets it
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
         self.needs_of: NeedsSource = NeedsSource()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
-        """Called once, before anything else: the ledger's state (to read), the shared node slots, and what other
-        policies require of a claim's node.
+        """Called once, before anything else, with the ledger's state (to read), the shared node slots, and what
+        other policies require of a claim's node.
         """
         self.state = state
         self.nodes = nodes
@@ -80,24 +141,25 @@ class Policy(Watcher):
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
-        """A quota, profile, node or option came, changed (body) or went (body None); returns the uids of claims to
-        bind anew. Raises ``SettingError`` for what it cannot accept; the whole change is then undone.
+        """A quota, profile, node or option was created, changed (body) or deleted (body None).
+
+        Returns the uids of claims to bind again. Raises ``SettingError`` if it is not acceptable; the whole change is
+        then undone.
         """
         return []
 
     # One claim
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
-        """The accounts that govern the claim, and its cost there. None: not mine. A refusal: mine, but unreadable or
-        unknown. ``place`` "": no node yet; quota policies then answer with an upper bound, placement policies None.
+        """The accounts that govern the claim, and its cost there.
+
+        Returns None if the policy does not govern the claim, or a Refusal if it does and cannot read it. ``place`` is
+        empty before a node is chosen: quota policies then answer with an upper bound, placement policies with None.
         """
         return None
 
-    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
-        """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
-
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
-        """Count the claim, or say why not."""
+        """Count the claim, or return why not."""
         if not forced:
             refusal = self.first_refusal(claim, binding.accounts, binding.costs)
             if refusal is not None:
@@ -106,7 +168,7 @@ class Policy(Watcher):
         return None
 
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        """Move a counted claim to another binding (resized, placed, bound anew); only what grows is checked."""
+        """Move a counted claim to another binding (resized, placed, bound again); only growth is checked."""
         mark = tx.savepoint()
         self.release(tx, claim, old)
         refusal = None if forced else self._growth_refusal(claim, old, new)
@@ -120,141 +182,23 @@ class Policy(Watcher):
         """The claim no longer counts."""
         tx.release(claim, binding.accounts, binding.costs)
 
-    def leave(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """The claim was told to leave: decisions stop counting it; a physical place stays busy."""
-        if self.placement:
-            tx.vacate(claim, binding.accounts, binding.costs)
-        else:
-            self.release(tx, claim, binding)
+    def begin_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """The claim is evicted and still running: decisions stop counting it."""
+        self.release(tx, claim, binding)
 
-    def stay(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """It was told to leave but stays: it counts again, whatever the limits say now."""
-        if self.placement:
-            tx.restore(claim, binding.accounts, binding.costs)
-        else:
-            self.charge(tx, claim, binding, True)
+    def cancel_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """The eviction is cancelled: the claim counts again, whatever the limits are now."""
+        self.charge(tx, claim, binding, True)
 
-    def left(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """It was told to leave, and now it is physically gone."""
-        if self.placement:
-            tx.clear(claim, binding.accounts, binding.costs)
-
-    def seen(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """A counted claim was seen to move on in its life (bound, running, terminating); its state says to what."""
-
-    # Victims
-
-    def search_begins(self, claim: Claim) -> None:
-        """A search for victims for this claim begins; nobody has left yet. Rules that hold "as if nobody were
-        evicted" look now; the search may try several places, each from this same state.
-        """
-
-    def search_ends(self) -> None:
-        """The search is over, whatever came of it."""
-
-    def contest(self, tx: Transaction, claim: Claim, occupants: list[Claim], short: Vector) -> list[Claim] | None:
-        """Of those in the way at a place that is short of something, whom the claim may displace, least harm first.
-        None: the claim is not this policy's, and the place's own rule holds.
-        """
-        return None
-
-    def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        """Counted claims whose leaving may resolve the refusal, least harm first. Lazy: the engine releases each one
-        in every policy before it asks for the next.
-        """
-        return iter(())
-
-    def approve(self, tx: Transaction, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
-        """The last word on a pruned plan: the victims have left and the claim is charged. False drops the plan."""
-        return True
+    def finish_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """The evicted claim is physically gone."""
 
     def settle(self, tx: Transaction) -> None:
-        """Once, at the end of every transaction that changed something, before it is committed."""
-
-    # Answers
+        """Called once, at the end of every transaction that changed something, before it is committed."""
 
     def explain(self, claim: Claim, binding: Binding) -> Check:
         """Read-only: how this policy sees the claim now."""
         return self.account_checks(claim, binding)
-
-    def due(self, now: int) -> list[Revocation]:
-        """Claims to be taken back because of over-use, as of ``now`` (milliseconds)."""
-        return []
-
-    def next_due(self, now: int) -> int | None:
-        """When after ``now`` the passing of time alone may make something due; None: never. As of the last ``due``."""
-        return None
-
-    def outputs(self, now: int) -> list[Output]:
-        """What changed for the outside since the last call: statuses, labels, objects, events."""
-        return []
-
-    def counters(self) -> dict[str, int]:
-        """What it has counted since it began, by name: for metrics. It decides nothing and is not kept."""
-        return {}
-
-    # Placement policies only
-
-    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
-        """Counted claims at the place whose leaving may resolve the refusal, whoever may displace them. None: ask
-        for ``victims`` instead.
-        """
-        return None
-
-    def could(self, claim: Claim, mask: bytearray) -> None:
-        """Clear ``mask[slot]`` for nodes on which the claim can never run, however empty they are."""
-
-    def contestable(self, claim: Claim, mask: bytearray) -> None:
-        """Clear ``mask[slot]`` for nodes on which nobody stands whom the claim's priority lets it displace. It saves
-        the search for victims there; a policy that cannot tell leaves the mask alone.
-        """
-
-    def filter(self, claim: Claim, mask: bytearray) -> None:
-        """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
-
-    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
-        """Why this policy closes all nodes of the mask, which the policies before it leave open: one reason for a
-        claim that finds no place. None: say that the nodes are full.
-        """
-        return None
-
-    def points(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
-        """The score of the nodes left in the mask, by slot: integers, millionths of the dialect's own score.
-
-        None: it has nothing to say about this claim. The array may be the policy's own: whoever asks only reads it.
-        """
-        return None
-
-    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
-        """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes).
-
-        Returns whether it says anything about this claim; where nobody does, ranks are not looked at.
-        """
-        return False
-
-    def refuse(self, claim: Claim, node: str) -> Refusal | None:
-        """Why this node cannot take the claim now: for explanations, one node at a time."""
-        bound = self.bind(claim, node)
-        if bound is None or isinstance(bound, Refusal):
-            return bound
-        return self.first_refusal(claim, bound.accounts, bound.costs)
-
-    def survey(self, claim: Claim) -> Check | None:
-        """Why no node takes the claim now, over all nodes: for explanations. None: nothing to say."""
-        return None
-
-    def ready(self, claim: Claim, binding: Binding) -> bool:
-        """Whether the claim's place is physically free: nobody who was told to leave is still in the way."""
-        for i in range(len(binding.accounts)):
-            account = binding.accounts[i]
-            for dim in binding.costs[i].indices():
-                if account.busy.get(dim) > account.limits.get(dim) and account.busy.get(dim) > account.used.get(dim):
-                    return False
-        return True
-
-    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
-        """Node requirements that the binding adds to the claim's own (the affinity of a quota tree)."""
-        return None
 
     # Help for subclasses
 
@@ -291,4 +235,97 @@ class Policy(Watcher):
                 grows = had is None or cost.get(dim) > had.get(dim)
                 if grows and account.used.get(dim) + cost.get(dim) > account.limits.get(dim):
                     return self.refusal(claim, account, dim, cost)
+        return None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class QuotaPolicy(Policy):
+    """Decides over a claim wherever it runs."""
+
+    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
+        """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
+
+    def state_changed(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        """A counted claim was observed to be bound, running or terminating; ``claim.state`` says which."""
+
+    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
+        """Node requirements that the binding adds to the claim's own (the affinity of a quota tree)."""
+        return None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PlacementPolicy(Policy):
+    """Decides over a claim on one node, whose physical capacity stays busy until an evicted claim is gone."""
+
+    # All nodes at once
+
+    def feasible(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes on which the claim can never run, however empty they are."""
+
+    def filter(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
+
+    def has_victims(self, claim: Claim, mask: bytearray) -> None:
+        """Clear ``mask[slot]`` for nodes without a claim that this claim's priority lets it displace.
+
+        It saves the search for victims there; a policy that cannot tell leaves the mask as it is.
+        """
+
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
+        """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes).
+
+        Returns whether it ranks this claim at all; ranks are not read if no policy does.
+        """
+        return False
+
+    def score(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
+        """The score of the nodes left in the mask, by slot: integers, millionths of the dialect's own score.
+
+        Returns None if it does not score this claim. The array may be the policy's own: callers only read it.
+        """
+        return None
+
+    def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        """Why this policy filters out all nodes of the mask, which the policies before it leave open.
+
+        Returns None for the common refusal, which is that the nodes are full.
+        """
+        return None
+
+    # One node
+
+    def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+        """Counted claims on the node whose eviction may resolve the refusal, for a quota policy to choose from.
+
+        Returns None to use ``victims`` instead.
+        """
+        return None
+
+    def begin_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        tx.vacate(claim, binding.accounts, binding.costs)
+
+    def cancel_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        tx.restore(claim, binding.accounts, binding.costs)
+
+    def finish_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        tx.clear(claim, binding.accounts, binding.costs)
+
+    def ready(self, claim: Claim, binding: Binding) -> bool:
+        """Whether the claim's place is physically free: no evicted claim still blocks it."""
+        for i in range(len(binding.accounts)):
+            account = binding.accounts[i]
+            for dim in binding.costs[i].indices():
+                if account.busy.get(dim) > account.limits.get(dim) and account.busy.get(dim) > account.used.get(dim):
+                    return False
+        return True
+
+    def explain_node(self, claim: Claim, node: str) -> Refusal | None:
+        """Why this node cannot take the claim now."""
+        bound = self.bind(claim, node)
+        if bound is None or isinstance(bound, Refusal):
+            return bound
+        return self.first_refusal(claim, bound.accounts, bound.costs)
+
+    def explain_nodes(self, claim: Claim) -> Check | None:
+        """Why no node takes the claim now, over all nodes; None if the policy does not concern the claim."""
         return None

@@ -20,7 +20,7 @@ def world_of(**given: object) -> World:
 def victims(world: World, uid: str, requests: dict[str, object], priority: int) -> list[str]:
     """Whom the policy names, if each leaves before the next is named."""
     asked = claim(uid, requests, priority=priority)
-    refusal = world.policy.refuse(asked, "g")
+    refusal = world.policy.explain_node(asked, "g")
     bound = world.policy.bind(asked, "g")
     assert refusal is not None
     found: list[str] = []
@@ -64,8 +64,8 @@ class TestVictims:
         for uid in "ab":
             world.place(claim(uid, {"cpu": 1}, priority=9), "g")
         asked = claim("c", {"cpu": 1})
-        refusal, bound = world.policy.refuse(asked, "g"), world.policy.bind(asked, "g")
-        found = world.policy.occupants(world.tx, asked, bound, refusal)  # type: ignore[arg-type]
+        refusal, bound = world.policy.explain_node(asked, "g"), world.policy.bind(asked, "g")
+        found = world.policy.victims_on_node(world.tx, asked, bound, refusal)  # type: ignore[arg-type]
         assert sorted(one.uid for one in found or []) == ["a", "b"]
 
 
@@ -120,7 +120,7 @@ class TestReserve:
     def test_idle_gpus_keep_their_share(self) -> None:
         world = self.world()
         assert world.place(claim("a", {"cpu": 8}), "g") is None
-        refusal = world.policy.refuse(claim("b", {"cpu": 1}), "g")
+        refusal = world.policy.explain_node(claim("b", {"cpu": 1}), "g")
         assert refusal is not None
         assert refusal.reason == "crossquota.reserve.cpu"
         assert refusal.sentence() == ("4 idle GPUs of node g keep 8 cpu: of 16 there are 8 in use, 1 more are wanted")
@@ -306,7 +306,7 @@ def test_explanations_show_quota_use_and_source() -> None:
     world.node("h", body(NODE, {"cpu": "1"}))
     one = claim("one", {"cpu": 3})
     world.place(one, "g")
-    found = world.policy.survey(claim("c", {"cpu": 2}))
+    found = world.policy.explain_nodes(claim("c", {"cpu": 2}))
     assert found is not None
     lines = found.lines()
     assert lines[0] == (
@@ -327,7 +327,7 @@ def test_explanations_show_quota_use_and_source() -> None:
     ],
 )
 def test_who_is_not_limited_is_told_why(requests: dict[str, object], namespace: str, note: str) -> None:
-    found = world_of().policy.survey(claim("c", requests, namespace=namespace))
+    found = world_of().policy.explain_nodes(claim("c", requests, namespace=namespace))
     assert found is not None
     assert (found.passed, found.note) == (True, note)
 
@@ -337,4 +337,4 @@ def test_without_arguments_nothing_is_limited_and_nothing_said() -> None:
     world.node("g", body(NODE))
     pod = claim("c", {"cpu": 99})
     assert world.place(pod, "g") is None
-    assert (world.policy.survey(pod), world.score(pod, "g"), world.policy.outputs(0)) == (None, 0, [])
+    assert (world.policy.explain_nodes(pod), world.score(pod, "g"), world.policy.outputs(0)) == (None, 0, [])

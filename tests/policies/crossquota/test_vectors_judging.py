@@ -42,7 +42,7 @@ def test_filter(requests: dict[str, object], node: str, reason: str, message: st
     for uid in ("one", "two"):
         world.place(claim(uid, {"cpu": 1, "memory": "2Gi"}), "g")
     asked = claim("asked", requests)
-    refusal = world.policy.refuse(asked, node)
+    refusal = world.policy.explain_node(asked, node)
     assert ("" if refusal is None else refusal.reason) == reason
     assert refusal is None or message in refusal.sentence()
     assert node == "unknown" or (node in world.open_for(asked)) == (not reason)
@@ -51,7 +51,7 @@ def test_filter(requests: dict[str, object], node: str, reason: str, message: st
 
 def test_the_seeds_rejection_names_cpu_with_its_numbers() -> None:
     world = filled({"cpu": 28, "memory": "50Gi"}, {"quota.cpu": 32, "quota.memory": "64Gi"})
-    refusal = world.policy.refuse(claim("task", {"cpu": 6, "memory": "10Gi"}), "g")
+    refusal = world.policy.explain_node(claim("task", {"cpu": 6, "memory": "10Gi"}), "g")
     assert refusal is not None
     assert (refusal.reason, refusal.requested, refusal.used, refusal.limit) == ("crossquota.quota.cpu", "6", "28", "32")
     assert refusal.sentence() == (

@@ -73,10 +73,10 @@ class World(PlacementWorld):
                 continue
             if one.leaving:
                 if old is not None:
-                    self.policy.left(self.tx, one, old)
+                    self.policy.finish_eviction(self.tx, one, old)
                 if new is not None:
                     self.policy.charge(self.tx, one, new, True)
-                    self.policy.leave(self.tx, one, new)
+                    self.policy.begin_eviction(self.tx, one, new)
             elif old is not None and new is not None:
                 self.policy.recharge(self.tx, one, old, new, True)
             elif old is not None:
@@ -151,7 +151,7 @@ class World(PlacementWorld):
     def score(self, one: Claim, node: str) -> int:
         mask = bytearray(len(self.nodes))
         mask[self.nodes.slots[node]] = 1
-        points = self.policy.points(one, mask)
+        points = self.policy.score(one, mask)
         return 0 if points is None else int(points[self.nodes.slots[node]])
 
     def rank(self, one: Claim, node: str) -> int:

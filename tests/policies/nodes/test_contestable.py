@@ -26,6 +26,6 @@ def test_says_the_same_as_looking_at_everybody() -> None:
             engine.decide(Claim(f"c{step}", ClaimSpec(from_amounts({"cpu": 1}), priority=rng.randrange(-2, 4)), step))
         asker = Claim("asker", ClaimSpec(priority=rng.randrange(-2, 5)))
         mask = bytearray(b"\x01" * 4)
-        policy.contestable(asker, mask)
+        policy.has_victims(asker, mask)
         lower = {c.place for c in engine.state.claims.values() if c.counts() and c.spec.priority < asker.spec.priority}
         assert [name for name, kept in zip(policy.nodes.names, mask, strict=True) if kept] == sorted(lower)

@@ -11,7 +11,7 @@ from tests.policies.nodes.world import World, body, claim, porting
 
 
 def survey(world: World, one: Claim) -> Check:
-    found = world.policy.survey(one)
+    found = world.policy.explain_nodes(one)
     assert found is not None
     return found
 

@@ -80,7 +80,7 @@ class NodesMachine(PlacementMachine[World, Twin]):
     @rule(number=st.integers(0, 99), name=names)
     def ask_for_victims(self, number: int, name: str) -> None:
         one = self.chosen(number, placed=False)
-        refusal = None if one is None else self.world.policy.refuse(one, name)
+        refusal = None if one is None else self.world.policy.explain_node(one, name)
         if one is None or refusal is None or name not in self.twin.nodes:
             return
         mark = self.world.tx.savepoint()

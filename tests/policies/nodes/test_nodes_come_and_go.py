@@ -115,7 +115,7 @@ def test_shrinking_a_node_evicts_nobody() -> None:
     assert world.policy.configure(world.tx, Setting(KIND, "n1", body({"cpu": 1}))) == []
     assert world.open_for(claim("b", {"cpu": 1})) == []
     assert world.open_for(claim("c")) == ["n1"]
-    assert world.policy.refuse(claim("b", {"cpu": 1}), "n1") is not None
+    assert world.policy.explain_node(claim("b", {"cpu": 1}), "n1") is not None
 
 
 def leave_for_good(world: World, one: Claim) -> None:

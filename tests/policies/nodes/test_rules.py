@@ -160,7 +160,7 @@ SENTENCES = [
 def test_refusals_say_what_is_wrong(needs: NodeNeeds, node: NodeBody, sentence: str) -> None:
     world = World()
     world.node("n1", node)
-    refusal = world.policy.refuse(claim("c", needs=needs), "n1")
+    refusal = world.policy.explain_node(claim("c", needs=needs), "n1")
     assert refusal is not None
     assert (refusal.sentence(), refusal.place, refusal.topics) == (sentence, "n1", ("nodes",))
     assert not refusal.permanent
@@ -170,6 +170,6 @@ def test_a_taken_port_is_named() -> None:
     world = World()
     world.node("n1", body())
     world.place(claim("a", needs=porting(TCP)), "n1")
-    refusal = world.policy.refuse(claim("b", needs=porting(("TCP", "10.0.0.1", 80))), "n1")
+    refusal = world.policy.explain_node(claim("b", needs=porting(("TCP", "10.0.0.1", 80))), "n1")
     assert refusal is not None
     assert refusal.sentence() == "host port TCP 10.0.0.1:80 of node n1 is taken"

@@ -13,7 +13,7 @@ PORT = porting(("TCP", "", 80))
 
 def named(world: World, one: Claim, node: str = "n1", leave: bool = True) -> list[str]:
     """The victims in order; each leaves before the next is asked for, as in the engine."""
-    refusal = world.policy.refuse(one, node)
+    refusal = world.policy.explain_node(one, node)
     assert refusal is not None
     found: list[str] = []
     for victim in world.policy.victims(world.tx, one, world.bind(one, node), refusal):
@@ -124,7 +124,7 @@ def test_who_left_meanwhile_is_not_named() -> None:
     first, second = claim("a", {"cpu": 2}, created=2), claim("b", {"cpu": 1}, created=1)
     world = full(first, second, claim("c", {"cpu": 1}))
     one = claim("x", {"cpu": 4}, priority=1)
-    refusal = world.policy.refuse(one, "n1")
+    refusal = world.policy.explain_node(one, "n1")
     assert refusal is not None
     victims = world.policy.victims(world.tx, one, world.bind(one, "n1"), refusal)
     assert next(victims) is first

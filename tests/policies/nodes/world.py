@@ -74,7 +74,7 @@ class World(PlacementWorld):
         return self._names(one, "filter")
 
     def possible_for(self, one: Claim) -> list[str]:
-        return self._names(one, "could")
+        return self._names(one, "feasible")
 
     def _names(self, one: Claim, question: str) -> list[str]:
         mask = bytearray(b"\x01" * (len(self.nodes) + 3))  # longer than the arrays of the policy
@@ -84,7 +84,7 @@ class World(PlacementWorld):
     def scores_for(self, one: Claim) -> dict[str, int]:
         mask = bytearray(b"\x01" * len(self.nodes))
         self.policy.filter(one, mask)
-        scores = self.policy.points(one, mask)
+        scores = self.policy.score(one, mask)
         return {name: scores[slot] for name, slot in self.nodes.slots.items() if mask[slot]}
 
     def indexed(self) -> dict[str, object]:

@@ -28,6 +28,7 @@ from bursar.kube.controller.replica import Replica
 from bursar.kube.http_server import BackgroundServer, HttpProtocol
 from bursar.ledger.claims import STATES
 from bursar.ledger.state import Account
+from bursar.policies.policy import PlacementPolicy
 from bursar.resources import UNLIMITED
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ async def _claims(term: LeaderTerm) -> list[Metric]:
 
 async def _accounts(term: LeaderTerm) -> list[Metric]:
     state, policies = term.mirror.engine.state, term.mirror.engine.policies
-    places = {policy.name for policy in policies if policy.placement}
+    places = {policy.name for policy in policies if isinstance(policy, PlacementPolicy)}
     quotas, sums = _Amounts(), _Amounts()
     async for account in _sliced(state.accounts.values()):
         if account.physical:

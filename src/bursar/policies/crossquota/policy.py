@@ -49,7 +49,7 @@ from bursar.policies.crossquota.node_quota import REMOVED, CrossQuotaNodeBody, G
 from bursar.policies.crossquota.status import NodeStatusWriter
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, NO_LIMITS, UNLIMITED, Dimension, Vector, dimension
 
@@ -167,11 +167,11 @@ _NODES_POLICY: Final = "nodes/"
 
 
 @final
-class CrossQuotaPolicy(Policy):
+class CrossQuotaPolicy(PlacementPolicy):
     """Quota of CPU pods on GPU nodes."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, True, (ARGUMENTS_KIND, NODE_KIND), False, True)
+        super().__init__(NAME, (ARGUMENTS_KIND, NODE_KIND))
         self.index: QuotaNodeIndex = QuotaNodeIndex(self.state, self.nodes)
         self.publisher: Final = NodeStatusWriter()
 
@@ -329,7 +329,7 @@ class CrossQuotaPolicy(Policy):
             if candidate.counts() and self._relieves(candidate, found):
                 yield candidate
 
-    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+    def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         return [one for one in self.index.residents_of(refusal.account) if self._relieves(one, refusal)]
 
     def _relieves(self, candidate: Claim, refusal: Refusal) -> bool:
@@ -348,12 +348,12 @@ class CrossQuotaPolicy(Policy):
         check = node_check(self.index, facts, self.wanted(claim), claim.counts())
         return Check(NAME, check.passed, "", (check,))
 
-    def refuse(self, claim: Claim, node: str) -> Refusal | None:
+    def explain_node(self, claim: Claim, node: str) -> Refusal | None:
         if not self.index.scope.limited(claim):
             return None
         return first(self.index, self.index.node(node), self.wanted(claim), EMPTY)
 
-    def survey(self, claim: Claim) -> Check | None:
+    def explain_nodes(self, claim: Claim) -> Check | None:
         if not self.index.patterns:
             return None
         why_not = self.index.scope.why_not(claim)
@@ -380,7 +380,7 @@ class CrossQuotaPolicy(Policy):
 
     # All nodes at once
 
-    def could(self, claim: Claim, mask: bytearray) -> None:
+    def feasible(self, claim: Claim, mask: bytearray) -> None:
         if self.index.scope.limited(claim):
             self.index.columns.narrow(mask, self.wanted(claim), True)
 
@@ -388,7 +388,7 @@ class CrossQuotaPolicy(Policy):
         if self.index.scope.limited(claim):
             self.index.columns.narrow(mask, self.wanted(claim), False)
 
-    def points(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
+    def score(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
         index = self.index
         if not index.scope.limited(claim):
             return None
@@ -402,7 +402,7 @@ class CrossQuotaPolicy(Policy):
             return False
         return self.index.columns.rank(mask, ranks)
 
-    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
+    def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
         slot = self.index.columns.commonest_short(mask, self.wanted(claim), self.nodes.names)
         return None if slot < 0 else first(self.index, self.index.facts[slot], self.wanted(claim), EMPTY)
 

@@ -46,7 +46,7 @@ from bursar.policies.elastic.settings import (
     options_of,
 )
 from bursar.policies.elastic.status import Reports
-from bursar.policies.policy import Policy
+from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
 from bursar.resources import Vector, dimension
 
@@ -146,11 +146,11 @@ _TOTAL: Final = f"{NAME}.{TOTAL_RULE}."
 
 
 @final
-class ElasticPolicy(Policy):
+class ElasticPolicy(QuotaPolicy):
     """ElasticQuota and CompositeElasticQuota."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, False, (QUOTA_SETTING, OPTIONS_SETTING), False, True, False, True, TOTAL)
+        super().__init__(NAME, (QUOTA_SETTING, OPTIONS_SETTING))
         self.book: Final = QuotaBook()
         self.runners: Final[dict[str, tuple[Account, Vector]]] = {}  # by uid: where a claim that runs is counted
         self.reports: Final = Reports(self.book)
@@ -236,14 +236,14 @@ class ElasticPolicy(Policy):
         tx.release(claim, binding.accounts, binding.costs)
         self._end_run(tx, claim)
 
-    def leave(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+    def begin_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
         """Decisions stop counting it, but it runs until it is gone."""
         tx.release(claim, binding.accounts, binding.costs)
 
-    def left(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+    def finish_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
         self._end_run(tx, claim)
 
-    def seen(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+    def state_changed(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
         """The claim moved on in its life: one that runs counts in the status."""
         if claim.state == RUNNING:
             self._run(tx, claim, binding)
@@ -283,8 +283,13 @@ class ElasticPolicy(Policy):
             if search.may_take(candidate, short):
                 yield candidate.member.claim
 
-    def contest(self, tx: Transaction, claim: Claim, occupants: list[Claim], short: Vector) -> list[Claim] | None:
-        return None if self.search is None else self.search.contest(occupants, short)
+    def order_node_victims(
+        self, tx: Transaction, claim: Claim, victims: list[Claim], short: Vector
+    ) -> list[Claim] | None:
+        return None if self.search is None else self.search.contest(victims, short)
+
+    def node_victims_topic(self) -> str:
+        return TOTAL
 
     def approve(self, tx: Transaction, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
         return self.search is None or self.search.leaves_min(victims)

@@ -23,18 +23,18 @@ from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
 from bursar.resources import Tally, Vector, dimension, dimension_at, first_short, from_amounts
 
 
-def survey(policy: Policy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
+def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
     """Counts over all GPUs, and over the nodes that have them."""
     counts: dict[str, int] = {}
     for at, gpu in enumerate(fleet.gpus):
         reason = against(fleet, worker, at, gpu)
         counts[reason] = counts.get(reason, 0) + 1
-    nodes = [node for node in fleet.spans if policy.refuse(claim, node) is None]
+    nodes = [node for node in fleet.spans if policy.explain_node(claim, node) is None]
     if nodes:
         return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
     children: list[Check] = []
@@ -82,11 +82,11 @@ _NOTHING_USED: Final = Tally()
 
 
 @final
-class GpusPolicy(Policy):
+class GpusPolicy(PlacementPolicy):
     """GPU inventory and allocator."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, True, KINDS, False, True)
+        super().__init__(NAME, KINDS)
         self.workers: Final = WorkerCache()
         self.index: GpuNodeIndex = GpuNodeIndex(self.state, self.nodes)
         self.inventory: Inventory = Inventory(self.state)
@@ -211,7 +211,7 @@ class GpusPolicy(Policy):
             return iter(())
         return self._victims(claim, worker, refusal.place)
 
-    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+    def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         """Whole GPUs are what quotas guarantee, so everybody in the plugin's set may have to give way. Parts of a GPU
         are guaranteed by none: there a quota chooses among those whom priority lets the worker displace.
         """
@@ -255,7 +255,7 @@ class GpusPolicy(Policy):
 
     # Answers
 
-    def survey(self, claim: Claim) -> Check | None:
+    def explain_nodes(self, claim: Claim) -> Check | None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Unreadable):
             return Check(NAME, False, str(worker), (), "gpus.annotation")
@@ -268,7 +268,7 @@ class GpusPolicy(Policy):
 
     # All nodes at once
 
-    def could(self, claim: Claim, mask: bytearray) -> None:
+    def feasible(self, claim: Claim, mask: bytearray) -> None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
             self.index.could(worker, mask)
@@ -296,7 +296,7 @@ class GpusPolicy(Policy):
         self.index.rank(worker, mask, ranks)
         return True
 
-    def shut(self, claim: Claim, mask: bytearray) -> Refusal | None:
+    def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
         """Nodes would take it, but their GPUs do not."""
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker):

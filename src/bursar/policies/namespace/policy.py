@@ -45,7 +45,7 @@ from bursar.policies.namespace.settings import (
 from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, Views, alerting, cost_of
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.nodes.rules import facts_of
-from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, Tally, Vector, dimension, first_short, from_amounts, from_indices, shortfall
 from bursar.selectors import NO_NEEDS, NodeNeeds
@@ -170,11 +170,11 @@ _NO_QUOTAS: Final = Space({})
 
 
 @final
-class LimitsPolicy(Policy):
+class LimitsPolicy(QuotaPolicy):
     """Namespace quotas over tflops, vram and workers."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, False, (QUOTA, DEMAND), True, True)
+        super().__init__(NAME, (QUOTA, DEMAND))
         self.workers: Final = WorkerCache()
         self.costs: Costs = Costs(self.state)
         self.publisher: Final = NamespaceStatusWriter()

@@ -12,7 +12,7 @@ from typing import Final, final
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 from bursar.policies.nodes.rules import NAME, NONE, PREFIX, ROOM
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal
 from bursar.resources import Vector
 
@@ -53,14 +53,14 @@ class _Survey:
 
     __slots__ = ("cost", "counts", "fitting", "nearest", "total")
 
-    def __init__(self, policy: Policy, claim: Claim, accounts: list[Account], cost: Vector) -> None:
+    def __init__(self, policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> None:
         self.cost: Final = cost
         self.counts: Final[dict[str, int]] = {}
         self.fitting: int = 0
         self.nearest: _Nearest | None = None
         self.total: Final = len(accounts)
         for account in accounts:
-            self._add(account, policy.refuse(claim, account.name[len(PREFIX) :]))
+            self._add(account, policy.explain_node(claim, account.name[len(PREFIX) :]))
 
     def _add(self, account: Account, refusal: Refusal | None) -> None:
         if refusal is None:
@@ -90,7 +90,7 @@ class _Survey:
         return text if self.nearest is None else f"{text}; {self.nearest.sentence()}"
 
 
-def survey(policy: Policy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
+def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
     """Where a claim without a place could go, over the accounts of all nodes in order of their names."""
     found = _Survey(policy, claim, accounts, cost)
     if found.fitting:

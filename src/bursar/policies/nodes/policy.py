@@ -41,7 +41,7 @@ from bursar.policies.nodes.rules import (
     untolerated_soft,
 )
 from bursar.policies.nodes.table import FULL_SCORE, NOTHING_USED, NodeResidentIndex
-from bursar.policies.policy import Policy
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
 from bursar.resources import Vector, first_short, from_amounts
 from bursar.selectors import NodeNeeds
@@ -106,11 +106,11 @@ TOPIC: Final = "nodes"  # what helps one claim on one node may help any claim on
 
 
 @final
-class NodesPolicy(Policy):
+class NodesPolicy(PlacementPolicy):
     """Physical capacity and admission rules of nodes."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, True, (KIND,), False, True)
+        super().__init__(NAME, (KIND,))
         self.index: Final = NodeResidentIndex()
         self.cache: Final = NodeBindingCache()
 
@@ -188,18 +188,18 @@ class NodesPolicy(Policy):
             tx.rollback_to(mark)
         return refusal
 
-    def leave(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        super().leave(tx, claim, binding)
+    def begin_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().begin_eviction(tx, claim, binding)
         ports = claim.spec.needs.host_ports
         if ports:
             tx.put(NAME, LEAVING_PORTS, claim.uid, (binding.accounts[0].name, ports))
 
-    def stay(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        super().stay(tx, claim, binding)
+    def cancel_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().cancel_eviction(tx, claim, binding)
         tx.put(NAME, LEAVING_PORTS, claim.uid, None)
 
-    def left(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        super().left(tx, claim, binding)
+    def finish_eviction(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
+        super().finish_eviction(tx, claim, binding)
         tx.put(NAME, LEAVING_PORTS, claim.uid, None)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
@@ -207,7 +207,7 @@ class NodesPolicy(Policy):
             return self._victims(claim, binding.accounts[0], binding.costs[0])
         return iter(())
 
-    def occupants(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
+    def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         account = binding.accounts[0]
         cost = binding.costs[0]
         if not (refusal.reason == PORT or refusal.reason.startswith(ROOM)):
@@ -254,13 +254,13 @@ class NodesPolicy(Policy):
             children = [Check.of_refusal(refusal), Check.of_account(account, binding.costs[0], None)]
         return Check(NAME, refusal is None, "", tuple(children))
 
-    def refuse(self, claim: Claim, node: str) -> Refusal | None:
+    def explain_node(self, claim: Claim, node: str) -> Refusal | None:
         account = self.state.accounts.get(PREFIX + node)
         if account is None:
             return _refusal("unknown", f"there is no node {node}", node)
         return self._judge(claim, account, self.cost(claim))
 
-    def survey(self, claim: Claim) -> Check:
+    def explain_nodes(self, claim: Claim) -> Check:
         nodes = [facts.name for facts in self.index.masks.facts if facts is not None]
         accounts = [self.state.accounts[PREFIX + name] for name in sorted(nodes)]
         return survey(self, claim, accounts, self.cost(claim))
@@ -301,10 +301,10 @@ class NodesPolicy(Policy):
 
     # All nodes at once
 
-    def could(self, claim: Claim, mask: bytearray) -> None:
+    def feasible(self, claim: Claim, mask: bytearray) -> None:
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), True)
 
-    def contestable(self, claim: Claim, mask: bytearray) -> None:
+    def has_victims(self, claim: Claim, mask: bytearray) -> None:
         residents = self.index.residents
         priority = claim.spec.priority
         for slot in range(min(len(mask), len(residents))):
@@ -319,7 +319,7 @@ class NodesPolicy(Policy):
                 if slot < len(mask) and mask[slot] and residents.clash(ports) is not None:
                     mask[slot] = 0
 
-    def points(self, claim: Claim, mask: bytearray) -> vec[i64]:
+    def score(self, claim: Claim, mask: bytearray) -> vec[i64]:
         """A trifle for free cpu and memory, which breaks ties, and 100 points less for each PreferNoSchedule taint
         that the claim does not tolerate, so that such a node comes after all others.
         """

@@ -27,7 +27,7 @@ from mypy_extensions import i64
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.policy import Policy
+from bursar.policies.policy import QuotaPolicy
 from bursar.policies.pools.configure import KINDS, Changer
 from bursar.policies.pools.derived_state import DEMAND, FIRM, FIRM_DEMAND, OWN, STRAY_DEMAND, Books, topic_of
 from bursar.policies.pools.quota_node import NO_MAX, Branch
@@ -240,11 +240,11 @@ def _grew(old: Binding | None, account: Account, dim: int, amount: int) -> bool:
 
 
 @final
-class PoolsPolicy(Policy):
+class PoolsPolicy(QuotaPolicy):
     """Elastic quotas in trees, one tree for each pool of nodes."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, False, KINDS, True, True, True)
+        super().__init__(NAME, KINDS)
         self.books: Final = Books()
         self.revoker: Final = Revoker(self.books)
         self.writer: Final = Writer(self.books)
@@ -332,7 +332,7 @@ class PoolsPolicy(Policy):
         refusal = None if claim.counts() else check(self.books, binding, None)
         return explain_branch(self.books, branch, binding, refusal)
 
-    def due(self, now: int) -> list[Revocation]:
+    def revocations(self, now: int) -> list[Revocation]:
         return self.revoker.due(self.state, now)
 
     def next_due(self, now: int) -> int | None:

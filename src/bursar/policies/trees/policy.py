@@ -17,7 +17,7 @@ from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.policy import NeedsSource, Policy
+from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.policies.trees.allocation import Allocation, Bar, lowest_fit
 from bursar.policies.trees.model import QuotaTreeModel, TreeNode, Trees, account_name
@@ -131,11 +131,11 @@ _NOBODY: Final = _Refused()
 
 
 @final
-class TreesPolicy(Policy):
+class TreesPolicy(QuotaPolicy):
     """Quota trees."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, False, (KIND,), False, True)
+        super().__init__(NAME, (KIND,))
         self.trees: Trees = Trees(self.state)
         self.statuses: Final = Statuses()
 
