@@ -39,6 +39,13 @@ def amounts_from(quantities: Mapping[str, object], path: str) -> Amounts:
     return amounts
 
 
+def node_amounts(status: core.NodeStatus) -> Amounts:
+    """What a Node has: its allocatable amounts, or its capacity where it lists none."""
+    if status.allocatable:
+        return amounts_from(status.allocatable, "status.allocatable")
+    return amounts_from(status.capacity, "status.capacity")
+
+
 def limits_from(quantities: Mapping[str, object], path: str, stock: bool = False) -> Limits:
     """Zero stays listed, because it means none; ``stock``: what is not listed is none too."""
     return Limits(amounts_from(quantities, path), stock)

@@ -15,7 +15,7 @@ from typing import Final, cast
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.manifests import documents, load_path
-from bursar.objects.requests import amounts_from
+from bursar.objects.requests import node_amounts
 from bursar.policies.crossquota.arguments import (
     ARGUMENTS_KIND,
     CURRENT,
@@ -118,13 +118,11 @@ Section = dict[str, object]
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
-    """A Node as a setting; its capacity stands in where it does not say what is allocatable."""
+    """A Node as a setting."""
     if node is None:
         return [Setting(NODE_KIND, key, None)]
-    status = node.status
-    field, given = ("allocatable", status.allocatable) if status.allocatable else ("capacity", status.capacity)
     meta = node.metadata
-    amounts = amounts_from(given, f"status.{field}") | devices_of(meta.annotations.get(DEVICES, ""))
+    amounts = node_amounts(node.status) | devices_of(meta.annotations.get(DEVICES, ""))
     return [Setting(NODE_KIND, key, CrossQuotaNodeBody(amounts, meta.annotations, GPU_NODE_LABEL in meta.labels))]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError
-from bursar.objects.requests import amounts_from
+from bursar.objects.requests import amounts_from, node_amounts
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.api import (
     GPU_KIND,
@@ -128,8 +128,7 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
     """What a node says of its GPUs, if it has some."""
     if node is None:
         return [Setting(HOST, key, None)]
-    field = "allocatable" if node.status.allocatable else "capacity"
-    amounts = amounts_from(getattr(node.status, field), f"status.{field}")
+    amounts = node_amounts(node.status)
     count = amounts.get(PLUGIN_RESOURCE, 0)
     whole = amounts_from(node.status.capacity, "status.capacity") or amounts
     labels = node.metadata.labels

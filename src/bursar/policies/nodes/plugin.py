@@ -8,23 +8,20 @@ from __future__ import annotations
 from typing import Final
 
 from bursar.objects.core import Node
-from bursar.objects.requests import limits_from
+from bursar.objects.requests import node_amounts
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.nodes.rules import NAME, NodeBody
 from bursar.policies.plugin import Plugin, Reason
 from bursar.policies.results import Setting
+from bursar.resources import Limits
 from bursar.selectors import Taint
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
-    """A Node as a setting; its capacity stands in where it does not say what is allocatable."""
+    """A Node as a setting."""
     if node is None:
         return [Setting(KIND, key, None)]
-    status = node.status
-    if status.allocatable:
-        allocatable = limits_from(status.allocatable, "status.allocatable", True)
-    else:
-        allocatable = limits_from(status.capacity, "status.capacity", True)
+    allocatable = Limits(node_amounts(node.status), stock=True)
     taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints)
     return [Setting(KIND, key, NodeBody(allocatable, node.metadata.labels, taints, node.spec.unschedulable))]
 

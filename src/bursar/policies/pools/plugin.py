@@ -13,7 +13,7 @@ import msgspec
 
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
-from bursar.objects.requests import amounts_from
+from bursar.objects.requests import node_amounts
 from bursar.policies.plugin import ObjectView, Plugin, Reason, derived
 from bursar.policies.pools import configure
 from bursar.policies.pools.admission import admit_pod, admit_quota, check_quota_removal, check_root_unused
@@ -46,17 +46,15 @@ def profile_settings(key: str, profile: ElasticQuotaProfile | None) -> list[Sett
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
-    """A node that is cordoned or not ready is in the total, but named apart."""
     if node is None:
         return [Setting(configure.NODE, key, None)]
-    status = node.status
-    if status.allocatable:
-        allocatable = amounts_from(status.allocatable, "status.allocatable")
-    else:
-        allocatable = amounts_from(status.capacity, "status.capacity")
-    ready = all(condition.status == "True" for condition in status.conditions if condition.type == "Ready")
-    body = PoolNode(allocatable, node.metadata.labels, ready and not node.spec.unschedulable)
-    return [Setting(configure.NODE, key, body)]
+    return [Setting(configure.NODE, key, pool_node(node))]
+
+
+def pool_node(node: Node) -> PoolNode:
+    """A node that is cordoned or not ready counts in the total, and is listed as unschedulable."""
+    ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
+    return PoolNode(node_amounts(node.status), node.metadata.labels, ready and not node.spec.unschedulable)
 
 
 def option_settings(key: str, section: PoolsSection | None) -> list[Setting]:
