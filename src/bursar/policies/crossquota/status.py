@@ -1,8 +1,4 @@
-"""What people are told about GPU nodes: events, on edges only, and the label that marks them.
-
-A node is looked at when its cell, the arguments or its usage changed. What was told is remembered here and not in the
-ledger: after a restart it is told once more.
-"""
+"""The status of GPU nodes: an event when a quota is exceeded or an annotation is wrong, and the label of GPU nodes."""
 
 from __future__ import annotations
 
@@ -12,58 +8,44 @@ from bursar.policies.crossquota.arguments import BAD_ANNOTATION, EXCEEDED, GPU_N
 from bursar.policies.crossquota.node_quota import GpuNodeFacts
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.results import Output
+from bursar.policies.status import StatusWriter
 from bursar.resources import dimension
+
+_NODE: Final = "Node"
 
 
 @final
-class NodeStatusWriter:
-    """Remembers what was told of each node."""
+class NodeStatusWriter(StatusWriter):
+    """Writes events and the GPU label of nodes whose facts, arguments or usage changed."""
 
     def __init__(self) -> None:
-        self.problems: Final[dict[str, tuple[str, ...]]] = {}  # by node: annotations that could not be read
-        self.exceeded: Final[dict[str, tuple[str, ...]]] = {}  # by node: the resources that are over their quota
-        self.labels: Final[dict[str, tuple[bool, bool]]] = {}  # by node: whether it should have it, and had it
-        self.bad_annotations: int = 0  # told so far: for metrics
+        super().__init__()
+        self.bad_annotations: int = 0  # events so far: for metrics
 
     def outputs(self, index: QuotaNodeIndex) -> list[Output]:
-        found: list[Output] = []
         for name in sorted(index.changed):
-            self._look(index, name, index.node(name), found)
+            self._node(index, name, index.node(name))
         index.changed.clear()
-        return found
+        return self.take()
 
-    def _look(self, index: QuotaNodeIndex, name: str, facts: GpuNodeFacts | None, found: list[Output]) -> None:
+    def _node(self, index: QuotaNodeIndex, name: str, facts: GpuNodeFacts | None) -> None:
         if facts is None:
-            self.problems.pop(name, None)
-            self.exceeded.pop(name, None)
-            self.labels.pop(name, None)
+            for aspect in (BAD_ANNOTATION, EXCEEDED, GPU_NODE_LABEL):
+                self.changed(aspect, name, None)
             return
-        if facts.problems != self.problems.get(name, ()):
-            self.problems[name] = facts.problems
+        if self.changed(BAD_ANNOTATION, name, facts.problems):
+            self.bad_annotations += len(facts.problems)
             for problem in facts.problems:
-                self.bad_annotations += 1
                 message = f"{problem}; the quota comes from the next level instead"
-                found.append(_event(name, BAD_ANNOTATION, message))
+                self.write_event(_NODE, name, BAD_ANNOTATION, message)
         over = _over(index, facts)
-        resources = tuple([resource for resource, _ in over])
-        if resources != self.exceeded.get(name, ()):
-            self.exceeded[name] = resources
-            if over:
-                numbers = ", ".join([shown for _, shown in over])
-                message = f"pods without a GPU use more than their quota, and no more are let in: {numbers}"
-                found.append(_event(name, EXCEEDED, message))
-        self._label(name, facts, found)
-
-    def _label(self, name: str, facts: GpuNodeFacts, found: list[Output]) -> None:
-        now = (facts.is_gpu_node(), facts.labelled)
-        if now[0] != now[1] and now != self.labels.get(name):
-            value: dict[str, object] = {GPU_NODE_LABEL: "true" if now[0] else None}
-            found.append(Output("Node", name, "labels", value))
-        self.labels[name] = now
-
-
-def _event(name: str, reason: str, message: str) -> Output:
-    return Output("Node", name, "event", {"type": "Warning", "reason": reason, "message": message})
+        if self.changed(EXCEEDED, name, [resource for resource, _ in over]) and over:
+            numbers = ", ".join([shown for _, shown in over])
+            message = f"pods without a GPU use more than their quota, and no more are let in: {numbers}"
+            self.write_event(_NODE, name, EXCEEDED, message)
+        wanted = facts.is_gpu_node()
+        if self.changed(GPU_NODE_LABEL, name, (wanted, facts.labelled)) and wanted != facts.labelled:
+            self.write(_NODE, name, "labels", {GPU_NODE_LABEL: "true" if wanted else None})
 
 
 def _over(index: QuotaNodeIndex, facts: GpuNodeFacts) -> list[tuple[str, str]]:

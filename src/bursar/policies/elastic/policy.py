@@ -6,7 +6,7 @@ In the ledger, for each quota: an account for all that counts (its limits are ma
 minimums, unless borrowing is bounded by real capacity alone.
 
 A deleted quota keeps its accounts until nobody stands on them. Everything else here is derived and follows the ledger
-through ``charged`` and ``cell_changed``; only ``search`` and ``reports`` are notes of the moment.
+through ``charged`` and ``cell_changed``; only ``search`` and ``status`` are notes of the moment.
 
 How the elastic policy sees one claim, for people: its quota, its class, its rights, whom it could displace.
 """
@@ -45,7 +45,7 @@ from bursar.policies.elastic.settings import (
     TOTAL_RULE,
     options_of,
 )
-from bursar.policies.elastic.status import Reports
+from bursar.policies.elastic.status import ElasticStatusWriter
 from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
 from bursar.resources import Vector, dimension
@@ -153,7 +153,7 @@ class ElasticPolicy(QuotaPolicy):
         super().__init__(NAME, (QUOTA_SETTING, OPTIONS_SETTING))
         self.book: Final = QuotaBook()
         self.runners: Final[dict[str, tuple[Account, Vector]]] = {}  # by uid: where a claim that runs is counted
-        self.reports: Final = Reports(self.book)
+        self.status: Final = ElasticStatusWriter(self.book)
         self.search: Search | None = None
 
     # Settings
@@ -188,7 +188,7 @@ class ElasticPolicy(QuotaPolicy):
             if self.search is not None:
                 self.search.keep(quota)
             self.book.shift(quota, claim, cost, sign)
-            self.reports.changed(quota.id)
+            self.status.dirty.add(quota.id)
         elif account.name == TOTAL:
             return
         elif not account.name.endswith(FIRM_SUFFIX):
@@ -196,15 +196,15 @@ class ElasticPolicy(QuotaPolicy):
                 self.runners[claim.uid] = (account, cost)
             else:
                 del self.runners[claim.uid]
-            self.reports.runs(account.name, claim, sign > 0)
+            self.status.runs(account.name, claim, sign > 0)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == OPTIONS:
             self.book.set_options(options_of(new))
-            self.reports.all_changed()
+            self.status.dirty.update(self.book.quotas)
         else:
             self.book.set_quota(key, cast("tuple[object, ...] | None", new))
-            self.reports.changed(key)
+            self.status.dirty.add(key)
 
     # One claim
 
@@ -306,4 +306,4 @@ class ElasticPolicy(QuotaPolicy):
         return checks if quota is None else explain(self.book, quota, claim, self._cost(claim), checks)
 
     def outputs(self, now: int) -> list[Output]:
-        return self.reports.outputs(self.state, self.runners)
+        return self.status.outputs(self.state, self.runners)

@@ -1,8 +1,4 @@
-"""What the elastic policy wants written: the status of quotas, and the capacity label of pods that run.
-
-Notes of the moment, not state: which quotas changed since the last call, and what was last written, so that only
-differences are written. After a restart everything counts as changed and is written once more.
-"""
+"""The status of elastic quotas, and the capacity label of running pods."""
 
 from __future__ import annotations
 
@@ -24,33 +20,26 @@ from bursar.policies.elastic.settings import (
     TAKEN_OVER,
 )
 from bursar.policies.results import Output
+from bursar.policies.status import StatusWriter, condition
 from bursar.resources import Vector, dimension
 
 _POD: Final = "Pod"
 
 
 @final
-class Reports:
-    """Which quotas and pods are to be written about."""
+class ElasticStatusWriter(StatusWriter):
+    """Writes the status of quotas that changed, and the labels of the running pods that this concerns."""
 
     def __init__(self, book: QuotaBook) -> None:
+        super().__init__()
         self.book: Final = book
         self.dirty: Final[set[str]] = set()  # ids of quotas
         self.started: Final[dict[str, dict[str, None]]] = {}  # by id of the quota: uids that run, to be labelled
         self.over: Final[dict[str, set[str]]] = {}  # by id of the quota: uids labelled as over-quota
         self.ended: Final[dict[str, Claim]] = {}  # by uid: no longer runs in a quota
-        self.labels: Final[dict[str, str]] = {}  # by uid: as last written
-        self.statuses: Final[dict[str, dict[str, object]]] = {}  # by id: as last written
-        self.deletions: Final[set[str]] = set()  # ids whose object was said to be deleted
-
-    def changed(self, id: str) -> None:  # noqa: A002 as the ledger calls it
-        self.dirty.add(id)
-
-    def all_changed(self) -> None:
-        self.dirty.update(self.book.quotas)
 
     def runs(self, account: str, claim: Claim, running: bool) -> None:
-        """The claim begins or ceases to run in a quota, which the account names."""
+        """The claim begins or ceases to run in the quota that the account names."""
         id = account.removeprefix(PREFIX).removesuffix(RUNNING_SUFFIX)  # noqa: A001 as the ledger calls it
         self.dirty.add(id)
         if running:
@@ -60,73 +49,55 @@ class Reports:
             self.ended[claim.uid] = claim
 
     def outputs(self, state: State, runners: dict[str, tuple[Account, Vector]]) -> list[Output]:
-        found: list[Output] = []
-        self._unlabel(state, found)
-        for id in sorted(self.dirty):  # noqa: A001 as the ledger calls it
-            quota = self.book.quotas.get(id)
-            if quota is None or quota.state != IN_FORCE:
-                self._gone(id, quota, found)
-            else:
-                self._label(quota, runners, found)
-                self._status(state, quota, found)
-        self.dirty.clear()
-        return found
-
-    def _unlabel(self, state: State, found: list[Output]) -> None:
-        """A pod that no quota governs any more loses its label; one that is gone needs nothing."""
         for uid in sorted(self.ended):
-            claim = self.ended[uid]
-            if self.labels.pop(uid, None) is not None and uid in state.claims:
-                found.append(Output(_POD, claim.key, "labels", {CAPACITY_LABEL: None}))
+            if self.changed(CAPACITY_LABEL, uid, None) and uid in state.claims:  # no quota governs it any more
+                self.write(_POD, self.ended[uid].key, "labels", {CAPACITY_LABEL: None})
         self.ended.clear()
+        for id in sorted(self.dirty):  # noqa: A001 as the ledger calls it
+            self._quota(state, id, runners)
+        self.dirty.clear()
+        return self.take()
 
-    def _gone(self, id: str, quota: ElasticQuotaState | None, found: list[Output]) -> None:  # noqa: A002 as the ledger calls it
-        self.statuses.pop(id, None)
+    def _quota(self, state: State, id: str, runners: dict[str, tuple[Account, Vector]]) -> None:  # noqa: A002
+        kind, _, key = id.partition("/")
+        kind += f".{GROUP}"
+        quota = self.book.quotas.get(id)
+        if quota is not None and quota.state == IN_FORCE:
+            self._label(quota, runners)
+            status = status_of(quota, state.accounts[quota.account], state.accounts[quota.running])
+            self.write_status(kind, key, status)
+            return
+        self.write_status(kind, key, None)
         if quota is None:
             self.started.pop(id, None)
             self.over.pop(id, None)
-        if quota is None or quota.state != TAKEN_OVER:
-            self.deletions.discard(id)
-        elif id not in self.deletions:
-            self.deletions.add(id)
-            found.append(Output(_kind(quota), quota.body.key, "object", None))
+        taken_over = quota is not None and quota.state == TAKEN_OVER
+        if self.changed("taken over", id, taken_over) and taken_over:
+            self.write(kind, key, "object", None)
 
-    def _label(self, quota: ElasticQuotaState, runners: dict[str, tuple[Account, Vector]], found: list[Output]) -> None:
-        """Only who began to run, or is over-quota and was not when it was labelled, or the other way, is looked at."""
+    def _label(self, quota: ElasticQuotaState, runners: dict[str, tuple[Account, Vector]]) -> None:
+        """Labels the claims that began to run, and those that became over-quota or in-quota since."""
         over = over_quota(quota.walk())
-        said = self.over.pop(quota.id, set())
-        looked_at = self.started.pop(quota.id, {})
-        if over or said:
-            looked_at.update(dict.fromkeys(sorted(over ^ said)))
-        for uid in looked_at:
-            said.discard(uid)
+        labelled = self.over.pop(quota.id, set())
+        todo = self.started.pop(quota.id, {})
+        if over or labelled:
+            todo.update(dict.fromkeys(sorted(over ^ labelled)))
+        for uid in todo:
+            labelled.discard(uid)
             running = runners.get(uid)
             if running is None or running[0].name != quota.running:
                 continue
             member = quota.members.get(uid)
-            if member is None:  # on its way out, and may yet stay
+            if member is None:  # it is being evicted, and may yet stay
                 self.started.setdefault(quota.id, {})[uid] = None
                 continue
             if uid in over:
-                said.add(uid)
-            self._write_label(member.claim, OVER_QUOTA if uid in over else IN_QUOTA, found)
-        if said:
-            self.over[quota.id] = said
-
-    def _write_label(self, claim: Claim, label: str, found: list[Output]) -> None:
-        if self.labels.get(claim.uid) != label:
-            self.labels[claim.uid] = label
-            found.append(Output(_POD, claim.key, "labels", {CAPACITY_LABEL: label}))
-
-    def _status(self, state: State, quota: ElasticQuotaState, found: list[Output]) -> None:
-        status = status_of(quota, state.accounts[quota.account], state.accounts[quota.running])
-        if self.statuses.get(quota.id) != status:
-            self.statuses[quota.id] = status
-            found.append(Output(_kind(quota), quota.body.key, "status", status))
-
-
-def _kind(quota: ElasticQuotaState) -> str:
-    return f"{quota.body.kind}.{GROUP}"
+                labelled.add(uid)
+            label = OVER_QUOTA if uid in over else IN_QUOTA
+            if self.changed(CAPACITY_LABEL, uid, label):
+                self.write(_POD, member.claim.key, "labels", {CAPACITY_LABEL: label})
+        if labelled:
+            self.over[quota.id] = labelled
 
 
 def status_of(quota: ElasticQuotaState, reserved: Account, running: Account) -> dict[str, object]:
@@ -146,9 +117,9 @@ def status_of(quota: ElasticQuotaState, reserved: Account, running: Account) -> 
 
 
 def _exceeded(quota: ElasticQuotaState, reserved: Account) -> dict[str, object]:
-    """Only a max that was lowered, or a pod that is a fact, can be exceeded."""
+    """Use exceeds max only after max was lowered, or for a pod that was bound without Bursar."""
     over = [name for name, most in quota.body.max.listed.items() if reserved.used.amount(name) > most]
     if not over:
-        return {"type": "Exceeded", "status": "False", "reason": "WithinMax", "message": ""}
+        return condition("Exceeded", False, "WithinMax")
     message = f"more than max is in use of {', '.join(over)}; nobody is evicted for it, new claims are refused"
-    return {"type": "Exceeded", "status": "True", "reason": "MaxLowered", "message": message}
+    return condition("Exceeded", True, "MaxLowered", message)

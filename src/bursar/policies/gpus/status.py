@@ -1,16 +1,11 @@
-"""What the allocator tells the outside: the GPUs of each worker on its pod, what is left of each GPU and each pool.
+"""The status of GPUs and pools, and the annotations that name the GPUs of each worker on its pod.
 
-Memory of the outside, not of the ledger: after a restart everything is written once more, except what a pod is seen to
-carry already. Only what changed since the last call is looked at.
+A pool has real and virtual capacity, summed over its nodes, for people only. Virtual capacity is what it may promise:
+its tflops times the oversell ratio, and its vram plus a part of the memory and disk of its nodes. Requests use real
+capacity, limits use virtual capacity; without oversubscription both are the same. All amounts are exact integers.
 
-What pools have: real and virtual capacity, and what is left of both, summed over nodes. Shown, never decided by.
-
-Virtual capacity is what a pool may promise: its tflops times the oversell ratio, and its vram with a part of the memory
-and disk of its nodes. Requests take of what is real, limits of what is virtual. A pool without oversubscription
-promises what it has. All amounts are exact integers; parts of host memory and disk are cut to whole bytes.
-
-The figures of a node are made anew when one of its GPUs changed, and the sums of its pools move by the difference, so
-that a pool of thousands of GPUs costs no more than a small one.
+When a GPU changes, the figures of its node are computed again and the sums of its pools move by the difference, so the
+cost does not grow with the size of a pool.
 """
 
 from __future__ import annotations
@@ -34,6 +29,7 @@ from bursar.policies.gpus.worker import (
     WorkerCache,
 )
 from bursar.policies.results import Output
+from bursar.policies.status import StatusWriter
 from bursar.resources import dimension_at
 
 NO_OVERSELL: Final = (0, 0, 100)
@@ -59,14 +55,14 @@ def virtual_vram(total: int, memory: int, memory_percent: int, disk: int, disk_p
 
 @final
 class CapacityFigures:
-    """What a pool has on one node, or all in all."""
+    """The capacity of a pool on one node, or on all of its nodes."""
 
     __slots__ = ("amounts", "gpus", "nodes")
 
-    def __init__(self) -> None:
-        self.gpus: int = 0
-        self.nodes: int = 0
-        self.amounts: Final = [0] * len(_FIELDS)
+    def __init__(self, nodes: int = 0, gpus: int = 0, amounts: list[int] | None = None) -> None:
+        self.nodes: int = nodes
+        self.gpus: int = gpus
+        self.amounts: Final = amounts if amounts is not None else [0] * len(_FIELDS)
 
     def add(self, other: CapacityFigures, sign: int) -> None:
         self.gpus += sign * other.gpus
@@ -89,29 +85,24 @@ def node_figures(
     oversell: tuple[int, int, int],
     host: tuple[int, int],
 ) -> CapacityFigures:
-    """A pool on one node: its GPUs there with what requests and limits take of each, and the host's (memory, disk).
+    """The GPUs of a pool on one node, the requests and limits on each of them, and (memory, disk) of the host.
 
-    What is left is never less than nothing: a GPU that lost capacity, or limits beyond what is virtual.
+    What is available is never negative: a GPU may lose capacity, and limits may exceed the virtual capacity.
     """
-    found = CapacityFigures()
-    found.nodes = 1
-    found.gpus = len(gpus)
     memory_percent, disk_percent, ratio = oversell
-    total = (sum([gpu.tflops for gpu in gpus]), sum([gpu.vram for gpu in gpus]))
-    left = (
+    tflops = sum([gpu.tflops for gpu in gpus])
+    vram = sum([gpu.vram for gpu in gpus])
+    virtual = virtual_tflops(tflops, ratio), virtual_vram(vram, host[0], memory_percent, host[1], disk_percent)
+    amounts = [
+        tflops,
+        vram,
         sum([max(gpus[i].tflops - used[i][0], 0) for i in range(len(gpus))]),
         sum([max(gpus[i].vram - used[i][1], 0) for i in range(len(gpus))]),
-    )
-    virtual = (
-        virtual_tflops(total[0], ratio),
-        virtual_vram(total[1], host[0], memory_percent, host[1], disk_percent),
-    )
-    promised = (sum([limit[0] for limit in limits]), sum([limit[1] for limit in limits]))
-    free = (max(virtual[0] - promised[0], 0), max(virtual[1] - promised[1], 0))
-    amounts = [*total, *left, *virtual, *free]
-    for i in range(len(amounts)):
-        found.amounts[i] = amounts[i]
-    return found
+        *virtual,
+        max(virtual[0] - sum([limit[0] for limit in limits]), 0),
+        max(virtual[1] - sum([limit[1] for limit in limits]), 0),
+    ]
+    return CapacityFigures(1, len(gpus), amounts)
 
 
 @final
@@ -212,23 +203,20 @@ POOL_KIND: Final = "GPUPool.tensor-fusion.ai"
 
 
 @final
-class GpuStatusWriter:
-    """Annotations of worker pods, statuses of GPU objects and pools."""
-
-    __slots__ = ("claims", "figures", "gpus", "pools", "told", "written")
+class GpuStatusWriter(StatusWriter):
+    """Writes annotations of worker pods, and statuses of GPUs and pools."""
 
     def __init__(self) -> None:
-        self.claims: Final[dict[str, str]] = {}  # to look at: uid -> key of the pod
-        self.gpus: Final[dict[str, None]] = {}  # to look at
-        self.told: Final[dict[str, dict[str, object]]] = {}  # by uid
-        self.written: Final[dict[str, dict[str, object]]] = {}  # by GPU
-        self.pools: Final[dict[str, dict[str, object]]] = {}  # by pool: what was written
+        super().__init__()
+        self.claims: Final[dict[str, str]] = {}  # that changed: uid -> key of the pod
+        self.gpus: Final[dict[str, None]] = {}  # that changed
+        self.told: Final[dict[str, dict[str, object]]] = {}  # by uid: the annotations of its pod
         self.figures: Final = PoolFigures()
 
     def touched(self, claim: Claim, account: Account, sign: int) -> None:
         self.gpus[account.name[len(PREFIX) :]] = None
         if sign < 0 and claim.uid not in self.told:
-            self.claims.pop(claim.uid, None)  # came and went in between: nobody has heard of it
+            self.claims.pop(claim.uid, None)  # came and went in between: nothing was written
         else:
             self.claims[claim.uid] = claim.key
 
@@ -236,17 +224,16 @@ class GpuStatusWriter:
         self.gpus[name] = None
 
     def outputs(self, state: State, workers: WorkerCache, residents: dict[str, dict[str, Claim]]) -> list[Output]:
-        found: list[Output] = []
         for uid, key in sorted(self.claims.items()):
-            self._claim(state, workers, uid, key, found)
+            self._claim(state, workers, uid, key)
         self.claims.clear()
         for name in sorted(self.gpus):
-            self._gpu(state, name, residents.get(PREFIX + name, {}), found)
-        self._pools(state, workers, residents, found)
+            self._gpu(state, name, residents.get(PREFIX + name, {}))
+        self._pools(state, workers, residents)
         self.gpus.clear()
-        return found
+        return self.take()
 
-    def _claim(self, state: State, workers: WorkerCache, uid: str, key: str, found: list[Output]) -> None:
+    def _claim(self, state: State, workers: WorkerCache, uid: str, key: str) -> None:
         claim = state.claims.get(uid)
         if claim is None:
             self.told.pop(uid, None)
@@ -257,41 +244,32 @@ class GpuStatusWriter:
         binding = binding_of(claim)
         told = self.told.get(uid, {})
         if binding is None or not claim.counts():
-            if told and not claim.leaving:  # it waits again; one that leaves keeps its GPUs to the end
-                found.append(Output("Pod", key, "annotations", dict.fromkeys(told)))
+            if told and not claim.leaving:  # it is pending again; one that is evicted keeps its GPUs to the end
+                self.write("Pod", key, "annotations", dict.fromkeys(told))
                 del self.told[uid]
             return
         wanted = pod_record(state, worker, binding)
         seen = claim.spec.annotations
         if wanted != told and [name for name in wanted if seen.get(name) != wanted[name]]:
             gone: dict[str, object] = {name: None for name in told if name not in wanted}
-            found.append(Output("Pod", key, "annotations", {**gone, **wanted}))
+            self.write("Pod", key, "annotations", {**gone, **wanted})
         self.told[uid] = wanted
 
-    def _gpu(self, state: State, name: str, residents: dict[str, Claim], found: list[Output]) -> None:
+    def _gpu(self, state: State, name: str, residents: dict[str, Claim]) -> None:
         gpu = gpu_of(name, state.cell(GPUS, name))
         account = state.accounts.get(PREFIX + name)
-        if gpu is None or account is None or is_derived(name):
-            self.written.pop(name, None)
-            return
-        status: dict[str, object] = {"available": _available(gpu, account), "runningApps": _apps(residents)}
-        if self.written.get(name) != status:
-            self.written[name] = status
-            found.append(Output(GPU_KIND, name, "status", status))
+        status: dict[str, object] | None = None
+        if gpu is not None and account is not None and not is_derived(name):
+            status = {"available": _available(gpu, account), "runningApps": _apps(residents)}
+        self.write_status(GPU_KIND, name, status)
 
-    def _pools(
-        self, state: State, workers: WorkerCache, residents: dict[str, dict[str, Claim]], found: list[Output]
-    ) -> None:
+    def _pools(self, state: State, workers: WorkerCache, residents: dict[str, dict[str, Claim]]) -> None:
         known = state.cells(POOLS)
-        for pool in [pool for pool in self.pools if pool not in known]:
-            del self.pools[pool]
-        if not known:
-            return
-        for pool in self.figures.update(state, state.cell(VERSION, ONLY), list(self.gpus), workers, residents):
-            status = self.figures.sums[pool].status()
-            if self.pools.get(pool) != status:
-                self.pools[pool] = status
-                found.append(Output(POOL_KIND, pool, "status", status))
+        for pool in [pool for pool in self.last.get(POOL_KIND, {}) if pool not in known]:
+            self.write_status(POOL_KIND, pool, None)
+        if known:
+            for pool in self.figures.update(state, state.cell(VERSION, ONLY), list(self.gpus), workers, residents):
+                self.write_status(POOL_KIND, pool, self.figures.sums[pool].status())
 
 
 def binding_of(claim: Claim) -> Binding | None:

@@ -177,7 +177,7 @@ class LimitsPolicy(QuotaPolicy):
         super().__init__(NAME, (QUOTA, DEMAND))
         self.workers: Final = WorkerCache()
         self.costs: Costs = Costs(self.state)
-        self.publisher: Final = NamespaceStatusWriter()
+        self.status: Final = NamespaceStatusWriter()
         self.views: Final = Views()
         self.spaces: Final[dict[str, Space]] = {}
         self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
@@ -239,7 +239,7 @@ class LimitsPolicy(QuotaPolicy):
 
     def _touched(self, namespace: str) -> None:
         self.unsettled[namespace] = None
-        self.publisher.touched(namespace)
+        self.status.dirty.add(namespace)
         self.views.touched(namespace)
 
     # One claim
@@ -331,7 +331,7 @@ class LimitsPolicy(QuotaPolicy):
                 alert = True if account is not None and alerting(quota, account.used) else None
                 before = tx.get(ALERTS, key)
                 if before is not alert:
-                    self.publisher.alert_was(key, before is not None)
+                    self.status.alert_was(key, before is not None)
                     tx.put(NAME, ALERTS, key, alert)
         self.unsettled.clear()
 
@@ -348,17 +348,17 @@ class LimitsPolicy(QuotaPolicy):
         return Check(NAME, refusal is None, "", children)
 
     def outputs(self, now: int) -> list[Output]:
-        found: list[Output] = []
-        for namespace in self.publisher.take():
+        for namespace in sorted(self.status.dirty):
             account = self.state.accounts.get(PREFIX + namespace)
             if account is None:
                 continue
             declared = self._declared(namespace)
             for quota in self.space(namespace).quotas.values():
                 alert = self.state.cell(ALERTS, quota.key) is not None
-                self.publisher.publish(quota, account.used, declared, alert, now, found)
-        self.publisher.forget(self.state.cells(QUOTAS))
-        return found
+                self.status.publish(quota, account.used, declared, alert, now)
+        self.status.dirty.clear()
+        self.status.forget(self.state.cells(QUOTAS))
+        return self.status.take()
 
     def _declared(self, namespace: str) -> Vector:
         declared = EMPTY

@@ -19,11 +19,11 @@ namespaces that were touched since (and a copy of references), not all workers t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, final
+from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim
 from bursar.policies.namespace.settings import DIMENSIONS, WORKERS, NamespaceQuota
-from bursar.policies.results import Output
+from bursar.policies.status import StatusWriter, condition
 from bursar.resources import EMPTY, Tally, Vector, dimension
 
 UNTRACKED: Final = "100"
@@ -71,10 +71,6 @@ def amounts(vector: Vector) -> dict[str, object]:
         shown[side] = {name.partition(".")[2]: dimension(name).show(vector.amount(name)) for name in names}
     shown[WORKERS] = vector.amount(WORKERS)
     return shown
-
-
-def condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, object]:
-    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
 
 
 def conditions(quota: NamespaceQuota, used: Tally) -> list[dict[str, object]]:
@@ -127,19 +123,16 @@ def status_of(quota: NamespaceQuota, used: Tally, declared: Vector) -> dict[str,
     return status
 
 
-def stamped(status: dict[str, object], before: Mapping[str, object] | None, now: int) -> dict[str, object]:
-    """The status with its times: a condition keeps its transition time for as long as it says the same."""
+def stamped(status: dict[str, object], before: dict[str, object] | None, now: int) -> dict[str, object]:
+    """Adds times to a status: a condition keeps its transition time for as long as it holds, or does not hold."""
     time = timestamp(now)
-    known: dict[object, object] = {}
-    if before is not None and isinstance(before["conditions"], list):
-        for old in before["conditions"]:
-            known[old["type"], old["status"]] = old["lastTransitionTime"]
-    rows: list[dict[str, object]] = []
-    if isinstance(status["conditions"], list):
-        rows = [
-            {**row, "lastTransitionTime": known.get((row["type"], row["status"]), time)} for row in status["conditions"]
-        ]
+    times = {} if before is None else {(c["type"], c["status"]): c["lastTransitionTime"] for c in _conditions(before)}
+    rows = [{**c, "lastTransitionTime": times.get((c["type"], c["status"]), time)} for c in _conditions(status)]
     return {**status, "conditions": rows, "lastUpdateTime": time}
+
+
+def _conditions(status: dict[str, object]) -> list[dict[str, object]]:
+    return cast("list[dict[str, object]]", status["conditions"])
 
 
 def timestamp(now: int) -> str:
@@ -161,57 +154,37 @@ KIND: Final = "GPUResourceQuota.tensor-fusion.ai"
 
 
 @final
-class NamespaceStatusWriter:
-    """Statuses and alert events of quotas."""
-
-    __slots__ = ("alerts", "dirty", "stamped", "written")
+class NamespaceStatusWriter(StatusWriter):
+    """Writes statuses of quotas, and events when their alerts go on or off; a restart repeats no event."""
 
     def __init__(self) -> None:
-        self.dirty: Final[dict[str, None]] = {}  # namespaces
-        self.alerts: Final[dict[str, bool]] = {}  # by quota: what was told, of those that may have changed since
-        self.written: Final[dict[str, dict[str, object]]] = {}  # by quota: the last status, without times
-        self.stamped: Final[dict[str, dict[str, object]]] = {}  # the same with times
-
-    def touched(self, namespace: str) -> None:
-        self.dirty[namespace] = None
+        super().__init__()
+        self.dirty: Final[set[str]] = set()  # namespaces
+        self.alerts: Final[dict[str, bool]] = {}  # by quota: before the first change that no event tells yet
+        self.stamped: Final[dict[str, dict[str, object]]] = {}  # by quota: the last status, with its times
 
     def alert_was(self, key: str, on: bool) -> None:
-        """The alert of a quota is about to change; if that is not undone, it is told with the next outputs."""
+        """Remembers the alert of a quota before it changes. If a rollback restores it, no event is written."""
         self.alerts.setdefault(key, on)
 
-    def take(self) -> list[str]:
-        found = sorted(self.dirty)
-        self.dirty.clear()
-        return found
-
-    def publish(
-        self, quota: NamespaceQuota, used: Tally, declared: Vector, alert: bool, now: int, found: list[Output]
-    ) -> None:
-        """Add the quota's status and event to ``found`` where they say something new."""
+    def publish(self, quota: NamespaceQuota, used: Tally, declared: Vector, alert: bool, now: int) -> None:
+        key = quota.key
         status = status_of(quota, used, declared)
-        if self.written.get(quota.key) != status:
-            whole = stamped(status, self.stamped.get(quota.key), now)
-            self.written[quota.key] = status
-            self.stamped[quota.key] = whole
-            found.append(Output(KIND, quota.key, "status", whole))
-        if self.alerts.pop(quota.key, alert) != alert:
-            found.append(Output(KIND, quota.key, "event", _event(quota, used, alert)))
+        if self.changed(KIND, key, status):
+            self.stamped[key] = stamped(status, self.stamped.get(key), now)
+            self.write(KIND, key, "status", self.stamped[key])
+        if self.alerts.pop(key, alert) != alert:
+            reason = "AlertThresholdReached" if alert else "AlertThresholdNotReached"
+            message = alert_message(quota, used, alerting(quota, used))
+            self.write_event(KIND, key, reason, message, "Warning" if alert else "Normal")
 
     def forget(self, known: Mapping[str, object]) -> None:
-        """Drop what is remembered of quotas that are gone."""
-        for key in [key for key in self.written if key not in known]:
-            del self.written[key]
+        """Forgets quotas that were deleted."""
+        for key in [key for key in self.stamped if key not in known]:
+            self.write_status(KIND, key, None)
             del self.stamped[key]
         for key in [key for key in self.alerts if key not in known]:
             del self.alerts[key]
-
-
-def _event(quota: NamespaceQuota, used: Tally, alert: bool) -> dict[str, object]:
-    return {
-        "type": "Warning" if alert else "Normal",
-        "reason": "AlertThresholdReached" if alert else "AlertThresholdNotReached",
-        "message": alert_message(quota, used, alerting(quota, used)),
-    }
 
 
 @final

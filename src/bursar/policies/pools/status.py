@@ -1,10 +1,4 @@
-"""What the policy wants written outside: the status of quotas, root quotas, and what people should know.
-
-Only what changed since it was last written. Nothing of it is read back, except that users' own marks on a root quota
-are kept (see ``roots``).
-
-Why a quota has the runtime that it has, step by step: what it asked for, its base, the rounds, what was scaled.
-"""
+"""The status of quotas and profiles, the objects of root quotas, and why a quota has the runtime that it has."""
 
 from __future__ import annotations
 
@@ -16,7 +10,6 @@ from mypy_extensions import i64
 from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import Books
-from bursar.policies.pools.node_pools import Profile
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.root_quotas import as_json, ignored_wish, profiles_of_root, root_manifest, shown
 from bursar.policies.pools.runtime import Trace, distribute
@@ -35,105 +28,88 @@ from bursar.policies.pools.settings import (
     PoolQuotaBody,
 )
 from bursar.policies.results import Check, Output, Refusal
+from bursar.policies.status import StatusWriter, condition
 from bursar.resources import dimension_at
 
-_WARNING: Final = "Warning"
+_OVERLAP: Final = "Overlap"
 
 
 @final
-class Writer:
-    """Remembers what was written last."""
-
-    __slots__ = ("books", "overlaps", "roots", "said", "status", "trees")
+class Writer(StatusWriter):
+    """Writes root quotas, profiles, and the status of quotas."""
 
     def __init__(self, books: Books) -> None:
+        super().__init__()
         self.books: Final = books
-        self.status: Final[dict[str, dict[str, object]]] = {}  # by account
-        self.roots: Final[dict[str, dict[str, object]]] = {}  # manifests by name
-        self.trees: Final[dict[str, str]] = {}  # tree ids given to profiles that have none, by profile
-        self.overlaps: Final[dict[str, str]] = {}  # by profile: the nodes that another one has
-        self.said: Final[dict[str, str]] = {}  # warnings in force, by object
+        self.roots: Final[dict[str, str]] = {}  # by name: the key of a root quota that was written
 
     def outputs(self, state: State) -> list[Output]:
-        found: list[Output] = []
         for name in sorted(self.books.roots_changed):
-            self._root(state, name, found)
+            self._root(state, name)
         for key in sorted(self.books.profiles_changed):
-            self._profile(key, found)
+            self._profile(key)
         self.books.roots_changed.clear()
         self.books.profiles_changed.clear()
-        self._statuses(found)
-        return found
+        self._statuses()
+        return self.take()
 
     # Root quotas and profiles
 
-    def _root(self, state: State, name: str, found: list[Output]) -> None:
+    def _root(self, state: State, name: str) -> None:
         quota = self.books.roots.get(name)
         if quota is None:
-            last = self.roots.pop(name, None)
-            if last is not None:
-                found.append(Output(QUOTA_OBJECT, _key(last), "object", None))
+            if self.changed("root", name, None):
+                self.write(QUOTA_OBJECT, self.roots.pop(name), "object", None)
             return
         profiles = profiles_of_root(self.books, name)
         if not profiles:
-            self._warn(
-                found, quota.key, "ProfileGone", f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
-            )
+            message = f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
+            self._warn(QUOTA_OBJECT, quota.key, "ProfileGone", message)
             return
         manifest = root_manifest(self.books, state, quota)
-        if self.roots.get(name) != manifest:
-            self.roots[name] = manifest
-            found.append(Output(QUOTA_OBJECT, quota.key, "object", manifest))
+        if self.changed("root", name, manifest):
+            self.roots[name] = quota.key
+            self.write(QUOTA_OBJECT, quota.key, "object", manifest)
         if ignored_wish(profiles):
-            self._warn(found, quota.key, "Ignored", "ignore-default-tree is ignored: a node belongs to one tree")
+            message = "ignore-default-tree is ignored: a node belongs to one tree"
+            self._warn(QUOTA_OBJECT, quota.key, "Ignored", message)
 
     def _users(self, quota: PoolQuotaBody) -> str:
         branch = self.books.forest.branch(quota.tree, quota.name)
         names = [child.name for child in branch.children if child is not branch.inner]
         pods = sorted({*[c.key for c in branch.askers.values()], *[c.key for c in branch.members.values()]})
-        parts = [f"quota {name}" for name in names] + [f"pod {key}" for key in pods]
-        return ", ".join(parts[:5]) + (", ..." if len(parts) > 5 else "")
+        return _first_few([f"quota {name}" for name in names] + [f"pod {key}" for key in pods])
 
-    def _profile(self, key: str, found: list[Output]) -> None:
+    def _profile(self, key: str) -> None:
         profile = self.books.grounds.profiles.get(key)
         if profile is None:
-            self.trees.pop(key, None)
-            self.overlaps.pop(key, None)
+            self.changed(TREE, key, None)
+            self.changed(_OVERLAP, key, None)
             return
-        if not profile.pinned and self.trees.get(key) != profile.tree:
-            self.trees[key] = profile.tree
-            found.append(Output(PROFILE_OBJECT, key, "labels", {TREE: profile.tree}))
-        sums = self.books.grounds.sums[key]
+        if not profile.pinned and self.changed(TREE, key, profile.tree):
+            self.write(PROFILE_OBJECT, key, "labels", {TREE: profile.tree})
         status: dict[str, object] = {
-            "nodes": sums.count,
+            "nodes": self.books.grounds.sums[key].count,
             "total": shown(self.books.grounds.total(profile)),
             "treeId": profile.tree,
         }
-        found.append(Output(PROFILE_OBJECT, key, "status", status))
-        self._overlap(profile, found)
-
-    def _overlap(self, profile: Profile, found: list[Output]) -> None:
-        """Say so when nodes that the profile selects belong to another one."""
+        self.write(PROFILE_OBJECT, key, "status", status)
         lost = [
             f"{name} (to {owner})"
             for name, owner in sorted(self.books.grounds.owners.items())
             if owner not in ("", profile.key) and profile.selects(self.books.grounds.nodes[name].labels)
         ]
-        text = ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
-        if text and self.overlaps.get(profile.key) != text:
-            message = f"these nodes belong to another profile that selects them too: {text}"
-            found.append(_event(PROFILE_OBJECT, profile.key, "Overlap", message))
-        self.overlaps[profile.key] = text
+        message = f"these nodes belong to another profile that selects them too: {_first_few(lost)}" if lost else ""
+        self._warn(PROFILE_OBJECT, key, _OVERLAP, message)
 
-    def _warn(self, found: list[Output], key: str, reason: str, message: str) -> None:
-        """On the edge only."""
-        if self.said.get(f"{key} {reason}") != message:
-            self.said[f"{key} {reason}"] = message
-            found.append(_event(QUOTA_OBJECT, key, reason, message))
+    def _warn(self, kind: str, key: str, reason: str, message: str) -> None:
+        """Writes a warning when its text changes; an empty one clears it."""
+        if self.changed(reason, key, message) and message:
+            self.write_event(kind, key, reason, message)
 
     # Quotas
 
-    def _statuses(self, found: list[Output]) -> None:
+    def _statuses(self) -> None:
         forest = self.books.forest
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
@@ -142,11 +118,12 @@ class Writer:
         for key in changed:
             branch = forest.branches.get(key)
             if branch is None or branch.quota is None:
-                self.status.pop(key, None)
-                continue
-            self._status(branch, branch.quota, found)
+                self.changed("annotations", key, None)
+                self.changed("status", key, None)
+            else:
+                self._status(branch, branch.quota)
 
-    def _status(self, branch: Branch, quota: PoolQuotaBody, found: list[Output]) -> None:
+    def _status(self, branch: Branch, quota: PoolQuotaBody) -> None:
         tied = branch.top() is self.books.forest.tree(branch.tree_id).root or branch.aside
         amounts: dict[str, object] = {
             REQUEST: self._json(branch, branch.request),
@@ -159,14 +136,11 @@ class Writer:
         }
         used = {} if branch.account is None else branch.account.used.vector().show()
         status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied)]}
-        whole = {**amounts, **status}
-        last = self.status.get(branch.key)
-        if last == whole:
-            return
-        self.status[branch.key] = whole
-        if last is None or {key: last[key] for key in amounts} != amounts:
-            found.append(Output(QUOTA_OBJECT, quota.key, "annotations", amounts))
-        found.append(Output(QUOTA_OBJECT, quota.key, "status", status))
+        moved = self.changed("annotations", branch.key, amounts)
+        if moved:
+            self.write(QUOTA_OBJECT, quota.key, "annotations", amounts)
+        if self.changed("status", branch.key, status) or moved:
+            self.write(QUOTA_OBJECT, quota.key, "status", status)
 
     def _runtime(self, branch: Branch, tied: bool) -> list[int]:
         if branch.aside:
@@ -175,12 +149,11 @@ class Writer:
 
     def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
         if not tied:
-            return {"type": "Ready", "status": "False", "reason": "Loose", "message": self.books.why_loose(branch)}
+            return condition("Ready", False, "Loose", self.books.why_loose(branch))
         over = self._over(branch)
         if over:
-            message = f"uses more than its runtime of {over}"
-            return {"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}
-        return {"type": "Ready", "status": "True", "reason": "WithinRuntime", "message": ""}
+            return condition("Ready", True, "Exceeded", f"uses more than its runtime of {over}")
+        return condition("Ready", True, "WithinRuntime")
 
     def _over(self, branch: Branch) -> str:
         limits = self._runtime(branch, True)
@@ -205,15 +178,8 @@ def _listed(amounts: vec[i64]) -> list[int]:
     return [int(amount) for amount in amounts]
 
 
-def _key(manifest: dict[str, object]) -> str:
-    metadata = manifest["metadata"]
-    if not isinstance(metadata, dict):
-        raise TypeError("a manifest without metadata")
-    return f"{metadata['namespace']}/{metadata['name']}"
-
-
-def _event(kind: str, key: str, reason: str, message: str) -> Output:
-    return Output(kind, key, "event", {"type": _WARNING, "reason": reason, "message": message})
+def _first_few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def explain_branch(books: Books, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
@@ -242,7 +208,7 @@ def runtime_check(books: Books, branch: Branch, dim: int) -> Check:
 
 
 def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
-    """The way to the runtime, a sentence a step; empty for quotas outside of the distribution."""
+    """The steps to the runtime, one sentence each; empty for quotas outside of the distribution."""
     slot = books.forest.slot_of(dim)
     parent = branch.parent
     if slot < 0 or parent is None or not books.forest.refresh(branch):

@@ -344,7 +344,7 @@ class TreesPolicy(QuotaPolicy):
         return Check(NAME, not failed, "", tuple(children))
 
     def outputs(self, now: int) -> list[Output]:
-        return self.statuses.take(self.trees)
+        return self.statuses.outputs(self.trees)
 
 
 def _highest(group: TreeNode) -> TreeNode:

@@ -1,7 +1,6 @@
-"""The status of QuotaTree objects: what each node uses, some of those who sit there as borrowers, and the conditions.
+"""The status of QuotaTree objects: what each node uses, its first borrowers, and the conditions.
 
-Written when something changed since the last time: a tree's document or the seats in it. What it costs, and how long it
-is, does not grow with those who borrow: there may be tens of thousands, and it changes with each of them.
+Neither the cost nor the length of a status grows with the number of borrowers, of which there may be tens of thousands.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from typing import Final, cast, final
 
 from bursar.policies.results import Output
+from bursar.policies.status import StatusWriter, condition
 from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, TreeNode, Trees
 from bursar.policies.trees.refresh import over_quota
 from bursar.resources import dimension
@@ -18,14 +18,12 @@ MOST_NAMED: Final = 20  # borrowers of a node
 
 
 @final
-class Statuses:
-    """Which trees are to be written."""
-
-    __slots__ = ("dirty", "written")
+class Statuses(StatusWriter):
+    """Writes the status of each tree whose manifest or usage changed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.dirty: Final[set[str]] = set()
-        self.written: Final[dict[str, dict[str, object]]] = {}
 
     def touch(self, table: str, key: str) -> None:
         if table == SPEC:
@@ -33,20 +31,12 @@ class Statuses:
         elif table.startswith(AT):
             self.dirty.add(table[len(AT) :])
 
-    def take(self, trees: Trees) -> list[Output]:
-        """The statuses that differ from what was last written."""
-        found: list[Output] = []
+    def outputs(self, trees: Trees) -> list[Output]:
         for name in sorted(self.dirty):
             tree = trees.by_name.get(name)
-            if tree is None:
-                self.written.pop(name, None)
-                continue
-            status = status_of(tree)
-            if self.written.get(name) != status:
-                self.written[name] = status
-                found.append(Output(OBJECT, name, "status", status))
+            self.write_status(OBJECT, name, None if tree is None else status_of(tree))
         self.dirty.clear()
-        return found
+        return self.take()
 
 
 def status_of(tree: QuotaTreeModel) -> dict[str, object]:
@@ -62,19 +52,14 @@ def status_of(tree: QuotaTreeModel) -> dict[str, object]:
         for node, resource, used, quota in over_quota(tree)
     ]
     conditions: list[object] = [
-        {"type": "Ready", "status": "True", "reason": "InForce", "message": ""},
-        {
-            "type": "Exceeded",
-            "status": "True" if over else "False",
-            "reason": "OverQuota" if over else "WithinQuota",
-            "message": "; ".join(over),
-        },
+        condition("Ready", True, "InForce"),
+        condition("Exceeded", bool(over), "OverQuota" if over else "WithinQuota", "; ".join(over)),
     ]
     return {"nodes": nodes, "conditions": conditions, "warnings": list(tree.warnings())}
 
 
 def _borrowing(tree: QuotaTreeModel, node: TreeNode) -> list[str]:
-    """Those who sit on a node and belong below it, by name: the first that would have to move, if there are many."""
+    """The claims on a node that belong to a group below it, by name; of many, the first that would have to move."""
     found: list[str] = []
     if not node.down:
         return found

@@ -1,0 +1,51 @@
+"""What the status writers of all policies share: they write what changed, and events on edges only.
+
+What was written is remembered here and not in the ledger, so that everything is written once more after a restart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bursar.policies.results import Output
+
+
+class StatusWriter:
+    """Collects outputs, and remembers the values that the last ones were made from."""
+
+    def __init__(self) -> None:
+        self.last: Final[dict[str, dict[str, object]]] = {}  # by aspect, by key
+        self.collected: list[Output] = []
+
+    def changed(self, aspect: str, key: str, value: object) -> bool:
+        """Remembers a value and returns whether it differs from the last one. An empty value counts as none."""
+        known = self.last.setdefault(aspect, {})
+        if not value:
+            return known.pop(key, None) is not None
+        if known.get(key) == value:
+            return False
+        known[key] = value
+        return True
+
+    def write(self, kind: str, key: str, part: str, value: dict[str, object] | None) -> None:
+        """Writes a part of an object, whatever was written before."""
+        self.collected.append(Output(kind, key, part, value))
+
+    def write_status(self, kind: str, key: str, status: dict[str, object] | None) -> None:
+        """Writes the status of an object if it changed; None forgets an object that no longer exists."""
+        if self.changed(kind, key, status) and status is not None:
+            self.write(kind, key, "status", status)
+
+    def write_event(self, kind: str, key: str, reason: str, message: str, severity: str = "Warning") -> None:
+        self.write(kind, key, "event", {"type": severity, "reason": reason, "message": message})
+
+    def take(self) -> list[Output]:
+        """Returns the outputs since the last call."""
+        found = self.collected
+        self.collected = []
+        return found
+
+
+def condition(kind: str, holds: bool, reason: str, message: str = "") -> dict[str, object]:
+    """A condition of a status, without its times."""
+    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
