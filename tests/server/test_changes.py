@@ -55,7 +55,7 @@ def test_what_was_read_can_be_applied_again(bed: Live) -> None:
 
 
 def test_an_old_version_is_a_conflict(bed: Live) -> None:
-    read = bed.client.get_object("ElasticQuota.n8s.nebuly.ai", "a/quota")
+    read = bed.client.object("ElasticQuota.n8s.nebuly.ai", "a/quota")
     bed.give(quota("a", 3))
     before = bed.position()
     problem = refused(bed.give, {**read, "spec": {"min": {"nvidia.com/gpu": 1}}})
@@ -74,11 +74,11 @@ def test_a_dry_run_tells_and_changes_nothing(bed: Live) -> None:
 
 def test_a_repeated_request_with_a_key_is_answered_not_repeated(bed: Live) -> None:
     body = text(pod("a", "p1"))
-    first = bed.client.apply(body, key="k1")
+    first = bed.client.apply(body, idempotency_key="k1")
     bed.client.delete(["Pod/a/p1"])
-    assert bed.client.apply(body, key="k1") == first
+    assert bed.client.apply(body, idempotency_key="k1") == first
     assert bed.client.claims().items == []
-    assert refused(bed.client.apply, text(pod("a", "p2")), key="k1").status == 422
+    assert refused(bed.client.apply, text(pod("a", "p2")), idempotency_key="k1").status == 422
 
 
 def test_all_or_nothing(bed: Live) -> None:
@@ -103,7 +103,7 @@ def test_delete_and_finish(bed: Live) -> None:
 
 
 def test_undo_of_an_apply_restores_what_was_there(bed: Live) -> None:
-    before = bed.client.get_object("ElasticQuota.n8s.nebuly.ai", "a/quota")["spec"]
+    before = bed.client.object("ElasticQuota.n8s.nebuly.ai", "a/quota")["spec"]
     change = bed.give(quota("a", 4), quota("c", 1), node("n2"))
     undone = bed.client.undo(change.id)
     assert (undone.verb, undone.undoes) == ("undo", change.id)
@@ -112,7 +112,7 @@ def test_undo_of_an_apply_restores_what_was_there(bed: Live) -> None:
         ("c/quota", "deleted"),
         ("n2", "deleted"),
     ]
-    assert bed.client.get_object("ElasticQuota.n8s.nebuly.ai", "a/quota")["spec"] == before
+    assert bed.client.object("ElasticQuota.n8s.nebuly.ai", "a/quota")["spec"] == before
     again = bed.client.undo(undone.id)
     assert sorted((one.key, one.result) for one in again.objects) == [
         ("a/quota", "changed"),

@@ -113,7 +113,7 @@ def follow_the_fix(client: Client) -> None:
     why = client.explain(namespace, name, fixes=True)
     assert why.claim.reason == "elastic.max.nvidia.com/gpu"
     assert [fix.code for fix in why.fixes] == ["ask-less", "raise-quota"]
-    manifest = client.get_object("Pod", demo.FIRST_POD)
+    manifest = client.object("Pod", demo.FIRST_POD)
     changed = follow(manifest, why.fixes[0])
     assert [news.what for news in client.apply(text(changed)).pods] == ["started"]
     assert client.claim(namespace, name).phase == "Running"

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from bursar.server import client as clients
-from bursar.server.client import Client, ServerEvent
+from bursar.server.client import Client
 from bursar.server.service import Service
+from bursar.server.types import ServerEvent
 from tests.server.live import Live, ManualClock, live, node, pod, quota
 from tests.server.test_changes import refused
 
@@ -28,7 +29,7 @@ def test_any_read_at_a_time_a_span_or_a_record(bed: Live, clock: ManualClock) ->
         (borrower,) = [row for row in bed.client.quotas(at=at).items if row.namespace == "b"]
         assert borrower.resources["nvidia.com/gpu"].borrowed == "2"
         assert "running" in bed.client.explain("b", "loan", at=at).text
-        assert bed.client.get_object("Pod", "b/loan", at=at)["status"]["phase"] == "Running"
+        assert bed.client.object("Pod", "b/loan", at=at)["status"]["phase"] == "Running"
     assert bed.client.claim("b", "loan").phase == "Evicted"
     assert bed.client.nodes(at="0").items == []
 
@@ -167,9 +168,11 @@ def test_timers_that_came_due_while_stopped_fire_at_their_time(tmp_path: Path, c
 def test_an_idempotency_key_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     data = tmp_path / "bursar.db"
     with live(data, clock=clock) as bed:
-        first = bed.client.apply(b"{apiVersion: v1, kind: Namespace, metadata: {name: x}}", key="once")
+        first = bed.client.apply(b"{apiVersion: v1, kind: Namespace, metadata: {name: x}}", idempotency_key="once")
     with live(data, clock=clock) as bed:
-        assert bed.client.apply(b"{apiVersion: v1, kind: Namespace, metadata: {name: x}}", key="once") == first
+        assert (
+            bed.client.apply(b"{apiVersion: v1, kind: Namespace, metadata: {name: x}}", idempotency_key="once") == first
+        )
         assert bed.client.changes().items[0].id == first.id
 
 
@@ -178,7 +181,7 @@ class Listening:
 
     def __init__(self, client: Client, last: str = "") -> None:
         self.events: list[ServerEvent] = []
-        self._stream = client.events(last, timeout=60)
+        self._stream = client.events(last)
         Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:

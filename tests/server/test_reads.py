@@ -178,8 +178,8 @@ def test_a_plan_says_who_starts_who_leaves_and_who_loses_borrowing(bed: Live, cl
 
 def test_objects_by_kind_and_one_object(bed: Live) -> None:
     assert [one["kind"] for one in bed.client.objects(kind="nodes").items] == ["Node"]
-    assert bed.client.get_object("no", "n1")["metadata"]["name"] == "n1"
+    assert bed.client.object("no", "n1")["metadata"]["name"] == "n1"
     with pytest.raises(RequestFailedError) as caught:
-        bed.client.get_object("Node", "n9")
+        bed.client.object("Node", "n9")
     assert caught.value.status == 404
     assert {kind.name for kind in bed.client.kinds().items} >= {"Pod", "QuotaTree.bursar.dev"}

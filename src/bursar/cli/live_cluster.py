@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from msgspec import structs
@@ -33,9 +34,10 @@ from bursar.objects.kinds import NODE, Kind
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import default_registry
 from bursar.server.client import Client, RequestFailedError
+from bursar.server.operations import Operation
 from bursar.server.service import Service
-from bursar.server.types import Explanation
 
+T = TypeVar("T")
 _NAMED = 3  # pods that a warning names
 
 
@@ -180,11 +182,13 @@ class LiveClient(FileClient):
         self._find = find
         self._hindered = hindered
 
-    def explain(self, namespace: str, name: str, *, at: str = "", fixes: bool = False) -> Explanation:
+    def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:
         try:
-            return super().explain(namespace, name, at=at, fixes=fixes)
+            return super()._ask(operation, values, body)
         except RequestFailedError as error:
-            pod = self._find(namespace, name) if error.status == HTTPStatus.NOT_FOUND else None
+            asked = operation.name == "explain" and error.status == HTTPStatus.NOT_FOUND
+            namespace, name = values.get("namespace", ""), values.get("name", "")
+            pod = self._find(namespace, name) if asked else None
             if pod is None:
                 raise
             hindrance = self._hindered.get(f"{namespace}/{name}")

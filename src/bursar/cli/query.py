@@ -174,7 +174,7 @@ def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa
     """
     with target.open(past=bool(at)) as client:
         kind, key = reference(client, object)
-        body = client.get_object(kind, key, at=at)
+        body = client.object(kind, key, at=at)
         if output in {"json", "yaml"}:
             echo(machine(body, output))
             return
@@ -253,7 +253,7 @@ def history(object: str | None, since: str, at: str, limit: int, output: str, ta
             _change_happened(client, since, limit, output)
         elif at:
             kind, key = reference(client, object)
-            echo(machine(client.get_object(kind, key, at=at), "json" if output == "json" else "yaml"))
+            echo(machine(client.object(kind, key, at=at), "json" if output == "json" else "yaml"))
         else:
             _of_object(client, *reference(client, object), since, limit, output)
 

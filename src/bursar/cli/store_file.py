@@ -7,23 +7,22 @@ The file is opened read-only, at the last record that it has at that moment. Not
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
 from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
-from bursar.server import time_travel, types
-from bursar.server.client import Client, Query, RequestFailedError, ServerEvent
+from bursar.server import time_travel
+from bursar.server.client import Client, RequestFailedError, content_type
 from bursar.server.handlers import Handlers
-from bursar.server.operations import OPERATIONS, Operation
+from bursar.server.operations import Operation
 from bursar.server.problems import problem_of
 from bursar.server.requests import RequestQuery
 from bursar.server.service import Service, StoppedError
@@ -32,7 +31,6 @@ from bursar.store.schema import StoreError
 from bursar.store.store import Store
 
 T = TypeVar("T")
-_PARTS = {"key": "(?P<key>.+)"}
 
 
 class FileService(Service):
@@ -65,25 +63,12 @@ class FileClient(Client):
         super().__init__()
         self._handlers = Handlers(service)
 
-    def events(self, last_id: str = "", *, timeout: float = 60) -> Iterator[ServerEvent]:
-        return iter(())
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        query: Query,
-        body: str | bytes | None,
-        content_type: str = "application/json",
-        key: str = "",
-    ) -> T:
-        operation, values = _operation(method, path)
-        given = {name: value for name, value in query.items() if value not in {None, "", False, ()}}
-        data = body.encode() if isinstance(body, str) else body or b""
-        asked = RequestQuery(operation, {**given, **values}, data, content_type)
+    def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:
+        if operation.streams:
+            return cast("T", iter(()))
+        asked = RequestQuery(operation, values, body, content_type(operation))
         try:
-            found = asyncio.run(getattr(self._handlers, operation.name)(asked))
+            found = asyncio.run(self._handlers.answer(asked))
         except (StoreError, ManifestError):
             raise
         except Exception as error:
@@ -91,20 +76,7 @@ class FileClient(Client):
             if problem is None:
                 raise
             raise RequestFailedError(problem) from error
-        decoded: T = msgspec.convert(msgspec.to_builtins(found), answer)
-        return decoded
-
-
-def _operation(method: str, path: str) -> tuple[Operation, dict[str, Any]]:
-    from urllib.parse import unquote
-
-    for operation in OPERATIONS:
-        form = re.sub(r"\{(\w+)\}", lambda part: _PARTS.get(part[1], f"(?P<{part[1]}>[^/]+)"), operation.path)
-        found = re.fullmatch(form, path)
-        if operation.method == method and found is not None:
-            return operation, {name: unquote(value) for name, value in found.groupdict().items()}
-    problem = types.Problem(type="about:blank", title="unknown", status=404, detail=f"a store file has no {path}")
-    raise RequestFailedError(problem)
+        return msgspec.convert(msgspec.to_builtins(found), operation.answer or cast("type[T]", dict))
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from bursar.server import openapi, problems
 from bursar.server.background import AuditWatch
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
-from bursar.server.operations import ADMIN, API, OPERATIONS, READ, Operation
+from bursar.server.operations import ADMIN, API, OPERATIONS, READ, Operation, Operations
 from bursar.server.problems import RefusedError, in_thread
 from bursar.server.requests import LARGEST_BODY, read_request
 from bursar.server.service import Service
@@ -175,18 +175,16 @@ class App:
         for stream in list(self._streams):
             stream.end()
 
-    def _route(self, operation: Operation) -> Route:
+    def _route(self, operation: Operation[Any]) -> Route:
         path = API + operation.path.replace("{key}", "{key:path}")
-        handler = self._events if operation.name == "events" else self._handle(operation)
+        handler = self._events if operation.streams else self._handle(operation)
         return Route(path, self._guard(operation.name, operation.role, handler), methods=[operation.method])
 
-    def _handle(self, operation: Operation) -> Handler:
-        act = getattr(self._handlers, operation.name)
-
+    def _handle(self, operation: Operation[Any]) -> Handler:
         async def handle(request: Request) -> Response:
             asked = await read_request(request, operation, self._limits.body)
             begun = perf_counter()
-            answer = await act(asked)
+            answer = await self._handlers.answer(asked)
             if operation.method == "POST" and operation.role != READ:
                 self._metrics.changes.labels(operation.name).observe(perf_counter() - begun)
             return _json(answer)
@@ -260,8 +258,7 @@ class App:
         return _json(openapi.document())
 
     async def _events(self, request: Request) -> Response:
-        operation = next(operation for operation in OPERATIONS if operation.name == "events")
-        asked = await read_request(request, operation, 0)
+        asked = await read_request(request, Operations.events, 0)
         last = asked.number("Last-Event-ID") if "Last-Event-ID" in asked.values else None
         if last is not None and not self._service.store.pruned_to <= last <= self._service.store.last_seq:
             raise RefusedError(400, f"there is no record {last} to resume after: read the state anew")

@@ -1,6 +1,6 @@
-"""What each operation of the API does: one method for each row of the table of operations, by its name.
+"""The handlers of the API: lists come in pages, and every other operation has a method of its name.
 
-Methods that look at the cluster run in worker threads. An answer about state is given when the state is durable.
+Methods that read the cluster run in worker threads. An answer about state is given once that state is durable.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from bursar._version import __version__
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind
 from bursar.objects.validation import duration_ms
-from bursar.server import pages, time_travel, types
+from bursar.server import time_travel, types
 from bursar.server import what_if as trials
 from bursar.server.changes import load_changes
-from bursar.server.pages import Reader, durable
+from bursar.server.pages import LISTS, Reader, claim_key, durable
 from bursar.server.problems import RefusedError, in_thread
 from bursar.server.requests import RequestQuery
 from bursar.server.rows import ClaimView
@@ -37,7 +37,14 @@ class Handlers:
         self._demo = demo
         self._reader = Reader(service)
 
-    # Changing
+    async def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type
+        """What the operation answers: a page of a list, or what the method of its name finds."""
+        operation = asked.operation
+        if operation.name in LISTS:
+            return await self._reader.page(asked, LISTS[operation.name](asked))
+        return await getattr(self, operation.name)(asked)
+
+    # Changes
 
     async def apply(self, asked: RequestQuery) -> types.Change:
         documents = await in_thread(asked.documents)
@@ -77,7 +84,7 @@ class Handlers:
         await durable(pending.durable)
         return pending.answer
 
-    # Reading
+    # State
 
     async def info(self, asked: RequestQuery) -> types.Info:
         def look(cluster: Cluster) -> types.Info:
@@ -110,18 +117,12 @@ class Handlers:
             ]
         )
 
-    async def objects(self, asked: RequestQuery) -> types.ObjectList:
-        return await self._reader.page(asked, pages.objects(asked, self._kind_filter(asked)), types.ObjectList)
-
     async def object(self, asked: RequestQuery) -> dict[str, Any]:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
         found = await self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
         return found
-
-    async def claims(self, asked: RequestQuery) -> types.ClaimList:
-        return await self._reader.page(asked, pages.claims(asked), types.ClaimList)
 
     async def claim(self, asked: RequestQuery) -> types.ClaimRow:
         key = _asked_claim(asked)
@@ -143,19 +144,7 @@ class Handlers:
 
         return await in_thread(search)
 
-    async def quotas(self, asked: RequestQuery) -> types.QuotaList:
-        return await self._reader.page(asked, pages.quotas(asked, self._kind_filter(asked)), types.QuotaList)
-
-    async def nodes(self, asked: RequestQuery) -> types.NodeList:
-        return await self._reader.page(asked, pages.nodes(asked), types.NodeList)
-
-    async def gpus(self, asked: RequestQuery) -> types.GpuList:
-        return await self._reader.page(asked, pages.gpus(asked), types.GpuList)
-
-    async def queue(self, asked: RequestQuery) -> types.QueueList:
-        return await self._reader.page(asked, pages.queue(asked), types.QueueList)
-
-    # The past
+    # History
 
     async def decisions(self, asked: RequestQuery) -> types.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
@@ -202,7 +191,7 @@ class Handlers:
 
         return await in_thread(read)
 
-    # Asking
+    # Trials
 
     async def what_if(self, asked: RequestQuery) -> types.WhatIf:
         documents = await in_thread(asked.documents)
@@ -236,9 +225,6 @@ class Handlers:
                 raise RefusedError(400, str(error)) from None
         return given
 
-    def _kind_filter(self, asked: RequestQuery) -> str:
-        return self._kind(asked.text("kind")).name if asked.text("kind") else ""
-
 
 def _digest(asked: RequestQuery) -> str:
     """What was asked for, for idempotency."""
@@ -247,7 +233,7 @@ def _digest(asked: RequestQuery) -> str:
 
 def _asked_claim(asked: RequestQuery) -> str:
     namespace = asked.text("namespace")
-    return pages.claim_key("" if namespace == "-" else namespace, asked.text("name"))
+    return claim_key("" if namespace == "-" else namespace, asked.text("name"))
 
 
 def _span(text: str) -> int:

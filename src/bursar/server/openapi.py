@@ -1,9 +1,4 @@
-"""The OpenAPI document, made of the table of operations and the types of the answers.
-
-The API reference (docs/api.md), written from the table of operations and the types of the answers.
-
-``python -m bursar.server.openapi`` prints it; a test holds the file to it.
-"""
+"""The OpenAPI document and the API reference (docs/api.md), made from the operations and the response types."""
 
 from __future__ import annotations
 
@@ -71,7 +66,7 @@ def _plain(name: str, about: str, content_type: str, statuses: list[int]) -> dic
     return {"operationId": name, "summary": about, "responses": responses}
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation[Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.about.partition(". ")[0].rstrip(".") + ".",
@@ -90,7 +85,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": parameter.format}
     if parameter.format == "integer":
         schema["minimum"] = parameter.least
-        schema["maximum"] = parameter.most or 2**53
+        schema["maximum"] = parameter.most
     if parameter.where == "path":
         schema |= {"minLength": 1} if parameter.format == "string" else {}
     if parameter.repeated:
@@ -104,11 +99,11 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation[Any]) -> dict[str, Any]:
     if operation.answer is not None:
         schema: dict[str, Any] = {"$ref": _REF.format(name=operation.answer.__name__)}
     else:
-        schema = {"type": "string"} if operation.produces == "text/event-stream" else _MANIFEST
+        schema = {"type": "string"} if operation.streams else _MANIFEST
     done = {"description": "done", "content": {operation.produces: {"schema": schema}}}
     refused = {str(status): _refused(about) for status, about in _ALWAYS.items()}
     refused |= {str(status): _refused(_SOME[status]) for status in operation.problems}
@@ -186,9 +181,9 @@ def _overview() -> Iterator[str]:
         yield f"| {operation.method} | `{operation.path or '/'}` | {_answer(operation)} | {role} |"
 
 
-def _answer(operation: Operation) -> str:
+def _answer(operation: Operation[Any]) -> str:
     if operation.answer is None:
-        return "a stream" if operation.produces == "text/event-stream" else "a manifest"
+        return "a stream" if operation.streams else "a manifest"
     return _link(operation.answer.__name__)
 
 
@@ -196,7 +191,7 @@ def _link(name: str) -> str:
     return f"[{name}](#{name.lower()})"
 
 
-def _operation_section(operation: Operation) -> Iterator[str]:
+def _operation_section(operation: Operation[Any]) -> Iterator[str]:
     yield f"### {operation.method} {operation.path or '/'}\n"
     yield f"{operation.about}\n"
     if operation.accepts == "manifests":

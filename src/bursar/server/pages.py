@@ -1,14 +1,8 @@
-"""Looking at a service's cluster, of now or of a moment, for one request: as a whole, or a list page by page.
+"""The lists of the API, in pages.
 
-The look itself runs in a worker thread under the cluster's lock; what it saw is answered when it is durable. All pages
-of a list are of the moment of the first one, whatever has changed since.
-
-The lists of the API: which rows of a cluster a request asks for, and which of them are on a page.
-
-What rows are made of is noted under the cluster's lock. Where what was noted cannot change afterwards (objects, the
-figures of quotas) the rows are made without the lock, so that a long list keeps nobody waiting.
-
-Pages of lists: a token names the moment that the first page was of, and where the next one begins.
+All pages of a list are of the moment of the first one, whatever has changed since: the token of a page holds that
+moment and where the next page begins. The cluster's lock is held while the rows are collected. Objects and the figures
+of quotas cannot change afterwards, so their rows are made without the lock.
 """
 
 from __future__ import annotations
@@ -16,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from bursar.objects.decode import ManifestError
 from bursar.server import quotas as quota_views
 from bursar.server import types
 from bursar.server.problems import RefusedError, in_thread
@@ -36,13 +31,14 @@ Row = TypeVar("Row")
 Rows = tuple[list[Row], int, str]  # a page, how many more there are, and what the next one comes after
 Part = Callable[[], Rows[Row]]  # makes a page without the lock
 Take = Callable[[Cluster, str], Part[Row]]  # notes under the lock what the page after a text is made of
+_FIELDS = ("kind", "namespace", "policy", "phase", "node")
 
 
-def objects(asked: RequestQuery, kind: str) -> Take[dict[str, Any]]:
+def _objects(asked: RequestQuery) -> Take[dict[str, Any]]:
     namespace, matches = asked.text("namespace"), label_filter(asked.text("label"))
 
     def take(cluster: Cluster, after: str) -> Part[dict[str, Any]]:
-        known = stored_objects(cluster, kind, namespace or None)
+        known = stored_objects(cluster, _kind(cluster, asked), namespace or None)
 
         def part() -> Rows[dict[str, Any]]:
             named = sorted((f"{stored.kind.name} {stored.key}", stored) for stored in known)
@@ -56,9 +52,8 @@ def objects(asked: RequestQuery, kind: str) -> Take[dict[str, Any]]:
     return take
 
 
-def claims(asked: RequestQuery) -> Take[types.ClaimRow]:
+def _claims(asked: RequestQuery) -> Take[types.ClaimRow]:
     matches = label_filter(asked.text("label"))
-    wanted = _given(asked, "namespace", "phase", "node")
     quota = asked.text("quota")
 
     def take(cluster: Cluster, after: str) -> Part[types.ClaimRow]:
@@ -67,7 +62,7 @@ def claims(asked: RequestQuery) -> Take[types.ClaimRow]:
         def keep(row: types.ClaimRow) -> bool:
             return (not account or account in row.quotas) and matches(row.labels)
 
-        rows, remaining = claim_rows(cluster, after, asked.limit, wanted, keep)
+        rows, remaining = claim_rows(cluster, after, asked.limit, _wanted(asked), keep)
         last = claim_key(rows[-1].namespace, rows[-1].name) if rows else ""
         return lambda: (rows, remaining, last)
 
@@ -75,7 +70,7 @@ def claims(asked: RequestQuery) -> Take[types.ClaimRow]:
 
 
 def _account(cluster: Cluster, quota: str) -> str:
-    """The account that is called so; if there is none, what was asked for, in which nobody counts."""
+    """The account of that name; if there is none, the text itself, which selects nothing."""
     found = quota_views.accounts_called(cluster, quota)
     if len(found) > 1:
         raise RefusedError(400, f"the quota {quota!r:.200} may be {' or '.join(found)}: say which")
@@ -86,67 +81,69 @@ def claim_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def quotas(asked: RequestQuery, kind: str) -> Take[types.QuotaRow]:
-    wanted = _given(asked, "namespace", "policy") | ({"kind": kind} if kind else {})
-
-    def take(cluster: Cluster) -> Callable[[], list[types.QuotaRow]]:
+def _quotas(asked: RequestQuery) -> Take[types.QuotaRow]:
+    def read(cluster: Cluster) -> Callable[[], Iterable[types.QuotaRow]]:
         gathered = quota_views.gather(cluster)
+        return lambda: map(quota_views.row, gathered.quotas())
 
-        def rows() -> list[types.QuotaRow]:
-            found = (quota_views.row(quota) for quota in gathered.quotas())
-            return [row for row in found if all(getattr(row, name) == value for name, value in wanted.items())]
-
-        return rows
-
-    return _cut(asked, take)
+    return _table(asked, read)
 
 
-def nodes(asked: RequestQuery) -> Take[types.NodeRow]:
-    matches = label_filter(asked.text("label"))
-    return _made(asked, lambda cluster: [row for row in node_rows(cluster) if matches(row.labels)])
+def _made(make: Callable[[Cluster], Iterable[Row]]) -> Callable[[RequestQuery], Take[Row]]:
+    """A table whose rows can only be made under the cluster's lock."""
 
-
-def gpus(asked: RequestQuery) -> Take[types.GpuRow]:
-    node = asked.text("node")
-    return _made(asked, lambda cluster: [row for row in gpu_rows(cluster) if not node or row.node == node])
-
-
-def queue(asked: RequestQuery) -> Take[types.QueueRow]:
-    namespace = asked.text("namespace")
-    return _made(
-        asked, lambda cluster: [row for row in queue_rows(cluster) if not namespace or row.namespace == namespace]
-    )
-
-
-def _given(asked: RequestQuery, *names: str) -> dict[str, str]:
-    return {name: asked.text(name) for name in names if asked.text(name)}
-
-
-def _made(asked: RequestQuery, look: Callable[[Cluster], list[Row]]) -> Take[Row]:
-    """A page of a table whose rows can only be made under the cluster's lock."""
-
-    def take(cluster: Cluster) -> Callable[[], list[Row]]:
-        rows = look(cluster)
+    def read(cluster: Cluster) -> Callable[[], Iterable[Row]]:
+        rows = list(make(cluster))
         return lambda: rows
 
-    return _cut(asked, take)
+    return lambda asked: _table(asked, read)
 
 
-def _cut(asked: RequestQuery, take: Callable[[Cluster], Callable[[], list[Row]]]) -> Take[Row]:
+def _table(asked: RequestQuery, read: Callable[[Cluster], Callable[[], Iterable[Row]]]) -> Take[Row]:
     """A page of a table that is made as a whole."""
+    matches = label_filter(asked.text("label"))
 
-    def take_part(cluster: Cluster, after: str) -> Part[Row]:
+    def take(cluster: Cluster, after: str) -> Part[Row]:
+        wanted, rows = _wanted(asked), read(cluster)
+        if "kind" in wanted:
+            wanted["kind"] = _kind(cluster, asked)
         begin = int(after) if after.isdecimal() else 0
-        rows = take(cluster)
 
         def part() -> Rows[Row]:
-            found = rows()
+            found = [
+                row
+                for row in rows()
+                if all(getattr(row, name) == value for name, value in wanted.items())
+                and matches(getattr(row, "labels", {}))
+            ]
             shown = found[begin : begin + asked.limit]
             return shown, max(0, len(found) - begin - len(shown)), str(begin + len(shown))
 
         return part
 
-    return take_part
+    return take
+
+
+def _wanted(asked: RequestQuery) -> dict[str, str]:
+    """The fields of a row that the request gives a value for."""
+    return {name: asked.text(name) for name in _FIELDS if asked.text(name)}
+
+
+def _kind(cluster: Cluster, asked: RequestQuery) -> str:
+    try:
+        return cluster.kinds.find(asked.text("kind")).name if asked.text("kind") else ""
+    except ManifestError as error:
+        raise RefusedError(400, str(error)) from None
+
+
+LISTS: dict[str, Callable[[RequestQuery], Take[Any]]] = {
+    "objects": _objects,
+    "claims": _claims,
+    "quotas": _quotas,
+    "nodes": _made(node_rows),
+    "gpus": _made(gpu_rows),
+    "queue": _made(queue_rows),
+}
 
 
 class PageToken(msgspec.Struct, array_like=True, frozen=True):
@@ -175,15 +172,7 @@ def read_token(token: str) -> PageToken:
 
 
 T = TypeVar("T")
-Answer = TypeVar("Answer")
-Answer_co = TypeVar("Answer_co", covariant=True)
 Look = Callable[[Cluster], T]
-
-
-class ListType(Protocol[Row, Answer_co]):
-    """The type of a list of rows, called to make one."""
-
-    def __call__(self, *, items: list[Row], moment: types.Moment, remaining: int, next: str) -> Answer_co: ...  # noqa: A002 as answers name it
 
 
 class Reader:
@@ -197,9 +186,9 @@ class Reader:
         await durable(written)
         return found
 
-    async def page(self, asked: RequestQuery, take: Take[Row], make: ListType[Row, Answer]) -> Answer:
+    async def page(self, asked: RequestQuery, take: Take[Row]) -> Any:  # noqa: ANN401 of the operation's type
         """A page after what the token says, of the token's moment, with the token of the next one."""
-        token, at = asked.text("continue"), asked.text("at")
+        token, at, make = asked.text("continue"), asked.text("at"), cast("Any", asked.operation.answer)
         if not token:
             rows, moment = await self.look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
             start = await in_thread(self._service.moment, at) if at else None

@@ -38,7 +38,7 @@ class PodKeys(msgspec.Struct, forbid_unknown_fields=True):
 class RequestQuery:
     """One request: its parameters by name, and its body."""
 
-    operation: Operation
+    operation: Operation[Any]
     values: dict[str, Any]
     body: bytes
     content_type: str
@@ -101,7 +101,7 @@ def _nonempty(found: list[str], name: str) -> list[str]:
     return found
 
 
-async def read_request(request: Request, operation: Operation, largest: int) -> RequestQuery:
+async def read_request(request: Request, operation: Operation[Any], largest: int) -> RequestQuery:
     """The request, or ``RefusedError``."""
     values = _parameters(request, operation)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -126,7 +126,7 @@ async def _body(request: Request, largest: int) -> bytes:
     return b"".join(parts)
 
 
-def _parameters(request: Request, operation: Operation) -> dict[str, Any]:
+def _parameters(request: Request, operation: Operation[Any]) -> dict[str, Any]:
     known = {parameter.name: parameter for parameter in operation.parameters}
     values: dict[str, Any] = {}
     for name in request.query_params:
@@ -161,9 +161,8 @@ def _value(parameter: Parameter, text: str) -> str | int | bool:
             raise RefusedError(400, f"the parameter {parameter.name} is true or false, not {text!r:.40}")
         return _TRUTH[text.lower()]
     if parameter.format == "integer":
-        most = parameter.most or 2**53
-        if not _INTEGER.fullmatch(text) or not parameter.least <= int(text) <= most:
-            problem = f"{text!r:.40} is not a number from {parameter.least} to {most}"
+        if not _INTEGER.fullmatch(text) or not parameter.least <= int(text) <= parameter.most:
+            problem = f"{text!r:.40} is not a number from {parameter.least} to {parameter.most}"
             raise RefusedError(400, f"the parameter {parameter.name}: {problem}")
         return int(text)
     return text

@@ -1,25 +1,13 @@
-"""What the API answers: plain typed values, of which the JSON, the OpenAPI document and the client's view are made.
-
-Here is what all answers share, and the answers about what there is: the server, and the lists of its state. What
-happened is in ``chronicle``, why and what if in ``verdicts``.
+"""Response types of the API; JSON, the OpenAPI document and the client are made from them.
 
 Field names are camelCase in JSON. Amounts are canonical quantities as text ("40Gi", "500m"), times are RFC 3339 in UTC.
-Every answer about state says of which moment it is: ``seq`` (the last journal record in it), ``digest`` (of the ledger
-after it) and ``resourceVersion`` (the last write to an object in it).
-
-Answers about what happened: changes of objects, decisions, the versions of an object, what differs between moments.
-
-What is told here is on the disk, and later changes do not alter it; only the outcomes of a plan or a dry run, which
-read the same, never came to pass. Field names and amounts are as in all ``answers``.
-
-Answers about why and what if: the checks of a claim, what would let it in, trials of pods, plans of changes.
-
-Giving them changes nothing: they come from transactions that are not committed and from copies of the cluster. Field
-names and amounts are as in all ``answers``.
+Every answer about state carries its moment: ``seq`` (the last journal record in it), ``digest`` (of the ledger after
+it) and ``resourceVersion`` (the last write to an object in it).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
@@ -394,3 +382,12 @@ class Plan(Answer, frozen=True):
     def harmless(self) -> bool:
         """Whether nobody is evicted or loses the node it runs on."""
         return not self.evicted and not self.stranded
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event of the live stream; ``id`` resumes after it."""
+
+    id: str
+    type: str
+    data: Any
