@@ -123,12 +123,16 @@ class Actor:
             return f"starts when {self._names(others)} left"
         return "starts with its group" if together else ""
 
+    def advance(self) -> bool:
+        """Let policies set the limits that hold now; the commit wakes the claims that wait for them."""
+        return self._engine.advance(self._ports.now())
+
     def revoke(self) -> bool:
-        """Take back what policies say is over-used now."""
-        decisions = self._engine.tick(self._ports.now())
-        for decision in decisions:
+        """Evict the claims that policies revoke now."""
+        before = self._engine.version
+        for decision in self._engine.tick(self._ports.now()):
             self._evict(self._engine.claim(decision.uid), decision)
-        return bool(decisions)
+        return self._engine.version != before
 
     def _evict(self, claim: Claim, decision: Decision) -> None:
         self.event(claim, WARNING, EVICTED, decision.sentence())

@@ -250,7 +250,7 @@ class Controller:
 
         What was decided when the rounds are over is acted upon and written all the same.
         """
-        while self._actor.act() or self._decide_next() or self._actor.revoke() or self._actor.write():
+        while self._round():
             self._rounds.count(self._ports.now())
             if rounds is not None:
                 rounds -= 1
@@ -259,6 +259,10 @@ class Controller:
                     self._actor.write()
                     return False
         return True
+
+    def _round(self) -> bool:
+        actor = self._actor
+        return actor.advance() or actor.act() or self._decide_next() or actor.revoke() or actor.write()
 
     def _decide_next(self) -> bool:
         claims = self.queue.next()

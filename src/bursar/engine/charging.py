@@ -50,12 +50,14 @@ class Core:
     """The ledger and the policies over it, listed by the hooks that they implement."""
 
     __slots__ = (
+        "advancing",
         "budgets",
         "demanding",
         "following",
         "ledger",
         "lineages",
         "nodes",
+        "opening",
         "ordering",
         "placing",
         "policies",
@@ -77,10 +79,12 @@ class Core:
         self.settling: Final = [p for p in policies if overrides(p, Policy, "settle")]
         self.searching: Final = [p for p in policies if overrides(p, PreemptionHooks, "search_begins")]
         self.ordering: Final = [p for p in policies if overrides(p, PreemptionHooks, "order_node_victims")]
+        self.advancing: Final = [p for p in policies if overrides(p, TimeHooks, "advance")]
         self.revoking: Final = [p for p in policies if overrides(p, TimeHooks, "revocations")]
         self.waking: Final = [p for p in policies if overrides(p, TimeHooks, "next_due")]
         self.writing: Final = [p for p in policies if overrides(p, StatusHooks, "outputs")]
         self.following: Final = [p for p in quotas if overrides(p, QuotaPolicy, "state_changed")]
+        self.opening: Final = [p for p in quotas if overrides(p, QuotaPolicy, "open_accounts")]
         self.demanding: Final = [p for p in quotas if overrides(p, QuotaPolicy, "demand")]
         self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
@@ -111,6 +115,12 @@ class Core:
             bindings = self._demand_bindings(claim)
             tx.set_bindings(claim, bindings)
             self.demand(claim, bindings, True)
+        self.open_accounts(claim)
+
+    def open_accounts(self, claim: Claim) -> None:
+        """The claim is new or asks for something else: policies may open the accounts that will govern it."""
+        for policy in self.opening:
+            policy.open_accounts(self.tx, claim)
 
     def _demand_bindings(self, claim: Claim) -> tuple[Binding | None, ...]:
         """What is known before a decision; a policy that refuses to bind has no demand to count."""

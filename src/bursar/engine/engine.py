@@ -31,9 +31,9 @@ class Engine(LockedLedger):
         """A claim enters and waits; its demand counts from here."""
         self._lock.acquire()
         try:
-            if not self._enter(claim):
+            if not self._enter(claim, at):
                 raise EngineError(f"claim {claim.uid} exists already")
-            self._commit(at, ("submit", claim.uid), None)
+            self._commit(("submit", claim.uid))
         finally:
             self._end()
 
@@ -44,8 +44,8 @@ class Engine(LockedLedger):
         """
         self._lock.acquire()
         try:
-            self._enter(claim)
-            return self._conclude(claim, deciding.decide(self._core, claim, at), at, "decide")
+            self._enter(claim, at)
+            return self._conclude(claim, deciding.decide(self._core, claim, at), "decide")
         finally:
             self._end()
 
@@ -53,8 +53,8 @@ class Engine(LockedLedger):
         """Quota only: reserves in the quota policies."""
         self._lock.acquire()
         try:
-            self._enter(claim)
-            return self._conclude(claim, deciding.admit(self._core, claim, at), at, "admit")
+            self._enter(claim, at)
+            return self._conclude(claim, deciding.admit(self._core, claim, at), "admit")
         finally:
             self._end()
 
@@ -68,9 +68,9 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             if claim.state == PENDING and not (forced and node):
                 raise EngineError(f"{claim.key} is not admitted yet: admit it first, or decide both")
-            self._begin()
+            self._begin(at)
             decision = deciding.place(self._core, claim, node, forced, at)
-            return self._conclude(claim, decision, at, "found" if forced else "place")
+            return self._conclude(claim, decision, "found" if forced else "place")
         finally:
             self._end()
 
@@ -79,9 +79,9 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             for claim in claims:
-                self._enter(claim)
+                self._enter(claim, at)
             decisions = deciding.group(self._core, claims, at)
-            return self._conclude_group(claims, decisions, at)
+            return self._conclude_group(claims, decisions)
         finally:
             self._end()
 
@@ -97,12 +97,12 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            self._begin()
+            self._begin(at)
             refusals = respec(self._core, claim, spec, forced)
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
-            self._commit(at, ("adjust", uid), decision)
+            self._commit(("adjust", uid), decision)
             return decision
         finally:
             self._end()
@@ -113,11 +113,11 @@ class Engine(LockedLedger):
         try:
             claim = self.claim(uid)
             taken = claim.leaving or self.state.cell("revoked", uid) is not None
-            self._begin()
+            self._begin(at)
             eviction.drop(self._core, claim, taken)
             if not taken:
                 decision = Decision(uid, RELEASED, at, claim.place)
-                self._commit(at, ("release", uid), decision)
+                self._commit(("release", uid), decision)
                 return decision
             return self._depart(claim, at)
         finally:
@@ -138,9 +138,9 @@ class Engine(LockedLedger):
                 return
             if claim.state < RESERVED:
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}: it cannot be seen {STATES[state]}")
-            self._begin()
+            self._begin(at)
             self._core.set_seen(claim, state)
-            self._commit(at, ("observe", uid, STATES[state]), None)
+            self._commit(("observe", uid, STATES[state]))
         finally:
             self._end()
 
@@ -154,10 +154,10 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             if claim.state not in (HELD, RESERVED):
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, neither held nor reserved")
-            self._begin()
+            self._begin(at)
             eviction.back_to_pending(self._core, claim)
             eviction.has_left(self._core, claim)
-            self._commit(at, ("give-up", uid), None)
+            self._commit(("give-up", uid))
         finally:
             self._end()
 
@@ -169,8 +169,8 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            self._begin().put("engine", "spared", claim.uid, True if spared else None)
-            self._commit(at, ("spare", uid), None)
+            self._begin(at).put("engine", "spared", claim.uid, True if spared else None)
+            self._commit(("spare", uid))
         finally:
             self._end()
 
@@ -183,9 +183,9 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             if claim.state != PENDING:
                 raise EngineError(f"{claim.key} is {STATES[claim.state]}, not pending")
-            self._begin()
+            self._begin(at)
             found = [self.state.claims[victim] for victim in victims if victim in self.state.claims]
-            return self._conclude(claim, deciding.resume_hold(self._core, claim, node, found, at), at, "resume")
+            return self._conclude(claim, deciding.resume_hold(self._core, claim, node, found, at), "resume")
         finally:
             self._end()
 
@@ -194,12 +194,12 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             claim = self.claim(uid)
-            self._begin()
+            self._begin(at)
             for victim, owner in victims:
                 if victim not in self.state.claims:
                     deciding.recall_displaced(self._core, claim, victim, owner)
             if self._core.tx.log:
-                self._commit(at, ("recall", uid), None)
+                self._commit(("recall", uid))
         finally:
             self._end()
 
@@ -209,16 +209,25 @@ class Engine(LockedLedger):
         """Quotas, nodes and options come, change or go: all of them, or none if one is not acceptable."""
         self._lock.acquire()
         try:
-            self._begin()
+            self._begin(at)
             apply_settings(self._core, settings)
-            self._commit(at, ("configure", *[f"{s.kind} {s.key}" for s in settings]), None)
+            self._commit(("configure", *[f"{s.kind} {s.key}" for s in settings]))
+        finally:
+            self._end()
+
+    def advance(self, now: int) -> bool:
+        """Time passed: policies whose limits depend on time change them; whether any did, as one record."""
+        self._lock.acquire()
+        try:
+            return self._advance(now)
         finally:
             self._end()
 
     def tick(self, now: int) -> list[Decision]:
-        """Time passed: take back what policies say is over-used. Claims taken back count until they are gone."""
+        """Time passed: ``advance``, then evict over-use. Evicted claims count until they are gone."""
         self._lock.acquire()
         try:
+            self._advance(now)
             decisions: list[Decision] = []
             for policy in self._core.revoking:
                 for wanted in policy.revocations(now):
@@ -230,7 +239,7 @@ class Engine(LockedLedger):
             self._end()
 
     def next_due(self, now: int) -> int | None:
-        """When after ``now`` a tick may take something back although nothing else happens; as of the last tick."""
+        """When after ``now`` a tick may change something although nothing else happens; as of the last tick."""
         self._lock.acquire()
         try:
             earliest: int | None = None
@@ -268,7 +277,7 @@ class Engine(LockedLedger):
         """What would happen; changes nothing. ``pending``: also try the claims that wait now."""
         self._lock.acquire()
         try:
-            self._begin()
+            self._begin(at)
             return look_ahead(self._core, changes, at, pending)
         finally:
             self._end()
@@ -279,7 +288,7 @@ class Engine(LockedLedger):
         try:
             claim = self.state.claims.get(uid)
             if claim is not None:
-                self._begin()
+                self._begin(self._core.tx.now)
                 return explain_claim(self._core, claim)
             past = self._recall.departed.get(uid)
             if past is None:
@@ -288,23 +297,40 @@ class Engine(LockedLedger):
         finally:
             self._end()
 
-    # Taking back
+    # Time
+
+    def _advance(self, now: int) -> bool:
+        core = self._core
+        if not core.advancing:
+            return False
+        tx = self._begin(now)
+        changed: list[str] = []
+        for policy in core.advancing:
+            mark = tx.savepoint()
+            policy.advance(tx, now)
+            if tx.savepoint() > mark:
+                changed.append(policy.name)
+        if changed:
+            self._commit(("advance", *changed))
+        else:
+            core.ledger.abort()
+        return len(changed) > 0
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
         """It counts until it is gone, but no budget counts on it any more."""
-        tx = self._begin()
+        tx = self._begin(now)
         if self._core.budgets.healthy(claim):
             self._core.budgets.runs(tx, claim, False)
         tx.put("engine", "revoked", claim.uid, wanted.reason)
         why = Refusal(wanted.reason.partition(".")[0], wanted.reason, wanted.sentence)
         decision = Decision(claim.uid, EVICTED, now, claim.place, (why,))
-        decision.seq = self._commit(now, ("tick", wanted.sentence), decision)
+        decision.seq = self._commit(("tick", wanted.sentence), decision)
         claim.decision = decision
         return decision
 
     def _depart(self, claim: Claim, at: int) -> Decision:
         last = claim.decision
         decision = last if isinstance(last, Decision) else Decision(claim.uid, EVICTED, at, claim.place)
-        self._commit(at, ("evicted", claim.uid, claim.key), decision)
+        self._commit(("evicted", claim.uid, claim.key), decision)
         self._recall.remember(claim.uid, claim.key, decision)
         return decision

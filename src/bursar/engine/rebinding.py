@@ -25,6 +25,7 @@ def respec(core: Core, claim: Claim, spec: ClaimSpec, forced: bool = False) -> t
     core.tx.set_spec(claim, spec)
     if relabelled:
         _count_in_budgets(core, claim, healthy, True)
+    core.open_accounts(claim)
     return rebind(core, claim, claim.place, forced or claim.state == PENDING)
 
 

@@ -226,8 +226,8 @@ class LockedLedger:
 
     # Transactions
 
-    def _begin(self) -> Transaction:
-        return self._core.ledger.begin()
+    def _begin(self, at: int) -> Transaction:
+        return self._core.ledger.begin(at)
 
     def _end(self) -> None:
         """Whatever was not committed is undone."""
@@ -235,11 +235,11 @@ class LockedLedger:
             self._core.ledger.abort()
         self._lock.release()
 
-    def _enter(self, claim: Claim) -> bool:
+    def _enter(self, claim: Claim, at: int) -> bool:
         """Open the transaction (unless it is) and make sure the claim is in it, pending; True if it is new."""
         core = self._core
         if not core.ledger.opened:
-            core.ledger.begin()
+            core.ledger.begin(at)
         known = core.ledger.state.claims.get(claim.uid)
         if known is None:
             if claim.uid in self._recall.departed:
@@ -252,29 +252,30 @@ class LockedLedger:
             raise EngineError(f"{claim.key} is {STATES[claim.state]} already")
         return False
 
-    def _commit(self, at: int, cause: tuple[object, ...], decision: Recordable | None) -> int:
+    def _commit(self, cause: tuple[object, ...], decision: Recordable | None = None) -> int:
+        """Commit the open transaction, as of its own time."""
         core = self._core
         if core.settling:
             core.settle()
-        record = core.ledger.commit(at, cause, decision)
+        record = core.ledger.commit(core.tx.now, cause, decision)
         if self.listener is not None:
             self.listener.committed(record)
         return record.seq
 
-    def _conclude(self, claim: Claim, decision: Decision, at: int, cause: str) -> Decision:
+    def _conclude(self, claim: Claim, decision: Decision, cause: str) -> Decision:
         """Commit a decision that changed something or says something new."""
         if self._core.tx.log or not decision.same_as(claim.decision):
-            decision.seq = self._commit(at, (cause, claim.uid), decision)
+            decision.seq = self._commit((cause, claim.uid), decision)
         self._recall.note(claim, decision)
         return decision
 
-    def _conclude_group(self, claims: list[Claim], decisions: list[Decision], at: int) -> list[Decision]:
+    def _conclude_group(self, claims: list[Claim], decisions: list[Decision]) -> list[Decision]:
         """The same for decisions that share a record."""
         worth = len(self._core.tx.log) > 0
         for i in range(len(claims)):
             worth = worth or not decisions[i].same_as(claims[i].decision)
         if worth:
-            seq = self._commit(at, ("group", *[claim.uid for claim in claims]), GangDecisions(decisions))
+            seq = self._commit(("group", *[claim.uid for claim in claims]), GangDecisions(decisions))
             for decision in decisions:
                 decision.seq = seq
         for i in range(len(claims)):

@@ -63,12 +63,13 @@ _MOMENTS: Final[i64] = 4294967296  # of one transaction; more changes than that 
 class Transaction:
     """The log of one transaction and the verbs that write it."""
 
-    __slots__ = ("log", "seq", "state")
+    __slots__ = ("log", "now", "seq", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.log: list[Change] = []
         self.seq: i64 = 0  # the number that its record will have
+        self.now: int = 0  # the time of the call that opened it, in milliseconds
 
     def do(self, change: Change) -> None:
         change.apply(self.state)
@@ -236,10 +237,11 @@ class Ledger:
         if type(watcher).charged is not Watcher.charged:  # most do not listen, and charges are frequent
             self.state.charge_watchers[policy] = watcher
 
-    def begin(self) -> Transaction:
+    def begin(self, now: int = 0) -> Transaction:
         if self.opened:
             raise RuntimeError("a transaction is open already; use a savepoint")
         self.opened = True
+        self.tx.now = now
         self.tx.seq = self.version + 1
         return self.tx
 

@@ -66,6 +66,13 @@ class StatusHooks(Watcher):
 class TimeHooks(StatusHooks):
     """What the passing of time alone changes."""
 
+    def advance(self, tx: Transaction, now: int) -> None:
+        """Set the limits that hold at ``now`` (milliseconds).
+
+        It is called whenever time may have passed, so it must do nothing if nothing changes. Claims that wait for a
+        changed account are decided again. A claim refused as permanent is not, so such limits refuse for now only.
+        """
+
     def revocations(self, now: int) -> list[Revocation]:
         """The claims to evict because of over-use, as of ``now`` (milliseconds)."""
         return []
@@ -73,7 +80,7 @@ class TimeHooks(StatusHooks):
     def next_due(self, now: int) -> int | None:
         """The first moment after ``now`` at which time alone may change something; None if there is none.
 
-        It refers to the state after the last ``revocations``.
+        It refers to the state after the last ``advance`` and ``revocations``.
         """
         return None
 
@@ -241,6 +248,12 @@ class Policy(PreemptionHooks):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QuotaPolicy(Policy):
     """Decides over a claim wherever it runs."""
+
+    def open_accounts(self, tx: Transaction, claim: Claim) -> None:
+        """A claim was submitted, or asks for something else: open the accounts that ``bind`` needs to charge it.
+
+        ``bind`` was asked before: without its account it returns None, or a binding without accounts.
+        """
 
     def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
         """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""

@@ -43,6 +43,7 @@ class Stage:
     def __init__(self, fake: FakeApi, http: Http) -> None:
         self.fake = fake
         self.api = Api(http)
+        self.registry = default_registry()
         self.terms = 0
         self.told: list[Notice] = []
         self.leavers: set[str] = set()  # uids of pods that were told to leave for others
@@ -72,7 +73,7 @@ class Stage:
 
     async def lead(self, options: TermOptions | None = None) -> LeaderTerm:
         """A term begins; returns when it is ready."""
-        term = LeaderTerm(self.api, default_registry(), self.terms, self._tell, options or self.options)
+        term = LeaderTerm(self.api, self.registry, self.terms, self._tell, options or self.options)
         self.announce(term.number)
         self.terms += 1
         self.term = term

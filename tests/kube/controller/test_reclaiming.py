@@ -102,8 +102,8 @@ async def test_who_must_leave_for_its_quotas_sake_too_is_tried_again(monkeypatch
         await cluster.until(lambda: cluster.patched("owner"))
         (victim,) = (claim for claim in claims.values() if claim.leaving)
         engine = term.mirror.engine
-        engine._begin().put("engine", "revoked", victim.uid, "elastic.over")
-        engine._commit(0, ("tick",), None)
+        engine._begin(0).put("engine", "revoked", victim.uid, "elastic.over")
+        engine._commit(("tick",))
         await cluster.until(lambda: evictions(cluster) > 1)
         cluster.fake.state.delete(DISRUPTION_BUDGETS, "a", "b")
         await cluster.until(lambda: cluster.find("a", victim.name) is None)

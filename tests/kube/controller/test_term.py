@@ -94,8 +94,8 @@ async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term(
         pod = cluster.pod("a", "p", 2, finalizers=["example.org/stays"])
         await cluster.until(lambda: cluster.patched("p"))
         engine = term.mirror.engine
-        engine._begin().put("engine", "revoked", pod["metadata"]["uid"], "its quota's sake")
-        engine._commit(0, ("tick",), None)
+        engine._begin(0).put("engine", "revoked", pod["metadata"]["uid"], "its quota's sake")
+        engine._commit(("tick",))
         cluster.delete(pod)
         await cluster.until(lambda: cluster.started(pod))
         await asyncio.sleep(0.3)

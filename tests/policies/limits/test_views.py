@@ -76,7 +76,7 @@ def test_what_was_only_tried_is_not_seen() -> None:
     found = world()
     shown = rows(view(found))
     with found.engine.lock:
-        found.engine._begin()
+        found.engine._begin(0)
         found.engine._core.attempt(found.claim(marks((30, "4Gi")), namespace="t0"), "n1", False)
         found.engine._core.ledger.abort()
     assert rows(view(found)) == shown

@@ -280,16 +280,22 @@ class LeaderTerm:
             self._journal.keep(lines, self.mirror.notes.now())
 
     async def _watch_the_clock(self) -> None:
-        """What time brings: revocations that are due, shields that end, places that turn out to be lost, and checks."""
+        """Act on what is due: limits that change, revocations, shields that end, lost places, and checks for drift."""
         compared = time.monotonic()
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(self._until_due())
             if self._acts:
                 self._tidy_up()
             if time.monotonic() - compared >= self._options.compared_every and not self._inbox:
                 compared = time.monotonic()
                 self._compare()
             self._wake.set()
+
+    def _until_due(self) -> float:
+        """Seconds until a policy wants to act, at most until the next look at the clock."""
+        now = self.mirror.notes.now()
+        due = self.mirror.engine.next_due(now)
+        return TICK if due is None else min(TICK, max(1, due - now) / 1000)
 
     def _tidy_up(self) -> None:
         self.reclaimer.unshield()

@@ -252,7 +252,7 @@ class LimitsPolicy(QuotaPolicy):
             return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
         account = self.state.accounts.get(PREFIX + claim.namespace)
         if account is None:
-            return Binding(NAME, (), ())  # nothing to charge yet: ``demand`` opens the account
+            return Binding(NAME, (), ())  # nothing to charge yet: ``open_accounts`` follows
         cost = worker.cost
         if cost is not None:
             return self.costs.shared(account, cost, worker.count)
@@ -265,9 +265,9 @@ class LimitsPolicy(QuotaPolicy):
             return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
         return self.costs.shared(account, varying, worker.count)
 
-    def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
-        """A worker came: from now on its namespace has an account."""
-        if wanted and not binding.accounts:
+    def open_accounts(self, tx: Transaction, claim: Claim) -> None:
+        """The namespace of a worker has an account."""
+        if isinstance(self.workers.of(claim.spec), Worker):
             self._open(tx, claim.namespace)
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
