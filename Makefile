@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench cluster lint format soak manifests reference house lock clean setup-run setup-dev compiled binaries
+.PHONY: help run test bench cluster lint format soak manifests reference golden house lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -21,6 +21,7 @@ help:
 	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its naive twin"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
+	@echo "make golden            write tests/golden from the code and show what changed of API, journals, metrics, CLI"
 	@echo "make house             figures of the code base: sizes of modules and functions, repeated class names"
 	@echo "make lock              pin the newest dependencies, with hashes"
 	@echo "make clean             remove .venv and everything built"
@@ -59,6 +60,9 @@ manifests: setup-dev
 
 reference: setup-dev
 	PYTHONPATH=src $(VENV) tools/reference.py
+
+golden: setup-dev
+	PYTHONPATH=src:. $(VENV) tools/golden.py
 
 house: setup-dev
 	@$(VENV) tools/house.py
