@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.control.suggestions.search import Found, find_fixes
-from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trials, edited, look_up, show_path
+from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trials, edited, show_path
 from bursar.engine.engine import Engine
+from bursar.policies.fix_fields import look_up
 from bursar.sim.cluster import Cluster
 from bursar.sim.suggestions import ClusterDesk, fixes_for
 from tests.control.fixworld import TEAMS, apply, fixes, follow, new_cluster, pod

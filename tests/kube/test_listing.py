@@ -7,7 +7,7 @@ import pytest
 from bursar.kube.client.api import NODES, RESOURCE_SLICES, Resource
 from bursar.kube.cluster_list import list_cluster
 from bursar.kube.controller.patches import ADMISSION, HOLD, AdmissionRecord, HoldRecord, written
-from bursar.policies.crossquota.arguments import CLAIMS_DEVICES, DEVICES
+from bursar.objects.pods import CLAIMS_DEVICES, DEVICES
 from bursar.policies.gpus.worker import GPU_IDS
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import Stage, is_gated, stage

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.server.rows import gpu_parts
+from bursar.policies.gpus.plugin import shown_requests
 from tests.server.live import Live, pod
 
 DOMAIN = "tensor-fusion.ai/"
@@ -25,7 +25,7 @@ DOMAIN = "tensor-fusion.ai/"
     ],
 )
 def test_what_is_asked_of_gpus_is_summed_over_them(asked: dict[str, str], shown: dict[str, str]) -> None:
-    assert gpu_parts({}, {DOMAIN + name: value for name, value in asked.items()}) == shown
+    assert shown_requests({}, {DOMAIN + name: value for name, value in asked.items()}) == shown
 
 
 def test_claims_and_queue_say_what_is_asked_of_gpus(bed: Live) -> None:

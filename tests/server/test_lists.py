@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bursar.policies.quota_table import QuotaRecord
 from bursar.server import quotas
 from bursar.sim.objects import Stored
 from tests.server.live import Live, node, pod, quota
@@ -19,7 +20,7 @@ def test_rows_of_quotas_are_made_without_the_lock(bed: Live, monkeypatch: pytest
     owned: list[bool] = []
     make = quotas.row
 
-    def noted(found: quotas.QuotaRecord) -> object:
+    def noted(found: QuotaRecord) -> object:
         owned.append(bed.service.lock._is_owned())  # type: ignore[attr-defined]
         return make(found)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bursar.control.suggestions.trial import Edit, edited
-from bursar.control.suggestions.trial import Path as FieldPath
+from bursar.policies.fix_fields import Path as FieldPath
 from bursar.server.demo import ORGANISATION
 from bursar.server.types import Fix
 from tests.server.live import ManualClock, live, pod, text

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,18 +28,14 @@ from bursar.kube.controller.object_cache import Devices, read_slice
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import GATE, AdmissionRecord, admission_of, is_own_annotation
 from bursar.kube.controller.pod_model import ENDED, wished_labels
-from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
-from bursar.objects.pods import PREEMPTIBLE_LABEL
-from bursar.policies.crossquota.arguments import CLAIMS_DEVICES
-from bursar.policies.crossquota.plugin import arguments_from
-from bursar.policies.gpus.worker import CONTAINER_GPUS, GPU_IDS
-from bursar.policies.plugin import Registry
+from bursar.objects.pods import CLAIMS_DEVICES, PREEMPTIBLE_LABEL
+from bursar.policies.plugin import Registry, installed_marks
 
 Body = dict[str, Any]
 _BOOKKEEPING = ("resourceVersion", "uid", "managedFields", "selfLink")
 _EMBEDDED = "sim.bursar.dev/"  # annotations by which pods of an embedded cluster would end
-_RECORDS = (GPU_IDS, CONTAINER_GPUS)  # of a pod on its node: which GPUs are its own
+_RECORDS = frozenset(installed_marks().records)  # of a pod on its node: which GPUs are its own
 
 
 @dataclass(slots=True)
@@ -87,25 +82,31 @@ class _Governing:
         self._naming = QuotaSelection(registry)
         quotas = {name for plugin in registry for name in plugin.namespaces}
         self._labels: dict[str, dict[str, str]] = {}
-        self.everywhere = False  # CrossQuota is in force
-        exempt: tuple[str, ...] = ()
+        exempt: tuple[str, ...] | None = None
         for kind, body in objects:
             if kind.name == NAMESPACE.name:
                 self._labels[body["metadata"]["name"]] = body["metadata"].get("labels") or {}
             elif kind.kind == CONFIGURATION:
-                section = (body.get("spec") or {}).get("crossquota")
-                self.everywhere = bool(section)
-                with suppress(ManifestError):
-                    exempt = arguments_from(section or {}).exempt_namespaces
+                exempt = _exempt(registry, body.get("spec") or {})
             elif kind.name in quotas:
                 metadata = body["metadata"]
                 self._naming.take(kind.name, f"{metadata['namespace']}/{metadata['name']}", body)
-        self._governed = Governed(AdmissionOptions(everywhere=self.everywhere, exempt_namespaces=exempt))
+        self.everywhere = exempt is not None
+        self._governed = Governed(AdmissionOptions(everywhere=self.everywhere, exempt_namespaces=exempt or ()))
 
     def holds(self, pod: Body) -> bool:
         namespace = pod["metadata"].get("namespace", "")
         named = {NAMESPACE_LABEL: ENFORCED} if namespace in self._naming else {}
         return self._governed.holds(namespace, {**self._labels.get(namespace, {}), **named}, facts_of(pod))
+
+
+def _exempt(registry: Registry, sections: Body) -> tuple[str, ...] | None:
+    """The namespaces that every policy that governs all namespaces exempts; None if there is no such policy."""
+    chosen = [plugin.everywhere(sections.get(plugin.name)) for plugin in registry if plugin.everywhere is not None]
+    governing = [exempt for exempt in chosen if exempt is not None]
+    if not governing:
+        return None
+    return tuple(name for name in governing[0] if all(name in others for others in governing))
 
 
 async def _list(api: Api, kind: Kind) -> list[Body] | None:

@@ -138,6 +138,9 @@ def check_priority_class(given: PriorityClass) -> None:
 PREEMPTIBLE_LABEL = "bursar.dev/preemptible"
 GROUP_LABEL = "bursar.dev/group"
 GROUP_SIZE_LABEL = "bursar.dev/group-size"
+GPU_NODE_LABEL = "bursar.dev/gpu-node"  # Bursar keeps it on GPU nodes where pods have to be kept off them
+DEVICES = "bursar.dev/devices"  # annotation of a node: driver=count, with commas between them; from its ResourceSlices
+CLAIMS_DEVICES = "bursar.dev/claims-devices"  # annotation of a pod that has resource claims
 
 Unpreemptible = Callable[[Mapping[str, str], Mapping[str, str]], bool]
 """(labels, annotations) -> whether a dialect's own mark forbids to preempt the pod."""

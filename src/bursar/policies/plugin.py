@@ -1,23 +1,27 @@
-"""How a policy joins: a plugin names its kinds, its part of the Configuration, and the translation into settings.
+"""How a policy joins: its ``Plugin`` holds everything of its dialect, and the registry lists the plugins in force.
 
-Everything a policy brings lives in its own folder; the registry below is the only list. A plugin is plain data and
-functions, and it is the side of a policy that knows manifests; the policy itself only ever sees settings and claims.
+A plugin is plain data and functions: kinds, settings, admission, rows for lists, reasons, fields for suggested fixes,
+marks of pods and nodes. Nothing above ``bursar.policies`` imports a dialect. The policy itself only sees settings and
+claims.
 
-Reasons: the short, stable codes that people meet, with what they mean and what helps.
-
-Each policy declares its own in ``reasons.py`` of its folder; docs/reasons.md is made from them.
+Policies of other distributions join by an entry point of the group ``bursar.policies`` that names their ``Plugin``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import import_module, metadata
 from typing import Any, Final, Protocol, TypeVar, final, runtime_checkable
 
+from bursar.ledger.claims import Claim
+from bursar.objects.core import Node
 from bursar.objects.crds import Section
-from bursar.objects.kinds import Kind
+from bursar.objects.kinds import CORE_KINDS, Kind
+from bursar.policies.fix_fields import FixFields
 from bursar.policies.policy import Policy
+from bursar.policies.quota_table import QuotaTable
 from bursar.policies.results import Setting
 
 Translate = Callable[[str, Any], list[Setting]]
@@ -97,8 +101,56 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotatedDemand:
+    """Selects pods that request something by annotation: those whose label has the value, and those without the label
+    that have one of the annotations.
+    """
+
+    label: str
+    value: str
+    annotations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodMarks:
+    """The labels and annotations of pods that a policy reads or writes."""
+
+    quota_labels: tuple[str, ...] = ()  # name the quota of a pod: it is governed in every namespace
+    quota_prefixes: tuple[str, ...] = ()  # the same, for labels that begin so
+    demands: tuple[AnnotatedDemand, ...] = ()  # select more pods that are governed in every namespace
+    fixed_labels: tuple[str, ...] = ()  # stay as they were when the pod was created, as those above do
+    fixed_annotations: tuple[str, ...] = ()
+    own_labels: tuple[str, ...] = ()  # only Bursar writes these
+    own_annotations: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()  # of the own annotations: say what a bound pod has
+
+    @staticmethod
+    def joined(marks: Iterable[PodMarks]) -> PodMarks:
+        """The marks of several policies as one, in their order."""
+        given = list(marks)
+        columns = ([getattr(one, column.name) for one in given] for column in fields(PodMarks))
+        return PodMarks(*(tuple(dict.fromkeys(mark for part in column for mark in part)) for column in columns))
+
+
+class PlacementRules:
+    """How Kubernetes is held to a policy's decisions about nodes. The defaults hold it to nothing."""
+
+    def pins(self, claim: Claim) -> bool:
+        """Whether the pod may only run on the node that was chosen for it."""
+        return False
+
+    def keeps_off(self, claim: Claim) -> bool:
+        """Whether GPU nodes are closed to the claim, except one to which it is pinned."""
+        return False
+
+    def unmarked(self, node: Node) -> bool:
+        """Whether the node is a GPU node without the label that keeps pods off."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Plugin:
-    """One policy, as the rest of Bursar sees it."""
+    """One policy, with everything of its dialect."""
 
     name: str
     order: int  # which refusal orders the victims when several policies refuse: lower first; also the charge order
@@ -113,6 +165,15 @@ class Plugin:
     chosen: Mapping[str, str] = field(default_factory=dict)  # by kind name: the label by which a pod names its object
     title: str = ""  # heading of its part in lists of reasons; Markdown
     reasons: tuple[Reason, ...] = ()  # every code that the policy may give, with what helps
+    quotas: QuotaTable = field(default_factory=QuotaTable)  # its rows in lists
+    fixes: FixFields = field(default_factory=FixFields)  # what suggested fixes may edit
+    pods: PodMarks = PodMarks()
+    node_annotations: tuple[str, ...] = ()  # how the annotations of nodes begin that it reads; others are dropped
+    placement: Callable[[Any], PlacementRules] | None = None  # of its policy
+    needs_node: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None
+    """(labels, annotations) -> whether the pod can only be admitted together with a node."""
+    everywhere: Callable[[Any], tuple[str, ...] | None] | None = None
+    """(its section of a Configuration as plain data, or None) -> the exempt namespaces, if it governs all others."""
 
 
 class Registry:
@@ -126,17 +187,27 @@ class Registry:
     def add(self, plugin: Plugin) -> None:
         if plugin.name in self._plugins:
             raise ValueError(f"policy {plugin.name} is registered already")
-        self._plugins[plugin.name] = plugin
+        known = {kind.name for other in self._plugins.values() for kind in other.kinds}
+        for kind in (*CORE_KINDS, *plugin.kinds):
+            if kind.name in known:
+                raise ValueError(f"kind {kind.name} is registered already")
+            known.add(kind.name)
+        plugins = sorted((*self._plugins.values(), plugin), key=lambda one: (one.order, one.name))
+        self._plugins = {one.name: one for one in plugins}
 
     def __iter__(self) -> Iterator[Plugin]:
-        return iter(sorted(self._plugins.values(), key=lambda plugin: (plugin.order, plugin.name)))
+        return iter(self._plugins.values())
 
     def policies(self) -> list[Policy]:
         """A fresh policy of each plugin, in order."""
         return [plugin.create() for plugin in self]
 
+    def paired(self, policies: Iterable[Policy]) -> list[tuple[Plugin, Policy]]:
+        """Each policy of an engine with its plugin."""
+        return [(self._plugins[policy.name], policy) for policy in policies if policy.name in self._plugins]
 
-# Where the policies live; each module has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
+
+# The modules of the built-in policies; each has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
 # nodes 50, crossquota 60, gpus 70.
 BUILT_IN = (
     "bursar.policies.trees.plugin",
@@ -147,8 +218,47 @@ BUILT_IN = (
     "bursar.policies.crossquota.plugin",
     "bursar.policies.gpus.plugin",
 )
+ENTRY_POINTS: Final = "bursar.policies"
+RESERVED: Final = frozenset({"engine", "control"})  # give reasons and have sections of their own
+
+
+class PolicyLoadError(ImportError):
+    """An installed policy that cannot be used; names the distribution and the entry point."""
 
 
 def default_registry() -> Registry:
-    """All policies that ship with Bursar."""
-    return Registry(import_module(module).PLUGIN for module in BUILT_IN)
+    """The policies that ship with Bursar, and those of other installed distributions."""
+    return Registry(_installed())
+
+
+@cache
+def _installed() -> tuple[Plugin, ...]:
+    registry = Registry(import_module(module).PLUGIN for module in BUILT_IN)
+    for point in sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
+        try:
+            registry.add(_loaded(point))
+        except Exception as error:
+            distribution = "an unknown distribution" if point.dist is None else point.dist.name
+            where = f"policy {point.name} ({point.value}) of {distribution}"
+            raise PolicyLoadError(f"{where} cannot be used: {str(error) or type(error).__name__}") from error
+    return tuple(registry)
+
+
+def _loaded(point: metadata.EntryPoint) -> Plugin:
+    plugin = point.load()
+    if not isinstance(plugin, Plugin):
+        raise TypeError(f"it is {type(plugin).__name__}, not a Plugin")
+    if not isinstance(plugin.order, int):
+        raise TypeError("its order is not a number")
+    if plugin.name in RESERVED:
+        raise ValueError(f"the name {plugin.name} is reserved")
+    name = plugin.create().name
+    if name != plugin.name:
+        raise ValueError(f"its policy calls itself {name}, not {plugin.name}")
+    return plugin
+
+
+@cache
+def installed_marks() -> PodMarks:
+    """The marks of all installed policies: of which pods admission takes care, and what only Bursar writes."""
+    return PodMarks.joined(plugin.pods for plugin in _installed())

@@ -17,10 +17,11 @@ from prometheus_client.registry import Collector
 
 from bursar._version import __version__
 from bursar.ledger.claims import STATES
+from bursar.policies.quota_table import QuotaFigures, QuotaRecord
 from bursar.resources import dimension
 from bursar.server import quotas, rows
 from bursar.server.background import AuditWatch
-from bursar.server.quotas import Gathered, QuotaFigures, QuotaRecord
+from bursar.server.quotas import Gathered
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 

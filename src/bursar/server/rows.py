@@ -1,9 +1,6 @@
-"""Rows about a cluster, of now or of the past: claims, the queue, nodes, GPUs, objects. Read-only; whoever calls holds
-the cluster's lock.
+"""Rows about a cluster, of now or of the past: claims, the queue, nodes, GPUs, objects.
 
-What pods ask of GPUs by annotation (tflops, vram, percent), in one form for lists: the sum over the GPUs they want.
-
-A pod whose annotations cannot be read asks for nothing here; why it waits says what is wrong with them.
+Read-only. The caller holds the cluster's lock.
 """
 
 from __future__ import annotations
@@ -13,46 +10,18 @@ from typing import Any, cast
 
 from bursar.engine.decision import NEVER, Decision
 from bursar.ledger.claims import STATES, Claim
+from bursar.ledger.state import Account
 from bursar.objects.core import Pod
 from bursar.objects.kinds import NODE, POD
 from bursar.objects.requests import pod_resources
-from bursar.policies.elastic.settings import CAPACITY_LABEL, OVER_QUOTA
-from bursar.policies.gpus.fleet import GPUS, gpu_of
-from bursar.policies.gpus.fleet import PREFIX as GPU_PREFIX
-from bursar.policies.gpus.worker import NOT_GIVEN, Unreadable, Worker, gpu_share, read_worker
-from bursar.policies.trees.policy import TreesPolicy
-from bursar.policies.trees.records import tree_binding
-from bursar.quantity import MILLI
+from bursar.policies.plugin import Plugin, Registry
+from bursar.policies.policy import Policy
+from bursar.policies.quota_table import GpuRecord
 from bursar.resources import UNLIMITED, dimension
 from bursar.server import types
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import Stored, timestamp
 from bursar.sim.pods import PENDING, SimPod
-
-
-def gpu_parts(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
-    """As in {"gpus": "2", "tflops": "40", "vram": "32Gi"}; how many GPUs is left out where it is a part of one."""
-    try:
-        worker = read_worker(labels, annotations)
-    except Unreadable:
-        return {}
-    return {} if worker is None else _shown(worker)
-
-
-def _shown(worker: Worker) -> dict[str, str]:
-    if worker.whole:
-        return {"gpus": str(worker.count)}
-    request, count = worker.request, worker.count
-    found = {"gpus": str(count)} if count > 1 else {}
-    if request.percent != NOT_GIVEN:
-        found["compute"] = _percent(request.percent * count)
-    return found | gpu_share(max(request.tflops, 0) * count, max(request.vram, 0) * count).show()
-
-
-def _percent(thousandths: int) -> str:
-    whole, rest = divmod(thousandths, MILLI)
-    return f"{whole}.{rest:03}".rstrip("0").rstrip(".") + "%" if rest else f"{whole}%"
-
 
 NODE_PREFIX = "nodes/"
 
@@ -84,8 +53,9 @@ class ClaimView:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._state = cluster.engine.state
-        self._borrowers = tree_borrowers(cluster)
-        self._trees = [policy.trees for policy in cluster.engine.policies if isinstance(policy, TreesPolicy)]
+        self._pairs = cluster.registry.paired(cluster.engine.policies)
+        self._borrowers = _borrowers(self._pairs)
+        self._over_quota = [plugin.quotas.over_quota for plugin in cluster.registry if plugin.quotas.over_quota]
 
     def all_keys(self) -> list[str]:
         """namespace/name of all claims: the pods there are, and claims without a pod."""
@@ -136,7 +106,7 @@ class ClaimView:
             created=timestamp(claim.created),
             requests=claim.spec.requests.show(),
             labels=claim.spec.labels if stored is None else {**claim.spec.labels, **written_labels(stored)},
-            quotas=[account.name for account in (*quota_accounts(claim), *self._tree_accounts(claim))],
+            quotas=[account.name for account in (*quota_accounts(claim), *self._more_accounts(claim))],
             group=claim.spec.group,
             leaving=claim.leaving,
             waits_for=[self._cluster.controller.name(uid) for uid in claim.waits_for],
@@ -145,7 +115,7 @@ class ClaimView:
             message=message,
             decided_at="" if decision is None else timestamp(decision.at),
             decided_by=0 if decision is None else decision.seq,
-            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
+            gpus=shown_requests(self._cluster.registry, claim.spec.labels, claim.spec.annotations),
         )
 
     def _ended(self, stored: Stored, pod: SimPod) -> types.ClaimRow:
@@ -165,22 +135,20 @@ class ClaimView:
             quotas=[],
             reason=pod.reason,
             message=pod.message,
-            gpus=gpu_parts(typed.metadata.labels, typed.metadata.annotations),
+            gpus=shown_requests(self._cluster.registry, typed.metadata.labels, typed.metadata.annotations),
         )
 
-    def _tree_accounts(self, claim: Claim) -> Iterator[Any]:
-        """Those of its group and of all above it, in each tree: bindings to trees name groups, and no accounts."""
-        for trees in self._trees:
-            for ask in trees.asks(tree_binding(claim)):
-                tree = trees.by_name.get(ask.tree)
-                group = None if tree is None else tree.nodes.get(ask.group)
-                if group is not None:
-                    yield from group.accounts
+    def _more_accounts(self, claim: Claim) -> Iterator[Account]:
+        """Those that govern the claim and that no binding lists."""
+        for plugin, policy in self._pairs:
+            if plugin.quotas.accounts is not None:
+                yield from plugin.quotas.accounts(policy, claim)
 
     def _borrows(self, uid: str, stored: Stored | None) -> bool:
         if uid in self._borrowers:
             return True
-        return stored is not None and stored.written.get("labels", {}).get(CAPACITY_LABEL) == OVER_QUOTA
+        labels = {} if stored is None else written_labels(stored)
+        return any(labels.get(label) == value for label, value in self._over_quota)
 
 
 def quota_accounts(claim: Claim) -> Iterator[Any]:
@@ -191,16 +159,18 @@ def quota_accounts(claim: Claim) -> Iterator[Any]:
                     yield account
 
 
-def tree_borrowers(cluster: Cluster) -> set[str]:
-    """The claims that sit above their own group in a quota tree."""
-    found: set[str] = set()
-    for policy in cluster.engine.policies:
-        if isinstance(policy, TreesPolicy):
-            for tree in policy.trees.by_name.values():
-                for node in tree.nodes.values():
-                    if node.leaf:
-                        continue
-                    found.update(seat.claim.uid for seat in tree.seated(node) if seat.group is not node)
+def _borrowers(pairs: list[tuple[Plugin, Policy]]) -> set[str]:
+    """The claims that use what others lend, as far as policies know it."""
+    listed = [plugin.quotas.borrowers(policy) for plugin, policy in pairs if plugin.quotas.borrowers is not None]
+    return set().union(*listed)
+
+
+def shown_requests(registry: Registry, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """What a pod requests by labels and annotations, for people."""
+    found: dict[str, str] = {}
+    for plugin in registry:
+        if plugin.quotas.requests is not None:
+            found |= plugin.quotas.requests(labels, annotations)
     return found
 
 
@@ -241,7 +211,7 @@ def queue_rows(cluster: Cluster) -> Iterator[types.QueueRow]:
             reason=reason,
             message=message,
             decided_by=0 if decision is None else decision.seq,
-            gpus=gpu_parts(claim.spec.labels, claim.spec.annotations),
+            gpus=shown_requests(cluster.registry, claim.spec.labels, claim.spec.annotations),
         )
 
 
@@ -251,7 +221,7 @@ def queue_rows(cluster: Cluster) -> Iterator[types.QueueRow]:
 def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
     state = cluster.engine.state
     pods = _pods_by_node(cluster)
-    gpus = _count(gpu.node for gpu in _gpus(cluster))
+    gpus = _count(gpu.node for _, gpu in _gpus(cluster))
     for stored in cluster.objects.all(NODE.name):
         account = state.accounts.get(NODE_PREFIX + stored.key)
         body = stored.body
@@ -293,27 +263,28 @@ def _count(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _gpus(cluster: Cluster) -> Iterator[Any]:
-    for name, cell in sorted(cluster.engine.state.cells(GPUS).items()):
-        gpu = gpu_of(name, cell)
-        if gpu is not None:
-            yield gpu
+def _gpus(cluster: Cluster) -> Iterator[tuple[str, GpuRecord]]:
+    """All GPUs, each with the policy that has it."""
+    for plugin, policy in cluster.registry.paired(cluster.engine.policies):
+        if plugin.quotas.gpus is not None:
+            yield from ((plugin.name, gpu) for gpu in plugin.quotas.gpus(policy))
 
 
 def gpu_rows(cluster: Cluster) -> Iterator[types.GpuRow]:
-    users: dict[str, list[str]] = {}
+    users: dict[tuple[str, str], list[str]] = {}
+    policies = {plugin.name for plugin in cluster.registry if plugin.quotas.gpus is not None}
     for claim in cluster.engine.state.claims.values():
         for binding in claim.bindings:
-            if binding is not None and binding.policy == "gpus" and claim.state > 0:
+            if binding is not None and binding.policy in policies and claim.state > 0:
                 for held in binding.accounts:
-                    users.setdefault(held.name, []).append(claim.key)
-    for gpu in _gpus(cluster):
-        account = cluster.engine.state.accounts.get(GPU_PREFIX + gpu.name)
+                    users.setdefault((binding.policy, held.name), []).append(claim.key)
+    for policy, gpu in _gpus(cluster):
+        account = cluster.engine.state.accounts.get(gpu.account)
         yield types.GpuRow(
             name=gpu.name,
             node=gpu.node,
             model=gpu.model,
-            capacity={"tflops": dimension("tflops").show(gpu.tflops), "vram": dimension("vram").show(gpu.vram)},
+            capacity=gpu.capacity,
             used={} if account is None else account.used.vector().show(),
-            claims=sorted(users.get(GPU_PREFIX + gpu.name, [])),
+            claims=sorted(users.get((policy, gpu.account), [])),
         )

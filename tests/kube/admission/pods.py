@@ -4,7 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bursar.kube.admission.predicate import GATE, GPU_DEMANDS, MIRROR, RECORD_ANNOTATION
+from bursar.kube.admission.predicate import GATE, MIRROR, RECORD_ANNOTATION
+from bursar.policies.gpus.worker import DEMANDS
 
 Body = dict[str, Any]
 
@@ -13,7 +14,7 @@ LABELS = (
     "quota.scheduling.koordinator.sh/name", "quota.scheduling.koordinator.sh/tree-id", "tensor-fusion.ai/component",
     "app",
 )  # fmt: skip
-ANNOTATIONS = (*GPU_DEMANDS, RECORD_ANNOTATION, MIRROR, "tensor-fusion.ai/vendor", "bursar.dev/term", "app")
+ANNOTATIONS = (*DEMANDS, RECORD_ANNOTATION, MIRROR, "tensor-fusion.ai/vendor", "bursar.dev/term", "app")
 VALUES = ("worker", "client", "", "true", "x")
 OWNERS = (("apps/v1", "DaemonSet"), ("apps/v1", "ReplicaSet"), ("apps.example.com/v1", "DaemonSet"), ("v1", "Node"))
 

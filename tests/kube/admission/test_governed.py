@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.kube.admission.predicate import (
-    ASKS_FOR_A_FRACTION,
     ENFORCED,
     EXEMPT,
     GATE,
@@ -92,7 +91,17 @@ def judged(expression: str, body: dict[str, Any]) -> object:
     return compiled(expression).execute({"object": body})
 
 
-TERMS = [EXEMPT, MARKED, TAKEN, ASKS_FOR_A_FRACTION, OWN_ANNOTATIONS, QUOTA_ANNOTATIONS, quota_labels(OPTIONS)]
+ASKS_FOR_A_FRACTION, NAMES_A_QUOTA = MARKED.terms
+TERMS = [
+    EXEMPT,
+    MARKED,
+    TAKEN,
+    ASKS_FOR_A_FRACTION,
+    NAMES_A_QUOTA,
+    OWN_ANNOTATIONS,
+    QUOTA_ANNOTATIONS,
+    quota_labels(OPTIONS),
+]
 
 
 @pytest.mark.parametrize("term", TERMS)

@@ -9,7 +9,7 @@ from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.object_cache import Devices, Published, read_slice
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE
-from bursar.policies.crossquota.arguments import DEVICES, GPU_NODE_LABEL
+from bursar.objects.pods import DEVICES, GPU_NODE_LABEL
 from bursar.policies.crossquota.plugin import devices_of
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.plugin import default_registry

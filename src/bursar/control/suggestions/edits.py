@@ -1,36 +1,25 @@
-"""Asking for less: the amounts that a pod asks for, and the largest ones with which it would get in now.
+"""Suggested edits: the largest requests with which a pod would be admitted, and the smallest raise of its quotas.
 
-An amount is a *knob*: the fields of the manifest that say it, turned together. The largest amount is found by
-bisection over tries: it gets in, and one unit more does not.
-
-Raising quotas: which of them, and to what at least, so that a claim that waits gets in.
-
-Which fields of which manifests hold the limit that a refusal names, for the policies whose manifests are known here.
-
-A refusal names an account; the manifest behind it is found by the account's name. Where several quotas bind at the
-same account, all that are too small are given. A policy that is not listed has no fields: its account is raised.
+A request is a *knob*: the fields of the manifests that hold it, edited together. Bisection over trials finds the
+largest amount that is admitted. Plugins state which fields hold requests and limits; where a policy states none, the
+limit of its account is raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from bursar.control.suggestions.trial import Attempt, Body, Edit, ManifestSource, Path, Raise, Trials, look_up, number
+from bursar.control.suggestions.trial import Attempt, Edit, Raise, Trials, number
 from bursar.ledger.claims import Claim
-from bursar.policies.elastic import settings as elastic
-from bursar.policies.gpus import worker
-from bursar.policies.pools import settings as pools
+from bursar.policies.fix_fields import LimitField, Path, look_up
+from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
 from bursar.quantity import QuantityError
 from bursar.resources import dimension
 
 _ANNOTATIONS = ("metadata", "annotations")
-_ANNOTATED = (
-    ("tflops", (worker.TFLOPS_REQUEST, worker.TFLOPS_LIMIT)),
-    ("vram", (worker.VRAM_REQUEST, worker.VRAM_LIMIT)),
-    ("gpus", (worker.GPU_COUNT,)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,7 @@ def knobs(tries: Trials) -> list[Knob]:
     found: dict[str, list[tuple[str, Path, int]]] = {}
     for claim in tries.unit:
         body = tries.pod(claim)
-        for resource, fields in [] if body is None else _asked(claim, body):
+        for resource, fields in [] if body is None else _asked(tries.registry, claim, body):
             found.setdefault(resource, []).extend(fields)
     every = [Knob(resource, tuple(fields)) for resource, fields in sorted(found.items())]
     names = {refusal.resource.rpartition(".")[2] if "/" not in refusal.resource else refusal.resource
@@ -66,9 +55,11 @@ def knobs(tries: Trials) -> list[Knob]:
     return refused or every
 
 
-def _asked(claim: Claim, body: Body) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
+def _asked(
+    registry: Registry, claim: Claim, body: Mapping[str, Any]
+) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
     annotations = look_up(body, _ANNOTATIONS) or {}
-    for resource, names in _ANNOTATED:
+    for resource, names in (pair for plugin in registry for pair in plugin.fixes.requests.items()):
         fields: list[tuple[str, Path, int]] = [
             (claim.key, (*_ANNOTATIONS, name), amount)
             for name in names
@@ -79,7 +70,7 @@ def _asked(claim: Claim, body: Body) -> Iterator[tuple[str, list[tuple[str, Path
     yield from _of_containers(claim, body)
 
 
-def _of_containers(claim: Claim, body: Body) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
+def _of_containers(claim: Claim, body: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
     """Of the container that asks for most of a resource."""
     largest: dict[str, tuple[int, int]] = {}
     fields: dict[tuple[str, int], list[tuple[str, Path, int]]] = {}
@@ -142,125 +133,17 @@ def largest(
     return low
 
 
-_GPU_QUOTA = "GPUResourceQuota.tensor-fusion.ai"
-_TREE = "QuotaTree.bursar.dev"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A field of a manifest that holds a limit, what it says now, and what must not be less than it."""
-
-    kind: str
-    key: str
-    path: Path
-    resource: str
-    amount: int
-    whole: bool = False  # a plain number, not a quantity
-    ceiling: Path = ()  # another field of the object that has to be at least as large, if it is there
-    shared: bool = False  # what refused is a sum to which this field adds
-
-    def value(self, amount: int) -> object:
-        return amount if self.whole else dimension(self.resource).show(amount)
-
-
-Find = Callable[[ManifestSource, Claim, Refusal], Iterator[Holder]]
-
-
-def holders(desk: ManifestSource, claim: Claim, refusal: Refusal) -> list[Holder] | None:
-    """The fields that hold what was refused; None: nobody here knows the manifests of that policy."""
-    find = _FIND.get(refusal.policy)
-    return None if find is None else list(find(desk, claim, refusal))
-
-
-def _limits(desk: ManifestSource, claim: Claim, refusal: Refusal) -> Iterator[Holder]:
-    single = refusal.reason.startswith("single.")
-    side, _, resource = refusal.resource.partition(".")
-    path: Path
-    if refusal.resource == "workers":
-        path, resource, whole = ("spec", "total", "maxWorkers"), "workers", True
-    elif refusal.resource == "gpus":
-        path, resource, whole = ("spec", "single", "maxGPUCount"), "gpus", True
-    elif single:
-        path, whole = ("spec", "single", f"max{side.capitalize()}", resource), False
-    else:
-        path, whole = ("spec", "total", side, resource), False
-    for body in desk.applied_all(_GPU_QUOTA):
-        if look_up(body, ("metadata", "namespace")) == claim.namespace:
-            yield from _held(_GPU_QUOTA, body, path, resource, whole=whole)
-
-
-def _elastic(desk: ManifestSource, claim: Claim, refusal: Refusal) -> Iterator[Holder]:
-    account = refusal.account
-    if account == elastic.TOTAL:
-        account = _own_account(claim, elastic.NAME)
-    id_, _, suffix = account.removeprefix(elastic.PREFIX).partition("#")
-    kind, _, key = id_.partition("/")
-    side = "max" if refusal.account != elastic.TOTAL and not suffix else "min"
-    body = desk.applied(f"{kind}.{elastic.GROUP}", key)
-    if body is not None:
-        ceiling: Path = ("spec", "max", refusal.resource) if side == "min" else ()
-        path = ("spec", side, refusal.resource)
-        for holder in _held(f"{kind}.{elastic.GROUP}", body, path, refusal.resource, ceiling=ceiling):
-            yield replace(holder, shared=refusal.account == elastic.TOTAL)
-
-
-def _pools(desk: ManifestSource, _claim: Claim, refusal: Refusal) -> Iterator[Holder]:
-    name = refusal.account.split("/")[2] if refusal.account.count("/") >= 2 else ""
-    side = "max" if refusal.reason.startswith("pools.max.") else "min"
-    for body in desk.applied_all(pools.QUOTA_OBJECT):
-        if look_up(body, ("metadata", "name")) == name:
-            ceiling: Path = ("spec", "max", refusal.resource) if side == "min" else ()
-            path = ("spec", side, refusal.resource)
-            yield from _held(pools.QUOTA_OBJECT, body, path, refusal.resource, ceiling=ceiling)
-
-
-def _trees(desk: ManifestSource, _claim: Claim, refusal: Refusal) -> Iterator[Holder]:
-    tree, _, node = refusal.account.removeprefix("trees/").partition("/")
-    body = desk.applied(_TREE, tree)
-    if body is not None:
-        yield from _held(_TREE, body, ("spec", "nodes", node, "quota", refusal.resource), refusal.resource)
-
-
-def _physical(_desk: ManifestSource, _claim: Claim, _refusal: Refusal) -> Iterator[Holder]:
-    """Nodes and GPUs have what they have."""
-    return iter(())
-
-
-def _held(
-    kind: str, body: dict[str, object], path: Path, resource: str, *, whole: bool = False, ceiling: Path = ()
-) -> Iterator[Holder]:
-    value = look_up(body, path)
-    namespace, name = look_up(body, ("metadata", "namespace")), look_up(body, ("metadata", "name"))
-    if value is None and path[1] != "min":
-        return  # what is not listed is not limited
-    try:
-        amount = 0 if value is None else int(value) if whole else dimension(resource).parse(value)
-    except QuantityError:
-        return
-    yield Holder(kind, f"{namespace}/{name}" if namespace else name, path, resource, amount, whole, ceiling)
-
-
-def _own_account(claim: Claim, policy: str) -> str:
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == policy:
-            return binding.accounts[0].name
-    return ""
-
-
-_FIND: dict[str, Find] = {
-    "limits": _limits,
-    "elastic": _elastic,
-    "pools": _pools,
-    "trees": _trees,
-    "nodes": _physical,
-    "gpus": _physical,
-    "crossquota": _physical,
-}
+def limit_fields(tries: Trials, refusal: Refusal) -> list[LimitField] | None:
+    """The fields that hold the limit that refused, or None if the policy states none."""
+    for plugin in tries.registry:
+        if plugin.name == refusal.policy and plugin.fixes.limits is not None:
+            return list(plugin.fixes.limits(tries.desk, tries.unit[0], refusal))
+    return None
 
 
 ROUNDS = 6
 
-Raised = dict[tuple[str, str, Path], tuple[Holder, int]]
+Raised = dict[tuple[str, str, Path], tuple[LimitField, int]]
 Accounts = dict[tuple[str, str], Raise]
 
 
@@ -295,7 +178,7 @@ def _add(
     wanted, used = number(refusal.resource, refusal.requested), number(refusal.resource, refusal.used) or 0
     if wanted is None:
         return
-    found = holders(tries.desk, tries.unit[0], refusal)
+    found = limit_fields(tries, refusal)
     if found is None:
         account = tries.engine.state.accounts.get(refusal.account)
         if account is not None and not account.physical and refusal.resource in account.limits.listed:
@@ -343,7 +226,7 @@ def _raising(
 ) -> Attempt:
     edits: list[Edit] = []
     for holder, target in raised.values():
-        body = tries.desk.applied(holder.kind, holder.key)
+        body = tries.desk.get(holder.kind, holder.key)
         value = holder.value(target)
         if target > holder.amount:
             edits.append(Edit(holder.kind, holder.key, holder.path, look_up(body, holder.path), value))

@@ -27,19 +27,17 @@ from bursar.control.suggestions.trial import (
     Edit,
     Effort,
     ManifestSource,
-    Path,
     Raise,
     TiredError,
     TrialResult,
     Trials,
-    look_up,
     number,
 )
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.objects.pods import PREEMPTIBLE_LABEL, SYSTEM_CLASSES
+from bursar.policies.fix_fields import Path, look_up
 from bursar.policies.plugin import Registry
-from bursar.policies.pools.settings import PREEMPTIBLE as POOLS_PREEMPTIBLE
 from bursar.policies.results import Refusal
 from bursar.resources import UNLIMITED, dimension
 
@@ -152,7 +150,7 @@ def find_fixes(
     claim = engine.state.claims.get(uid)
     if claim is None or claim.state != PENDING or queue.missing(uid) is not None:
         return found
-    nodes = sum(1 for _ in desk.applied_all("Node"))
+    nodes = sum(1 for _ in desk.list("Node"))
     bound = Effort(effort, 1 + nodes // NODES_A_UNIT)
     tries = Trials(engine, registry, desk, queue, claim, _unit(queue, claim), bound)
     try:
@@ -252,14 +250,14 @@ def _lifted(tries: Trials) -> Iterator[tuple[Path, str, tuple[Edit, ...]]]:
 
 
 def _label_values(tries: Trials, key: str) -> list[str]:
-    labels = (look_up(node, ("metadata", "labels", key)) for node in tries.desk.applied_all("Node"))
+    labels = (look_up(node, ("metadata", "labels", key)) for node in tries.desk.list("Node"))
     return sorted({value for value in labels if isinstance(value, str)})
 
 
 def _taints(tries: Trials) -> list[tuple[str, str, str]]:
     taints = {
         (taint.get("key", ""), taint.get("value") or "", taint.get("effect", ""))
-        for node in tries.desk.applied_all("Node")
+        for node in tries.desk.list("Node")
         for taint in look_up(node, ("spec", "taints")) or ()
     }
     return [taint for taint in sorted(taints) if taint[2] != "PreferNoSchedule"][:VALUES_AT_MOST]
@@ -274,7 +272,8 @@ def _edits(tries: Trials, path: Path, after: object, *, anew: bool = False) -> t
 def _preemptible(tries: Trials) -> Iterator[Suggestion]:
     if tries.unit[0].spec.preemptible:
         return
-    for label in (PREEMPTIBLE_LABEL, POOLS_PREEMPTIBLE):
+    labels = (plugin.fixes.preemptible for plugin in tries.registry)
+    for label in (PREEMPTIBLE_LABEL, *filter(None, labels)):
         if tries.unit[0].spec.labels.get(label) == "false":
             wanted = Attempt(_edits(tries, ("metadata", "labels", label), None))
             yield from _fix(tries, "preemptible", f"let it be preempted: drop the label {label}", wanted)
@@ -318,7 +317,7 @@ def _priority(tries: Trials) -> Iterator[Suggestion]:
     path: Path = ("spec", "priorityClassName")
     classes = sorted(
         (body.get("value", 0), str(look_up(body, ("metadata", "name"))))
-        for body in tries.desk.applied_all("PriorityClass")
+        for body in tries.desk.list("PriorityClass")
         if body.get("value", 0) > claim.spec.priority and body.get("preemptionPolicy") != "Never"
     )
     ours = [pair for pair in classes if pair[1] not in SYSTEM_CLASSES]  # those are for what clusters cannot do without

@@ -36,7 +36,8 @@ from bursar.ledger.changes import PutCell
 from bursar.ledger.claims import PENDING, Claim
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.manifests import Document
-from bursar.policies.plugin import Registry
+from bursar.policies.fix_fields import Path
+from bursar.policies.plugin import ObjectView, Registry
 from bursar.policies.results import Refusal, SettingError
 from bursar.quantity import QuantityError
 from bursar.resources import Limits, dimension
@@ -187,7 +188,6 @@ class Effort:
 
 
 Body = dict[str, Any]
-Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +214,7 @@ def show_path(path: Path) -> str:
     return text
 
 
-def look_up(body: object, path: Path) -> Any:  # noqa: ANN401 whatever stands there
-    """What stands at a path; None if there is nothing."""
-    found = body
-    for step in path:
-        if isinstance(step, str) and isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(step, int) and isinstance(found, list) and step < len(found):
-            found = found[step]
-        else:
-            return None
-    return found
-
-
-def edited(body: Body, edits: Iterable[Edit]) -> Body:
+def edited(body: Mapping[str, Any], edits: Iterable[Edit]) -> Body:
     """The manifest with these edits made."""
     changed: Any = body
     for edit in edits:
@@ -253,15 +240,10 @@ def _with(value: Any, path: Path, new: object) -> Any:  # noqa: ANN401 any part 
     return known
 
 
-class ManifestSource(Protocol):
-    """The objects that there are, and what a change of them would mean."""
+class ManifestSource(ObjectView, Protocol):
+    """The manifests as they were applied, without what Bursar wrote, and what a change of them would mean."""
 
     def now(self) -> int: ...
-
-    def applied(self, kind: str, key: str) -> Body | None:
-        """A manifest as it was applied, without what Bursar wrote."""
-
-    def applied_all(self, kind: str) -> Iterable[Body]: ...
 
     def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
         """The changes that these documents would be, checked as if applied. ``without``: pods that are gone then."""
@@ -333,8 +315,8 @@ class Trials:
     def admits(self, wanted: Attempt) -> bool:
         return self.attempt(wanted).admitted
 
-    def pod(self, claim: Claim) -> Body | None:
-        return self.desk.applied("Pod", claim.key)
+    def pod(self, claim: Claim) -> Mapping[str, Any] | None:
+        return self.desk.get("Pod", claim.key)
 
     # What to run
 
@@ -373,7 +355,7 @@ class Trials:
             by_object.setdefault((edit.kind, edit.key), []).append(edit)
         documents: list[Document] = []
         for number, ((kind, key), changed) in enumerate(by_object.items(), 1):
-            body = self.desk.applied(kind, key)
+            body = self.desk.get(kind, key)
             if body is None:
                 raise ManifestError("does not exist", subject=f"{kind} {key}")
             documents.append(Document("", number, _wish(edited(body, changed), changed)))

@@ -1,30 +1,22 @@
-"""Statements about a pod, each written once and read twice: as CEL by the API server, as Python by Bursar.
+"""Which pods are governed: the one predicate behind the gate, the guards, the fallback webhook and the controller.
 
-A term says the same in both readings, for every pod that the API server can hold; tests compare them over random
-pods. CEL text uses only what every server knows that has admission policies: ``has``, ``in``, ``exists``, ``filter``,
-``size``, ``startsWith`` and the operators.
+Each statement about a pod is written once and read twice: as CEL by the API server, as Python by Bursar. Both readings
+agree on every pod that the API server can hold; tests compare them over random pods. The CEL uses only what every
+server with admission policies has: ``has``, ``in``, ``exists``, ``filter``, ``size``, ``startsWith`` and operators.
 
-Whoever may create pods chooses how many labels, annotations, gates and owners the API server loops over, and CEL counts
-the cost of a loop in a way that takes the square of its length: a stack that every step adds to is searched for every
-name. So pods are looked through in two ways only. One is lists of at most ``MOST`` things; the guards let no pod have
-more. The other is ``filter`` over labels and annotations by a test that begins with ``k in [...]``: what remains of it
-is where the next step cuts the stack, so that it takes time in proportion to the length, as ``exists``, ``all`` and
-``map`` never do. A test on a real API server holds the policies to it.
+Users choose how many labels, annotations, gates and owners a pod has, and the cost of a CEL loop grows with the square
+of its length. So pods are searched in two ways only. One is lists of at most ``MOST`` items; the guards refuse longer
+ones. The other is ``filter`` over labels and annotations by a test that begins with ``k in [...]``, which takes linear
+time; ``exists``, ``all`` and ``map`` do not. A test on a real API server checks it.
 
-Which pods are governed: the one predicate behind the gate, the guards, the fallback webhook and the controller.
+A pod is governed if an *arm* reaches it: a selection of namespaces (``namespaceSelector``) and a term about the pod
+(CEL). One arm covers the namespaces in which quota is enforced. In all others one reaches the pods that the marks of
+installed policies select: those that name a tree or a quota, or request a GPU fraction. Every namespace is in at most
+one arm, so that no pod is judged twice.
 
-A pod is governed if an *arm* reaches it. An arm is a selection of namespaces (a ``namespaceSelector`` for the API
-server) and a term about the pod itself (CEL for the API server); both are read as Python too. One arm covers the
-namespaces in which quota is enforced; in all others one reaches pods that name a tree, a quota or a GPU fraction. Every
-namespace that can be governed is in exactly one arm, so that no pod is judged twice.
-
-Never governed are the pods of kube-system and of Bursar's own namespace, mirror pods and pods of DaemonSets. But a pod
-that has the gate or the admission record is governed whatever else becomes of it: adoption by a DaemonSet, or a
-namespace that loses its label, neither frees quota that is in use nor leaves a gated pod without anybody to admit it.
-
-The labels and annotations of pods that quotas read, and those that only Bursar writes.
-
-What an administrator may choose about admission. The defaults are those of the chart.
+Never governed are the pods of kube-system and of Bursar's own namespace, mirror pods and pods of DaemonSets. A pod that
+has the gate or the admission record stays governed: neither adoption by a DaemonSet nor a namespace that loses its
+label frees quota in use or leaves a gated pod behind.
 """
 
 from __future__ import annotations
@@ -35,29 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
-from bursar.policies.crossquota.arguments import STRATEGY
-from bursar.policies.gpus.worker import (
-    COMPONENT,
-    CONTAINER_COUNTS,
-    CONTAINER_GPUS,
-    DEDICATED,
-    GPU_COUNT,
-    GPU_IDS,
-    GPU_INDICES,
-    GPU_MODEL,
-    GPU_POOL,
-    HARD_PERCENT,
-    ISOLATION,
-    PERCENT_LIMIT,
-    PERCENT_REQUEST,
-    TFLOPS_LIMIT,
-    TFLOPS_REQUEST,
-    VENDOR,
-    VRAM_LIMIT,
-    VRAM_REQUEST,
-)
-from bursar.policies.pools.settings import PREEMPTIBLE, QUOTA_OF_POD
-from bursar.policies.trees.records import LABEL as TREE_PREFIX
+from bursar.policies.plugin import AnnotatedDemand, installed_marks
 
 MOST = 100  # scheduling gates, and owners, of a pod; containers, and requests of each, of one that is resized
 
@@ -254,8 +224,8 @@ class AdmissionOptions:
     )
     scheduler_names: tuple[str, ...] = ("n8s-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler")
     cluster_scheduler: str = "default-scheduler"  # what those become
-    everywhere: bool = False  # CrossQuota is in force: all namespaces but the exempt ones are governed
-    exempt_namespaces: tuple[str, ...] = ()  # by CrossQuota, beside those that are never governed
+    everywhere: bool = False  # a policy such as CrossQuota governs all namespaces but the exempt ones
+    exempt_namespaces: tuple[str, ...] = ()  # by that policy, beside those that are never governed
     reinvocation: Reinvocation = "Never"  # of the gate, where all pods of a namespace are governed
     keep_managed_fields: bool = False  # of governed pods: who wrote which field
     more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
@@ -268,28 +238,23 @@ class AdmissionOptions:
 
 MIRROR = "kubernetes.io/config.mirror"
 
-# Any of these makes a pod without the component label a worker, as the contract of workers has it.
-GPU_DEMANDS = (
-    TFLOPS_REQUEST, TFLOPS_LIMIT, VRAM_REQUEST, VRAM_LIMIT, PERCENT_REQUEST, PERCENT_LIMIT, GPU_COUNT, GPU_INDICES,
-    GPU_POOL, GPU_MODEL, ISOLATION, DEDICATED, CONTAINER_COUNTS,
-)  # fmt: skip
+_MARKS = installed_marks()
 
-NAMES_A_QUOTA = Marked("labels", keys=(QUOTA_OF_POD,), prefixes=(TREE_PREFIX,))
-ASKS_FOR_A_FRACTION: Predicate = AnyOf(
-    (
-        Labelled(COMPONENT, "worker"),
-        AllOf((Not(Marked("labels", (COMPONENT,))), Marked("annotations", GPU_DEMANDS))),
-    )
-)
 
-OWN_ANNOTATIONS = Marked("annotations", keys=(GPU_IDS, CONTAINER_GPUS, HARD_PERCENT), prefixes=(OWN_PREFIX,))
-QUOTA_ANNOTATIONS = Marked("annotations", keys=(*GPU_DEMANDS, VENDOR, STRATEGY))
+def _asks(demand: AnnotatedDemand) -> Predicate:
+    unlabelled = AllOf((Not(Marked("labels", (demand.label,))), Marked("annotations", demand.annotations)))
+    return AnyOf((Labelled(demand.label, demand.value), unlabelled))
+
+
+NAMES_A_QUOTA = Marked("labels", _MARKS.quota_labels, _MARKS.quota_prefixes)
+OWN_ANNOTATIONS = Marked("annotations", _MARKS.own_annotations, (OWN_PREFIX,))
+QUOTA_ANNOTATIONS = Marked("annotations", _MARKS.fixed_annotations)
 
 
 def quota_labels(options: AdmissionOptions) -> Marked:
     """Labels that decide which quotas govern a pod and how, and so stay as they were when it was created."""
-    keys = (QUOTA_OF_POD, PREEMPTIBLE, COMPONENT, PREEMPTIBLE_LABEL, GROUP_LABEL, GROUP_SIZE_LABEL)
-    return Marked("labels", keys=(*keys, *options.more_labels), prefixes=(TREE_PREFIX,))
+    keys = (*_MARKS.quota_labels, *_MARKS.fixed_labels, PREEMPTIBLE_LABEL, GROUP_LABEL, GROUP_SIZE_LABEL)
+    return Marked("labels", (*keys, *options.more_labels), _MARKS.quota_prefixes)
 
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server keeps this label on every namespace
@@ -299,7 +264,7 @@ TAKEN: Predicate = AnyOf((HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,)))
 OF_DAEMON_SET: Predicate = Controlled("apps/v1", "DaemonSet")
 IS_MIRROR: Predicate = Marked("annotations", (MIRROR,))
 EXEMPT: Predicate = AnyOf((OF_DAEMON_SET, IS_MIRROR))
-MARKED: Predicate = AnyOf((ASKS_FOR_A_FRACTION, NAMES_A_QUOTA))  # what loops over labels comes last, here and below
+MARKED = AnyOf((*map(_asks, _MARKS.demands), NAMES_A_QUOTA))  # what loops over labels comes last
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from bursar.kube.controller.object_cache import Published, read_slice
 from bursar.kube.controller.pod_model import SeenPod, identity
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind
-from bursar.policies.crossquota.arguments import NODE_MARKS
+from bursar.policies.plugin import default_registry
 
-READ_MARKS = (NODE_MARKS,)
+READ_MARKS = tuple(prefix for plugin in default_registry() for prefix in plugin.node_annotations)
 """How the annotations of nodes begin that policies read."""
 
 _MANAGED = "managedFields"

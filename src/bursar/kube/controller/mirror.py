@@ -57,7 +57,7 @@ class Mirror:
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
         self.world = ObjectCache(kinds)
-        self.placement = PlacementJudge(self.engine.policies, pin_all=options.pin_all)
+        self.placement = PlacementJudge(registry, self.engine.policies, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.world.unmarked = self.placement.unmarked

@@ -27,7 +27,7 @@ from bursar.kube.client.models import Wire
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
-from bursar.policies.crossquota.arguments import DEVICES
+from bursar.objects.pods import DEVICES
 from bursar.policies.plugin import Derived
 from bursar.policies.results import Output
 

@@ -1,26 +1,16 @@
-"""The patches that the controller sends, as plain data. Nothing here talks to anybody.
+"""The patches that the controller sends, and the records that it keeps on pods, as plain data.
 
-A pod is started by one strategic merge patch: it writes the record of the admission, narrows the pod's node affinity
-and removes the gate (only ours: gates are merged by name). The pod's uid stands in it, so that it fails on another pod
-of the same name.
+One strategic merge patch ungates a pod: it writes the record of the admission, narrows the pod's node affinity and
+removes the gate (only ours: gates are merged by name). It contains the pod's uid, so that it fails on another pod of
+the same name. On a gated pod the API server lets required node affinity be set where there is none; else requirements
+can only be added to the terms that are there. So whatever narrows the pod goes into every term.
 
-On a gated pod the API server lets required node affinity be set where there is none; else requirements can only be
-added to the terms that are there. So whatever narrows the pod goes into every term.
+A decision about a node becomes a pin, a fence around the GPU nodes, or nothing. Pinned are the claims whose decision is
+about that very node, as their policies say. Other places are provisional, and the scheduler may choose another.
 
-What a decision over a node becomes on Kubernetes: a pin, a fence around the GPU nodes, or nothing.
-
-Pinned are the claims whose decision is about that very node: parts of its GPUs, or the share of CPU pods on a GPU node.
-Everybody else's place is provisional, and the scheduler may find a better one; a CPU pod whose place is elsewhere is
-kept off the GPU nodes, where it has no place.
-
-What the controller writes down on pods so that another one can take over: admissions and holds, as JSON.
-
-A record that cannot be read is none: it was forged (the guards refuse that) or written by a version that is not known.
-The pod then counts by what is seen of it.
-
-The names by which the controller knows its own marks on objects; those that guards know too are theirs.
-
-What Bursar writes on a pod is never read back as a wish of the pod's owner; at a rebuild it is read as a record.
+Admissions and holds are written on pods as JSON, so that another replica can take over. A record that cannot be read
+is ignored: it was forged (the guards refuse that) or written by an unknown version. What Bursar writes on a pod is
+never read back as a request of its owner.
 """
 
 from __future__ import annotations
@@ -35,12 +25,8 @@ from msgspec import Struct
 from bursar.kube.admission import predicate
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
-from bursar.policies.crossquota.arguments import GPU_NODE_LABEL
-from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, count_gpus
-from bursar.policies.crossquota.plugin import node_settings
-from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.elastic.settings import CAPACITY_LABEL
-from bursar.policies.gpus.worker import CONTAINER_GPUS, GPU_IDS, HARD_PERCENT
+from bursar.objects.pods import GPU_NODE_LABEL
+from bursar.policies.plugin import PlacementRules, Registry, installed_marks
 from bursar.policies.policy import Policy
 
 GATE: Final = predicate.GATE
@@ -50,9 +36,8 @@ ADMISSION: Final = predicate.RECORD_ANNOTATION
 TERM: Final = predicate.TERM_ANNOTATION
 OWN_PREFIX: Final = predicate.OWN_PREFIX  # of annotations; labels with it are the users'
 HOLD: Final = OWN_PREFIX + "hold"
-GPU_NODE: Final = GPU_NODE_LABEL
-OWN_ANNOTATIONS: Final = frozenset({GPU_IDS, CONTAINER_GPUS, HARD_PERCENT})
-OWN_LABELS: Final = frozenset({CAPACITY_LABEL})
+OWN_ANNOTATIONS: Final = frozenset(installed_marks().own_annotations)
+OWN_LABELS: Final = frozenset(installed_marks().own_labels)
 
 INVALID: Final = "control.invalid"
 UNJUDGED: Final = "control.unjudged"
@@ -65,7 +50,7 @@ def is_own_annotation(name: str) -> bool:
 
 Body = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-OFF_GPU_NODES: Body = {"key": GPU_NODE, "operator": "DoesNotExist"}
+OFF_GPU_NODES: Body = {"key": GPU_NODE_LABEL, "operator": "DoesNotExist"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +135,6 @@ def _with(term: Body, expressions: Sequence[Body], fields: Sequence[Body]) -> Bo
     return result
 
 
-_FRACTIONS = "gpus"
-
-
 @dataclass(frozen=True, slots=True)
 class Orders:
     """How the scheduler is bound to the decision."""
@@ -162,45 +144,32 @@ class Orders:
 
 
 class PlacementJudge:
-    """Judges claims that have their place, by the policies of one engine."""
+    """Judges claims that have their place, by the placement rules of all policies of an engine."""
 
-    def __init__(self, policies: Iterable[Policy], *, pin_all: bool = False) -> None:
-        self._cross = next((policy for policy in policies if isinstance(policy, CrossQuotaPolicy)), None)
+    def __init__(self, registry: Registry, policies: Iterable[Policy], *, pin_all: bool = False) -> None:
+        pairs = registry.paired(policies)
+        self._rules: list[PlacementRules] = [p.placement(policy) for p, policy in pairs if p.placement is not None]
+        self._needs_node = [plugin.needs_node for plugin in registry if plugin.needs_node is not None]
         self.pin_all = pin_all
 
     def orders(self, claim: Claim, unjudged: tuple[str, ...], *, expressible: bool = True) -> Orders:
         """``expressible``: whether all that narrows the pod can be written without naming the node."""
-        shares = self.shares_gpu_node(claim)
-        fraction = takes_fractions(claim)
-        pin = fraction or shares or ((self.pin_all or not expressible) and not unjudged)
-        return Orders(bool(claim.place) and pin, not shares and self.must_stay_off(claim))
+        pinned = [rules for rules in self._rules if rules.pins(claim)]
+        pin = bool(pinned) or ((self.pin_all or not expressible) and not unjudged)
+        keep_off = any(rules not in pinned and rules.keeps_off(claim) for rules in self._rules)
+        return Orders(bool(claim.place) and pin, keep_off)
 
     def must_stay_off(self, claim: Claim) -> bool:
-        """Whether GPU nodes are closed to the claim except where it was given a share of one."""
-        cross = self._cross
-        return cross is not None and bool(cross.index.patterns) and cross.index.scope.limited(claim)
+        """Whether GPU nodes are closed to the claim, except one to which it is pinned."""
+        return any(rules.keeps_off(claim) for rules in self._rules)
 
     def unmarked(self, node: Node) -> bool:
         """Whether this is a GPU node without the label that keeps pods off."""
-        cross = self._cross
-        if cross is None or not cross.index.patterns:
-            return False
-        body = node_settings("", node)[0].body
-        if not isinstance(body, CrossQuotaNodeBody) or body.labelled:
-            return False
-        return count_gpus(body.allocatable, cross.index.patterns) > 0
+        return any(rules.unmarked(node) for rules in self._rules)
 
-    def shares_gpu_node(self, claim: Claim) -> bool:
-        """Whether its place is a GPU node on which it counts among the CPU pods."""
-        if not claim.place or not self.must_stay_off(claim):
-            return False
-        facts = self._cross.index.node(claim.place) if self._cross is not None else None
-        return facts is not None and facts.is_gpu_node()
-
-
-def takes_fractions(claim: Claim) -> bool:
-    """Whether its decision names GPUs."""
-    return any(binding is not None and binding.policy == _FRACTIONS for binding in claim.bindings)
+    def needs_node(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+        """Whether the pod can only be admitted together with a node."""
+        return any(needs(labels, annotations) for needs in self._needs_node)
 
 
 T = TypeVar("T")

@@ -42,8 +42,7 @@ from bursar.objects.core import Affinity, Condition, Lenient, ObjectMeta, Pod, P
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, TypedObject
 from bursar.objects.manifests import Document
-from bursar.policies.crossquota.arguments import CLAIMS_DEVICES
-from bursar.policies.gpus.worker import is_worker
+from bursar.objects.pods import CLAIMS_DEVICES
 
 ENDED = ("Succeeded", "Failed")
 _LOCAL_VOLUMES = frozenset(
@@ -256,7 +255,7 @@ class GatedPodReader:
     def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
         """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
         metadata = given.body.get("metadata") or {}
-        if is_worker(metadata.get("labels") or {}, metadata.get("annotations") or {}):
+        if self._placement.needs_node(metadata.get("labels") or {}, metadata.get("annotations") or {}):
             problem = f"its {' and '.join(others)} cannot be judged, and parts of GPUs need a node to be chosen"
             raise UnjudgedError(problem, "spec", subject=f"Pod {given.key}")
         claim = self._controller.read(ObjectChange(POD, given.key, given))

@@ -219,9 +219,6 @@ NODE_MARKS: Final = "volcano.sh/crossquota-"  # then the resource
 NODE_PERCENTAGE_MARKS: Final = "volcano.sh/crossquota-percentage-"
 STRATEGY: Final = "volcano.sh/crossquota-scoring-strategy"
 LEAST_ALLOCATED: Final = "least-allocated"
-GPU_NODE_LABEL: Final = "bursar.dev/gpu-node"
-DEVICES: Final = "bursar.dev/devices"  # of a node: driver=count, with commas between them; from its ResourceSlices
-CLAIMS_DEVICES: Final = "bursar.dev/claims-devices"  # of a pod that has resource claims
 GPU_DRIVER: Final = "gpu."  # how the names of drivers for GPUs begin, such as gpu.nvidia.com
 
 QUOTA_REASON: Final = "crossquota.quota."  # then the resource

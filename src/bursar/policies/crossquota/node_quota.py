@@ -18,8 +18,8 @@ import re
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.objects.pods import CLAIMS_DEVICES
 from bursar.policies.crossquota.arguments import (
-    CLAIMS_DEVICES,
     GPU_DRIVER,
     NODE_MARKS,
     NODE_PERCENTAGE_MARKS,

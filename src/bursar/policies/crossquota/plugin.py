@@ -1,37 +1,42 @@
-"""How the crossquota policy joins: its section of the Configuration, and what it makes of a Node.
+"""How the crossquota policy joins: its section of the Configuration, Nodes as settings, rows, marks and reasons.
 
-The arguments of the plugin in a Volcano scheduler configuration: the text of its file, or the ConfigMap around it.
-
-Only the entry of this plugin is read; other plugins and actions are Volcano's own business. An entry that switches the
-filter off is refused, because there is nothing half-way here; one that switches scoring off means a weight of 0.
-
-What the quota of CPU pods on GPU nodes says when it refuses, and its events on nodes.
+The arguments stand in the section, or in a Volcano scheduler configuration: the text of its file, or the ConfigMap
+around it. Only the entry of this plugin is read there. An entry that switches the filter off is refused; one that
+switches scoring off means a weight of 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, cast
 
+from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.manifests import documents, load_path
+from bursar.objects.pods import DEVICES, GPU_NODE_LABEL
 from bursar.objects.requests import node_amounts
 from bursar.policies.crossquota.arguments import (
     ARGUMENTS_KIND,
     CURRENT,
-    DEVICES,
-    GPU_NODE_LABEL,
     NAME,
     NODE_KIND,
+    NODE_MARKS,
+    PREFIX,
+    STRATEGY,
     VOLCANO,
     WEIGHT,
     Arguments,
     read_arguments,
 )
-from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, count_gpus
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.plugin import Plugin, Reason
+from bursar.policies.fix_fields import FixFields, no_limit_fields
+from bursar.policies.plugin import PlacementRules, Plugin, PodMarks, Reason
+from bursar.policies.quota_table import QuotaFigures, QuotaRecord, QuotaTable
 from bursar.policies.results import Setting
+from bursar.resources import UNLIMITED
 
 _PREDICATE: Final = "enablePredicate"
 _NODE_ORDER: Final = "enableNodeOrder"
@@ -159,6 +164,52 @@ def arguments_from(section: Section) -> Arguments:
     return read_arguments(given, inner)
 
 
+def exempt_namespaces(section: Section | None) -> tuple[str, ...] | None:
+    """With any arguments the policy governs all namespaces but these."""
+    if not section:
+        return None
+    with suppress(ManifestError):
+        return arguments_from(section).exempt_namespaces
+    return ()
+
+
+def quota_rows(policy: CrossQuotaPolicy) -> Iterator[QuotaRecord]:
+    """One row for each GPU node."""
+    for facts in policy.index.facts:
+        if facts is None or not facts.is_gpu_node():
+            continue
+        account = policy.state.accounts.get(PREFIX + facts.name)
+        row = QuotaRecord(NAME, "Node", "", facts.name)
+        for limit in facts.quotas:
+            used = 0 if account is None else account.used.amount(limit.resource)
+            row.resources[limit.resource] = QuotaFigures(used, max=None if limit.cap == UNLIMITED else limit.cap)
+        yield row
+
+
+class GpuNodeFence(PlacementRules):
+    """Pins CPU pods that share a GPU node to it, and keeps all others off GPU nodes."""
+
+    def __init__(self, policy: CrossQuotaPolicy) -> None:
+        self._index = policy.index
+
+    def keeps_off(self, claim: Claim) -> bool:
+        return bool(self._index.patterns) and self._index.scope.limited(claim)
+
+    def pins(self, claim: Claim) -> bool:
+        if not claim.place or not self.keeps_off(claim):
+            return False
+        facts = self._index.node(claim.place)
+        return facts is not None and facts.is_gpu_node()
+
+    def unmarked(self, node: Node) -> bool:
+        if not self._index.patterns:
+            return False
+        body = node_settings("", node)[0].body
+        if not isinstance(body, CrossQuotaNodeBody) or body.labelled:
+            return False
+        return count_gpus(body.allocatable, self._index.patterns) > 0
+
+
 REASONS: Final = (
     Reason(
         "crossquota.quota.<resource>",
@@ -192,4 +243,10 @@ PLUGIN = Plugin(
     translate={"Node": node_settings, "Configuration": argument_settings},
     reasons=REASONS,
     title="CPU pods on GPU nodes ([guide](crossquota.md))",
+    quotas=QuotaTable(rows=quota_rows),
+    fixes=FixFields(limits=no_limit_fields),
+    pods=PodMarks(fixed_annotations=(STRATEGY,)),
+    node_annotations=(NODE_MARKS,),
+    placement=GpuNodeFence,
+    everywhere=exempt_namespaces,
 )

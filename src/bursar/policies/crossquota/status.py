@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.policies.crossquota.arguments import BAD_ANNOTATION, EXCEEDED, GPU_NODE_LABEL, PREFIX
+from bursar.objects.pods import GPU_NODE_LABEL
+from bursar.policies.crossquota.arguments import BAD_ANNOTATION, EXCEEDED, PREFIX
 from bursar.policies.crossquota.node_quota import GpuNodeFacts
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.results import Output

@@ -2,8 +2,6 @@
 
 Conflicts between objects are refused at admission, with the other object named, and again by the policy itself, which
 also sees what was admitted at the same time.
-
-What the elastic quotas say when they refuse.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.requests import limits_from
 from bursar.policies.elastic.api import (
@@ -23,17 +22,24 @@ from bursar.policies.elastic.api import (
 )
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.settings import (
+    CAPACITY_LABEL,
     COMPOSITE,
     ELASTIC_QUOTA,
+    GROUP,
     NAME,
     OPTIONS_SETTING,
+    OVER_QUOTA,
+    PREFIX,
     QUOTA_SETTING,
+    TOTAL,
     ElasticOptionsBody,
     ElasticQuotaBody,
     quota_id,
 )
-from bursar.policies.plugin import ObjectView, Plugin, Reason
-from bursar.policies.results import Setting
+from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
+from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
+from bursar.policies.quota_table import QuotaRecord, QuotaTable
+from bursar.policies.results import Refusal, Setting
 
 
 def elastic_quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
@@ -119,6 +125,34 @@ def _listed(composite: Mapping[str, Any]) -> list[str]:
     return [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
 
 
+def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    spec = body.get("spec") or {}
+    row.fill("min", spec.get("min"))
+    row.fill("max", spec.get("max"))
+    row.fill("used", written.get("status", {}).get("reserved"))
+    row.borrow()
+    row.account = PREFIX + quota_id(row.kind.partition(".")[0], row.key)
+
+
+def fields_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LimitField]:
+    """Min of the claim's own quota where the sum of all refused; else min or max of the quota that refused."""
+    total = refusal.account == TOTAL
+    account = _own_account(claim) if total else refusal.account
+    id_, _, suffix = account.removeprefix(PREFIX).partition("#")
+    kind, _, key = id_.partition("/")
+    side = "min" if total or suffix else "max"
+    ceiling = ("spec", "max", refusal.resource) if side == "min" else ()
+    name, path = f"{kind}.{GROUP}", ("spec", side, refusal.resource)
+    return limit_fields(name, view.get(name, key), path, refusal.resource, ceiling=ceiling, shared=total)
+
+
+def _own_account(claim: Claim) -> str:
+    for binding in claim.bindings:
+        if binding is not None and binding.policy == NAME:
+            return binding.accounts[0].name
+    return ""
+
+
 REASONS: Final = (
     Reason(
         "elastic.max.<resource>",
@@ -162,4 +196,10 @@ PLUGIN = Plugin(
     },
     reasons=REASONS,
     title="Elastic quotas ([guide](elastic.md))",
+    quotas=QuotaTable(
+        objects={ELASTIC_QUOTA_KIND.name: read_row, COMPOSITE_KIND.name: read_row},
+        over_quota=(CAPACITY_LABEL, OVER_QUOTA),
+    ),
+    fixes=FixFields(limits=fields_of),
+    pods=PodMarks(own_labels=(CAPACITY_LABEL,)),
 )

@@ -2,19 +2,19 @@
 
 Nodes without GPU objects but with ``nvidia.com/gpu`` and the usual labels have derived GPUs: as many as the label
 ``bursar.dev/gpu-fractions`` gives for fractions (a number or ``all``), the rest stay with the device plugin.
-
-What the GPUs say when they refuse.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError
 from bursar.objects.requests import amounts_from, node_amounts
+from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.api import (
     GPU_KIND,
@@ -40,10 +40,30 @@ from bursar.policies.gpus.settings import (
     PoolBody,
     TemplateBody,
 )
-from bursar.policies.gpus.worker import DOMAIN, GPU_IDS
-from bursar.policies.plugin import ObjectView, Plugin, Reason
+from bursar.policies.gpus.worker import (
+    COMPONENT,
+    CONTAINER_GPUS,
+    DEMANDS,
+    DOMAIN,
+    GPU_COUNT,
+    GPU_IDS,
+    HARD_PERCENT,
+    NOT_GIVEN,
+    TFLOPS_LIMIT,
+    TFLOPS_REQUEST,
+    VENDOR,
+    VRAM_LIMIT,
+    VRAM_REQUEST,
+    WORKER,
+    Unreadable,
+    gpu_share,
+    is_worker,
+    read_worker,
+)
+from bursar.policies.plugin import AnnotatedDemand, ObjectView, PlacementRules, Plugin, PodMarks, Reason
+from bursar.policies.quota_table import GpuRecord, QuotaTable
 from bursar.policies.results import Setting
-from bursar.quantity import QuantityError
+from bursar.quantity import MILLI, QuantityError
 from bursar.resources import dimension
 
 FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
@@ -178,6 +198,50 @@ def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, A
     return new
 
 
+def gpu_records(policy: GpusPolicy) -> Iterator[GpuRecord]:
+    tflops, vram = dimension("tflops"), dimension("vram")
+    for name, cell in sorted(policy.state.cells(fleet.GPUS).items()):
+        gpu = fleet.gpu_of(name, cell)
+        if gpu is not None:
+            capacity = {"tflops": tflops.show(gpu.tflops), "vram": vram.show(gpu.vram)}
+            yield GpuRecord(gpu.name, gpu.node, gpu.model, capacity, fleet.PREFIX + gpu.name)
+
+
+def shown_requests(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """As in {"gpus": "2", "tflops": "40", "vram": "32Gi"}: the sum over the GPUs of a worker.
+
+    The number of GPUs is left out of a part of one. A pod whose annotations cannot be read requests nothing here.
+    """
+    try:
+        worker = read_worker(labels, annotations)
+    except Unreadable:
+        return {}
+    if worker is None:
+        return {}
+    if worker.whole:
+        return {"gpus": str(worker.count)}
+    request, count = worker.request, worker.count
+    found = {"gpus": str(count)} if count > 1 else {}
+    if request.percent != NOT_GIVEN:
+        found["compute"] = _percent(request.percent * count)
+    return found | gpu_share(max(request.tflops, 0) * count, max(request.vram, 0) * count).show()
+
+
+def _percent(thousandths: int) -> str:
+    whole, rest = divmod(thousandths, MILLI)
+    return f"{whole}.{rest:03}".rstrip("0").rstrip(".") + "%" if rest else f"{whole}%"
+
+
+class GpuPins(PlacementRules):
+    """Pins every pod whose decision names GPUs."""
+
+    def __init__(self, policy: GpusPolicy) -> None:
+        self._name = policy.name
+
+    def pins(self, claim: Claim) -> bool:
+        return any(binding is not None and binding.policy == self._name for binding in claim.bindings)
+
+
 REASONS: Final = (
     Reason(
         "gpus.full",
@@ -263,4 +327,22 @@ PLUGIN = Plugin(
     admit={"Pod": admit_pod},
     reasons=REASONS,
     title="GPUs in parts ([guide](namespace-gpu-quota.md))",
+    quotas=QuotaTable(gpus=gpu_records, requests=shown_requests),
+    fixes=FixFields(
+        limits=no_limit_fields,
+        requests={
+            "tflops": (TFLOPS_REQUEST, TFLOPS_LIMIT),
+            "vram": (VRAM_REQUEST, VRAM_LIMIT),
+            "gpus": (GPU_COUNT,),
+        },
+    ),
+    pods=PodMarks(
+        demands=(AnnotatedDemand(COMPONENT, WORKER, DEMANDS),),
+        fixed_labels=(COMPONENT,),
+        fixed_annotations=(*DEMANDS, VENDOR),
+        own_annotations=(GPU_IDS, CONTAINER_GPUS, HARD_PERCENT),
+        records=(GPU_IDS, CONTAINER_GPUS),
+    ),
+    placement=GpuPins,
+    needs_node=is_worker,
 )

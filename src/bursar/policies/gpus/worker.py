@@ -26,6 +26,7 @@ from bursar.resources import Vector, from_amounts
 
 DOMAIN: Final = "tensor-fusion.ai/"
 COMPONENT: Final = DOMAIN + "component"
+WORKER: Final = "worker"  # the value of the component label
 TFLOPS_REQUEST: Final = DOMAIN + "tflops-request"
 TFLOPS_LIMIT: Final = DOMAIN + "tflops-limit"
 VRAM_REQUEST: Final = DOMAIN + "vram-request"
@@ -50,7 +51,7 @@ NOT_GIVEN: Final = -1
 ISOLATIONS: Final = ("shared", "soft", "hard")
 
 # Any of these makes a pod without the component label a worker.
-_DEMANDS: Final = (
+DEMANDS: Final = (
     TFLOPS_REQUEST,
     TFLOPS_LIMIT,
     VRAM_REQUEST,
@@ -189,8 +190,8 @@ def is_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool
     """Whether a pod takes GPUs by this contract: labelled as a worker, or not labelled and asking for a GPU."""
     component = labels.get(COMPONENT)
     if component is not None:
-        return component == "worker"
-    for name in _DEMANDS:
+        return component == WORKER
+    for name in DEMANDS:
         if name in annotations:
             return True
     return False

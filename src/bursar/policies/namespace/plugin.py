@@ -4,8 +4,6 @@ A quota that is wrong is refused when it is applied. One that is seen in a clust
 says so, and the policy keeps the last good one in force.
 
 Defaults are filled in when a pod is created, and stay what they were then: a later change of the quota is no resize.
-
-What the quotas of namespaces say when they refuse; the codes of single and total are those of their origin.
 """
 
 from __future__ import annotations
@@ -15,14 +13,20 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
+from bursar.policies.fix_fields import FixFields, LimitField, Path, limit_fields
 from bursar.policies.gpus.worker import (
+    COMPONENT,
+    DEMANDS,
     PERCENT_LIMIT,
     PERCENT_REQUEST,
     TFLOPS_LIMIT,
     TFLOPS_REQUEST,
+    VENDOR,
     VRAM_LIMIT,
     VRAM_REQUEST,
+    WORKER,
     is_worker,
 )
 from bursar.policies.namespace.api import (
@@ -35,10 +39,11 @@ from bursar.policies.namespace.api import (
     Total,
     Workload,
 )
-from bursar.policies.namespace.policy import DEMAND, QUOTA, LimitsPolicy
+from bursar.policies.namespace.policy import DEMAND, PREFIX, QUOTA, LimitsPolicy
 from bursar.policies.namespace.settings import COUNT, DEFAULT_THRESHOLD, WORKERS, DemandBody, NamespaceQuotaBody
-from bursar.policies.plugin import ObjectView, Plugin, Reason
-from bursar.policies.results import Setting
+from bursar.policies.plugin import AnnotatedDemand, ObjectView, Plugin, PodMarks, Reason
+from bursar.policies.quota_table import QuotaRecord, QuotaTable
+from bursar.policies.results import Refusal, Setting
 from bursar.quantity import QuantityError
 from bursar.resources import dimension, from_amounts
 
@@ -250,6 +255,39 @@ def _total(part: str, what: str) -> Reason:
     return Reason(f"total.max.{part}", f"All workloads of the namespace together would have too much: {what}.", _TOTAL)
 
 
+# Rows and fixes
+
+
+def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    total = (body.get("spec") or {}).get("total") or {}
+    used = written.get("status", {}).get("used") or {}
+    for side in ("requests", "limits"):
+        row.fill("max", _prefixed(side, total.get(side)))
+        row.fill("used", _prefixed(side, used.get(side)))
+    row.fill("max", {"workers": total.get("maxWorkers")})
+    row.fill("used", {"workers": used.get("workers")})
+    row.account = PREFIX + row.namespace
+
+
+def _prefixed(side: str, amounts: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {f"{side}.{name}": value for name, value in (amounts or {}).items()}
+
+
+def fields_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LimitField]:
+    side, _, resource = refusal.resource.partition(".")
+    path: Path
+    if refusal.resource == WORKERS:
+        path, resource, whole = ("spec", "total", "maxWorkers"), WORKERS, True
+    elif refusal.resource == COUNT:
+        path, resource, whole = ("spec", "single", "maxGPUCount"), COUNT, True
+    elif refusal.reason.startswith("single."):
+        path, whole = ("spec", "single", f"max{side.capitalize()}", resource), False
+    else:
+        path, whole = ("spec", "total", side, resource), False
+    quotas = view.list(QUOTA_KIND.name, claim.namespace)
+    return [one for body in quotas for one in limit_fields(QUOTA_KIND.name, body, path, resource, whole=whole)]
+
+
 REASONS: Final = (
     _single("tflops.request", "tflops (request)"),
     _single("vram.request", "vram (request)"),
@@ -293,4 +331,11 @@ PLUGIN = Plugin(
     namespaces={QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],)},
     reasons=REASONS,
     title="Quotas of namespaces ([guide](namespace-gpu-quota.md))",
+    quotas=QuotaTable(objects={QUOTA_KIND.name: read_row}),
+    fixes=FixFields(limits=fields_of),
+    pods=PodMarks(
+        demands=(AnnotatedDemand(COMPONENT, WORKER, DEMANDS),),
+        fixed_labels=(COMPONENT,),
+        fixed_annotations=(*DEMANDS, VENDOR),
+    ),
 )

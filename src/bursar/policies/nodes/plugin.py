@@ -1,7 +1,4 @@
-"""How the nodes policy joins, and what it makes of a Node.
-
-What the nodes say when they refuse.
-"""
+"""How the nodes policy joins: Nodes as settings, and its reasons."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from typing import Final
 
 from bursar.objects.core import Node
 from bursar.objects.requests import node_amounts
+from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.nodes.rules import NAME, NodeBody
 from bursar.policies.plugin import Plugin, Reason
@@ -80,4 +78,12 @@ REASONS: Final = (
 )
 
 
-PLUGIN = Plugin(NAME, 50, NodesPolicy, translate={"Node": node_settings}, reasons=REASONS, title="Nodes")
+PLUGIN = Plugin(
+    NAME,
+    50,
+    NodesPolicy,
+    translate={"Node": node_settings},
+    reasons=REASONS,
+    title="Nodes",
+    fixes=FixFields(limits=no_limit_fields),
+)

@@ -1,7 +1,4 @@
-"""How the pools policy joins: its kinds, its section of the Configuration, translation and admission.
-
-What the quota trees over node pools say when they refuse or take back.
-"""
+"""How the pools policy joins: kinds, options, translation, admission, rows, fixes, marks and reasons."""
 
 from __future__ import annotations
 
@@ -11,10 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.requests import node_amounts
-from bursar.policies.plugin import ObjectView, Plugin, Reason, derived
+from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
+from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason, derived
 from bursar.policies.pools import configure
 from bursar.policies.pools.admission import admit_pod, admit_quota, check_quota_removal, check_root_unused
 from bursar.policies.pools.api import (
@@ -30,9 +29,24 @@ from bursar.policies.pools.api import (
 from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
-from bursar.policies.pools.settings import NAME, NAMESPACES, PREEMPTIBLE, PROFILE_OBJECT, QUOTA_OF_POD, TREE
+from bursar.policies.pools.propagation import account_key
+from bursar.policies.pools.settings import (
+    IS_PARENT,
+    NAME,
+    NAMESPACES,
+    PARENT,
+    PREEMPTIBLE,
+    PROFILE_OBJECT,
+    QUOTA_OBJECT,
+    QUOTA_OF_POD,
+    RUNTIME,
+    TREE,
+)
 from bursar.policies.pools.topology import Topology
-from bursar.policies.results import Setting
+from bursar.policies.quota_table import QuotaRecord, QuotaTable
+from bursar.policies.results import Refusal, Setting
+
+_ENDLESS = "4611686018427387"  # how upstream writes a max that does not limit
 
 # Translation
 
@@ -160,6 +174,32 @@ def namespaces_of(key: str, quota: Mapping[str, Any]) -> list[str]:
     return [*listed, namespace] if name == namespace else listed
 
 
+# Rows and fixes
+
+
+def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    labels = {**((body.get("metadata") or {}).get("labels") or {}), **written.get("labels", {})}
+    row.parent, row.tree = labels.get(PARENT, ""), labels.get(TREE, "")
+    row.account = account_key(row.tree, row.name)
+    spec = body.get("spec") or {}
+    row.fill("min", spec.get("min"))
+    row.fill("max", {name: most for name, most in (spec.get("max") or {}).items() if str(most) != _ENDLESS})
+    row.fill("used", written.get("status", {}).get("used"))
+    runtime = written.get("annotations", {}).get(RUNTIME)
+    row.fill("runtime", msgspec.json.decode(runtime) if runtime else None)
+    if labels.get(IS_PARENT) != "true":
+        row.borrow()
+
+
+def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitField]:
+    name = refusal.account.split("/")[2] if refusal.account.count("/") >= 2 else ""
+    side = "max" if refusal.reason.startswith("pools.max.") else "min"
+    ceiling = ("spec", "max", refusal.resource) if side == "min" else ()
+    path = ("spec", side, refusal.resource)
+    named = [body for body in view.list(QUOTA_OBJECT) if body["metadata"].get("name") == name]
+    return [one for body in named for one in limit_fields(QUOTA_OBJECT, body, path, refusal.resource, ceiling=ceiling)]
+
+
 REASONS: Final = (
     Reason(
         "pools.max.<resource>",
@@ -213,4 +253,7 @@ PLUGIN = Plugin(
     chosen={QUOTA.name: QUOTA_OF_POD},
     reasons=REASONS,
     title="Quota trees over node pools ([guide](pools.md))",
+    quotas=QuotaTable(objects={QUOTA_OBJECT: read_row}),
+    fixes=FixFields(limits=fields_of, preemptible=PREEMPTIBLE),
+    pods=PodMarks(quota_labels=(QUOTA_OF_POD,), fixed_labels=(PREEMPTIBLE,)),
 )

@@ -1,19 +1,22 @@
-"""How the trees policy joins, and what it makes of a QuotaTree.
-
-What the quota trees say when they refuse.
-"""
+"""How the trees policy joins: QuotaTrees as settings, rows, marks and reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account
 from bursar.objects.decode import ManifestError
-from bursar.policies.plugin import ObjectView, Plugin, Reason
-from bursar.policies.results import Setting
+from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
+from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
+from bursar.policies.quota_table import QuotaFigures, QuotaRecord, QuotaTable
+from bursar.policies.results import Refusal, Setting
 from bursar.policies.trees.api import QUOTA_TREE, QuotaTree, body_from
+from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.policy import KIND, TreesPolicy
-from bursar.policies.trees.records import LABEL, NAME
+from bursar.policies.trees.records import LABEL, NAME, tree_binding
+from bursar.resources import Vector
 
 
 def tree_settings(key: str, tree: QuotaTree | None) -> list[Setting]:
@@ -30,6 +33,64 @@ def check_removal(view: ObjectView, tree: Mapping[str, Any]) -> None:
         if f"{LABEL}{name}" in (metadata.get("labels") or {}) and phase not in {"Succeeded", "Failed"}:
             pod_name = f"{metadata.get('namespace', 'default')}/{metadata['name']}"
             raise ManifestError(f"is in use: the pod {pod_name} names it", subject=f"QuotaTree {name}")
+
+
+def quota_rows(policy: TreesPolicy) -> Iterator[QuotaRecord]:
+    """One row for each node of each tree."""
+    for tree in policy.trees.by_name.values():
+        borrowed = _borrowed(tree)
+        for name, node in tree.nodes.items():
+            parent = "" if node.parent is None else node.parent.name
+            row = QuotaRecord(NAME, QUOTA_TREE.name, "", tree.name, name, parent, tree.name)
+            row.account = account_name(tree.name, name)
+            loans = borrowed.get(name)
+            for resource, amount in node.account.limits.listed.items():
+                used = node.account.used.amount(resource)
+                row.resources[resource] = QuotaFigures(
+                    used,
+                    min=amount,
+                    max=amount if node.hard or node.parent is None else None,
+                    borrowed=0 if loans is None else loans.amount(resource),
+                    idle=max(0, amount - used) if node.leaf else None,
+                )
+            yield row
+
+
+def _borrowed(tree: QuotaTreeModel) -> dict[str, Vector]:
+    """By group: what its consumers use of nodes above it."""
+    found: dict[str, Vector] = {}
+    for node in tree.nodes.values():
+        for seat in [] if node.leaf else tree.seated(node):
+            if seat.group is not None and seat.group is not node:
+                known = found.get(seat.group.name)
+                found[seat.group.name] = seat.ask.cost if known is None else known.plus(seat.ask.cost)
+    return found
+
+
+def borrowers(policy: TreesPolicy) -> set[str]:
+    """The claims that are charged above their own group."""
+    return {
+        seat.claim.uid
+        for tree in policy.trees.by_name.values()
+        for node in tree.nodes.values()
+        for seat in ([] if node.leaf else tree.seated(node))
+        if seat.group is not node
+    }
+
+
+def accounts_of(policy: TreesPolicy, claim: Claim) -> Iterator[Account]:
+    """Those of its group and of all above it, in each tree: bindings to trees name groups, not accounts."""
+    for ask in policy.trees.asks(tree_binding(claim)):
+        tree = policy.trees.by_name.get(ask.tree)
+        group = None if tree is None else tree.nodes.get(ask.group)
+        if group is not None:
+            yield from group.accounts
+
+
+def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitField]:
+    tree, _, node = refusal.account.removeprefix(f"{NAME}/").partition("/")
+    path = ("spec", "nodes", node, "quota", refusal.resource)
+    return limit_fields(QUOTA_TREE.name, view.get(QUOTA_TREE.name, tree), path, refusal.resource)
 
 
 REASONS: Final = (
@@ -76,4 +137,7 @@ PLUGIN = Plugin(
     check_removal={QUOTA_TREE.name: check_removal},
     reasons=REASONS,
     title="Quota trees ([guide](trees.md))",
+    quotas=QuotaTable(rows=quota_rows, accounts=accounts_of, borrowers=borrowers),
+    fixes=FixFields(limits=fields_of),
+    pods=PodMarks(quota_prefixes=(LABEL,)),
 )

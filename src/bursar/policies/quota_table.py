@@ -1,0 +1,111 @@
+"""What a policy shows of its quotas and GPUs, in one form for all dialects.
+
+A row has used, min, max, runtime and borrowed amounts, each in the exact units of its resource. The server computes
+what is lent from them, the same way for every policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account
+from bursar.quantity import QuantityError
+from bursar.resources import dimension
+
+
+@dataclass
+class QuotaFigures:
+    """The amounts of one resource; None where the quota has no such amount."""
+
+    used: int = 0
+    min: int | None = None
+    max: int | None = None
+    runtime: int | None = None
+    borrowed: int | None = None
+    idle: int | None = None
+    lent: int | None = None
+
+
+@dataclass
+class QuotaRecord:
+    """One quota: a row of `get quotas`."""
+
+    policy: str
+    kind: str
+    namespace: str
+    name: str
+    node: str = ""
+    parent: str = ""
+    tree: str = ""
+    resources: dict[str, QuotaFigures] = field(default_factory=dict)
+    message: str = ""
+    account: str = ""  # of the ledger, where claims can be listed by the name of the quota
+
+    @property
+    def lends_in(self) -> str:
+        """Names the quotas that lend to each other: those of a policy and tree."""
+        return f"{self.policy} {self.tree}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def label(self) -> str:
+        """Names the quota for people."""
+        return f"{self.key}:{self.node}" if self.node else self.key
+
+    def fill(self, figure: str, amounts: Mapping[str, Any] | None) -> None:
+        """Set used, min, max or runtime of each resource, from amounts as manifests and statuses have them."""
+        for resource, value in (amounts or {}).items():
+            if value is not None:
+                figures = self.resources.setdefault(resource, QuotaFigures())
+                setattr(figures, figure, _parse(resource, value))
+
+    def borrow(self) -> None:
+        """Count usage above min as borrowed, and min above usage as idle."""
+        for figures in self.resources.values():
+            if figures.min is not None:
+                figures.borrowed = max(0, figures.used - figures.min)
+                figures.idle = max(0, figures.min - figures.used)
+
+
+def _parse(resource: str, value: object) -> int:
+    try:
+        return dimension(resource).parse(value)
+    except QuantityError:  # only a status of an older format can be unreadable: manifests were checked
+        return 0
+
+
+@dataclass
+class GpuRecord:
+    """One GPU: a row of `get gpus`. Claims whose binding has the account use it."""
+
+    name: str
+    node: str
+    model: str
+    capacity: dict[str, str]
+    account: str
+
+
+ReadQuota = Callable[[QuotaRecord, Mapping[str, Any], Mapping[str, Any]], None]
+"""(row, manifest, what Bursar wrote: status, labels, annotations) -> None; fills in the row."""
+
+
+@dataclass
+class QuotaTable:
+    """How a policy's quotas and claims appear in lists. Functions get the policy of the engine as their first
+    argument, and are called under the lock of the cluster; those in ``objects`` need no lock.
+    """
+
+    objects: Mapping[str, ReadQuota] = field(default_factory=dict)  # by kind name: one row for each object
+    rows: Callable[[Any], Iterable[QuotaRecord]] | None = None  # rows that no single object has
+    accounts: Callable[[Any, Claim], Iterable[Account]] | None = None  # that govern a claim, and that no binding lists
+    borrowers: Callable[[Any], set[str]] | None = None  # uids of claims that use what others lend
+    over_quota: tuple[str, str] | None = None  # the label and value that the policy writes on pods that borrow
+    gpus: Callable[[Any], Iterable[GpuRecord]] | None = None
+    requests: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] | None = None
+    """(labels, annotations) of a pod -> what it requests by these, for people."""
