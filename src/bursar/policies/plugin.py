@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar, final, runtime_checkable
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.crds import Section
-from bursar.objects.kinds import CORE_KINDS, Kind
+from bursar.objects.kinds import CORE_KINDS, Kind, KindSet
 from bursar.policies.fix_fields import FixFields
 from bursar.policies.policy import Policy
 from bursar.policies.quota_table import QuotaTable
@@ -187,12 +187,8 @@ class Registry:
     def add(self, plugin: Plugin) -> None:
         if plugin.name in self._plugins:
             raise ValueError(f"policy {plugin.name} is registered already")
-        known = {kind.name for other in self._plugins.values() for kind in other.kinds}
-        for kind in (*CORE_KINDS, *plugin.kinds):
-            if kind.name in known:
-                raise ValueError(f"kind {kind.name} is registered already")
-            known.add(kind.name)
         plugins = sorted((*self._plugins.values(), plugin), key=lambda one: (one.order, one.name))
+        KindSet([*CORE_KINDS, *(kind for one in plugins for kind in one.kinds)])  # refuses kinds that clash
         self._plugins = {one.name: one for one in plugins}
 
     def __iter__(self) -> Iterator[Plugin]:
