@@ -16,7 +16,7 @@ from bursar.policies.plugin import Reason, default_registry
 from bursar.policies.results import Check
 from bursar.policies.trees import QuotaManager
 from bursar.policies.trees.policy import quota_refusal
-from bursar.policies.trees.records import Ask
+from bursar.policies.trees.records import TreeRequest
 from bursar.resources import from_amounts
 from bursar.sim import runner
 from bursar.sim.cluster import Cluster
@@ -80,9 +80,9 @@ def test_whatever_is_declared_is_said(reason: Reason) -> None:
 def test_a_tree_with_room_that_cannot_be_cleared() -> None:
     manager = QuotaManager()
     manager.add_tree_from_struct(tree("T", "R10(A3)"))
-    found = manager._desk.book.tree("T")
-    ask = Ask("T", "A", from_amounts({"count": 2}), 0, 0, False)
-    assert quota_refusal(found, ask, found.nodes["R"]).reason == "trees.quota"
+    found = manager._book.tree("T")
+    request = TreeRequest("T", "A", from_amounts({"count": 2}), 0, 0, False)
+    assert quota_refusal(found, request, found.nodes["R"]).reason == "trees.quota"
 
 
 def test_codes_begin_with_who_says_them_and_are_declared_once() -> None:

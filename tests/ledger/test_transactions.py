@@ -98,6 +98,28 @@ def test_every_change_moves_the_digest_to_that_of_the_new_state(name: str) -> No
         assert world.ledger.digest == rebuilt(plain_of(world.ledger)).digest
 
 
+UNDONE_AFTER_COMMIT = {"set_state", "set_bindings", "charge", "release", "vacate", "restore"} | {
+    name for name in CHANGES if name.startswith("put")
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_committed_changes_are_undone_exactly_or_refused(name: str) -> None:
+    world = furnished()
+    before, digest = world.snapshot(), world.ledger.digest
+    tx = world.ledger.begin()
+    CHANGES[name](tx, world.ledger.state.claims["c1"], tuple(world.ledger.state.accounts.values()))
+    record = world.ledger.commit(5, ("test", name))
+    world.ledger.begin()
+    if name not in UNDONE_AFTER_COMMIT:
+        with pytest.raises(ValueError, match="cannot be undone once it is committed"):
+            tx.undo(record.changes)
+        return
+    tx.undo(record.changes)
+    world.ledger.commit(6, ("undo", name))
+    assert (world.snapshot(), world.ledger.digest) == (before, digest)
+
+
 def refusals() -> dict[str, tuple[str, Change]]:
     stranger = Claim("stranger", SPECS[0])
     huge = from_amounts({"pods": MAX_AMOUNT})

@@ -30,6 +30,7 @@ RELEASE: Final = 1  # (-1, -1) it is gone
 VACATE: Final = 2  # (-1,  0) it was told to leave: no longer counted, still physically there
 RETURN: Final = 3  # (+1,  0) it stays after all
 CLEAR: Final = 4  # ( 0, -1) it was told to leave, and now it is gone
+_OPPOSITE: Final = {CHARGE: RELEASE, RELEASE: CHARGE, VACATE: RETURN, RETURN: VACATE}
 
 
 @mypyc_attr(acyclic=True)
@@ -41,6 +42,10 @@ class Change:
 
     def revert(self, state: State) -> None:
         raise RuntimeError("a change must say how it is reverted")
+
+    def inverse(self, state: State) -> Change:
+        """The change that undoes this one after its commit, as long as the state is as this one left it."""
+        raise ValueError(f"a {type(self).__name__} cannot be undone once it is committed")
 
     def digest(self, state: State) -> None:
         """Move the digest from before to after this change."""
@@ -87,6 +92,11 @@ class Charge(Change):
         _take_back(self.accounts, self.costs, len(self.accounts), self.used, self.busy)
         if self.used != 0:
             _tell(state, self.claim, self.accounts, self.costs, -self.used)
+
+    def inverse(self, state: State) -> Change:
+        if self.mode not in _OPPOSITE:
+            return super().inverse(state)
+        return Charge(self.claim, self.accounts, self.costs, _OPPOSITE[self.mode])
 
     def digest(self, state: State) -> None:
         costs = self.costs
@@ -186,6 +196,9 @@ class PutCell(Change):
 
     def revert(self, state: State) -> None:
         _put(state, self, self.new, self.old)
+
+    def inverse(self, state: State) -> Change:
+        return PutCell(state, self.policy, self.table, self.key, self.old)
 
     def digest(self, state: State) -> None:
         if self.old is not None:

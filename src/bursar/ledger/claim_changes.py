@@ -132,6 +132,9 @@ class SetState(Change):
     def revert(self, state: State) -> None:
         self.claim.state = self.old
 
+    def inverse(self, state: State) -> Change:
+        return SetState(self.claim, self.old)
+
     def digest(self, state: State) -> None:
         if self.old:
             state.digest_pair(self.claim.mark, STATE, self.old, -1)
@@ -162,6 +165,9 @@ class SetBindings(Change):
 
     def revert(self, state: State) -> None:
         self.claim.bindings = self.old
+
+    def inverse(self, state: State) -> Change:
+        return SetBindings(self.claim, self.old)
 
     def digest(self, state: State) -> None:
         _digest_bindings(state, self.claim, self.old, -1)

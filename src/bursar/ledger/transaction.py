@@ -90,6 +90,11 @@ class Transaction:
         while len(log) > savepoint:
             log.pop().revert(self.state)
 
+    def undo(self, changes: tuple[Change, ...]) -> None:
+        """Undo committed changes, the last one first. The caller makes sure that the state is as they left it."""
+        for change in reversed(changes):
+            self.do(change.inverse(self.state))
+
     # Claims
 
     def add_claim(self, claim: Claim) -> None:

@@ -22,7 +22,7 @@ from bursar.objects.decode import ManifestError, decode, join
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.manifests import load_text
 from bursar.objects.validation import is_qualified
-from bursar.policies.trees.records import ConsumerInfo, Row, TreeBody, TreeNodeBody, problem
+from bursar.policies.trees.records import ConsumerInfo, TreeBody, TreeNodeBody, TreeRequest, problem
 from bursar.quantity import QuantityError
 from bursar.resources import dimension, from_amounts
 
@@ -190,15 +190,15 @@ def consumer_from(consumer: Consumer) -> ConsumerInfo:
     key = "trees" if spec.trees else "trees:"
     if not named:
         raise ManifestError("a consumer must name a tree", "spec.trees")
-    rows = [_row(tree, f"spec.{key}[{index}]") for index, tree in enumerate(named)]
+    rows = [_request(tree, f"spec.{key}[{index}]") for index, tree in enumerate(named)]
     for index, row in enumerate(rows):
         if row.tree in {other.tree for other in rows[:index]}:
             raise ManifestError(f"the tree {row.tree} is named twice", f"spec.{key}[{index}].treeName")
     warnings = () if spec.trees else ("spec.trees: is spelt with a colon inside its quotes",)
-    return ConsumerInfo(spec.id, rows, warnings)
+    return ConsumerInfo(spec.id, tuple(rows), warnings)
 
 
-def _row(tree: ConsumerTree, path: str) -> Row:
+def _request(tree: ConsumerTree, path: str) -> TreeRequest:
     check_tree_name(tree.tree_name, join(path, "treeName"))
     if not tree.group_id:
         raise ManifestError("must not be empty", join(path, "groupID"))
@@ -209,7 +209,8 @@ def _row(tree: ConsumerTree, path: str) -> Row:
     for name, number in (("priority", tree.priority), ("type", tree.type)):
         if abs(number) >= 2**31:
             raise ManifestError(f"{number} is out of range", join(path, name))
-    return Row(tree.tree_name, tree.group_id, from_amounts(amounts), tree.priority, tree.type, tree.un_preemptable)
+    cost = from_amounts(amounts)
+    return TreeRequest(tree.tree_name, tree.group_id, cost, tree.priority, tree.type, tree.un_preemptable)
 
 
 def check_consumer(consumer: Consumer) -> None:

@@ -1,9 +1,4 @@
-"""QuotaManager: quota trees and forests as a library of its own, for callers on many threads.
-
-Every call takes the manager's lock, runs one transaction, and either does all it says or raises and changes nothing.
-Refusal by quota is an answer (``AllocationResponse.allocated`` is False); ``QuotaError`` is for calls that make no
-sense. ``with manager.atomic():`` holds the lock over several calls.
-"""
+"""QuotaManager: quota trees and forests as a library of its own."""
 
 from __future__ import annotations
 
@@ -13,31 +8,42 @@ from typing import Final, final
 
 from bursar.ledger.journal import Journal
 from bursar.policies.trees.api import Plain, check_tree_name, parse, tree_from
-from bursar.policies.trees.library_ledger import FORESTS, MANAGER, TreeLedger
-from bursar.policies.trees.operations import MAINTENANCE, NORMAL, TreeOperations
-from bursar.policies.trees.records import (
-    DEFAULT_RESOURCES,
-    NAME,
-    ConsumerInfo,
-    TreeBody,
-    entries,
-    held_trees,
-    tree_binding,
+from bursar.policies.trees.library_ledger import FORESTS, MAINTENANCE, MANAGER, NORMAL, TreeLedger
+from bursar.policies.trees.operations import (
+    allocate_on_forest,
+    allocate_on_tree,
+    deallocate,
+    report,
+    undo,
+    update,
 )
-from bursar.policies.trees.refresh import Report, Updater, refresh, remove
-from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Token, states_of
+from bursar.policies.trees.records import DEFAULT_RESOURCES, NAME, ConsumerInfo, TreeBody, held_requests
+from bursar.policies.trees.refresh import refresh, remove
+from bursar.policies.trees.responses import AllocationResponse, NodeState, QuotaError, Report, Token, states_of
 from bursar.policies.trees.tree_cache import TreeCache
 
 
 @final
 class QuotaManager:
-    """Trees, forests and consumers. A new manager is in maintenance mode: allocations are forced onto the groups."""
+    """Quota trees, forests and consumers, for callers on many threads.
+
+    Every call takes the manager's lock and does all it says, or raises and changes nothing. A refusal by quota is an
+    answer (``AllocationResponse.allocated`` is False); ``QuotaError`` is for calls that make no sense.
+
+    A new manager is in maintenance mode: allocations are forced onto the consumers' groups, over quota if need be.
+    ``set_mode(NORMAL)`` starts the rules. With ``journaled`` the manager keeps a journal, which ``replay`` repeats.
+    """
 
     def __init__(self, journaled: bool = False) -> None:
         self._lock: Final = RLock()
         self._book: Final = TreeLedger(journaled)
-        self._desk: Final = TreeOperations(self._book)
-        self._updater: Final = Updater(self._book)
+        self._caches: Final[dict[str, TreeCache]] = {}
+
+    def __repr__(self) -> str:
+        with self._lock:
+            mode = "normal" if self._book.mode() == NORMAL else "maintenance"
+            consumers = len(self._book.ledger.state.claims)
+            return f"QuotaManager({mode} mode, trees {self.get_tree_names()}, {consumers} consumers)"
 
     # Management
 
@@ -46,38 +52,40 @@ class QuotaManager:
         return self._lock
 
     def get_mode(self) -> int:
+        """NORMAL or MAINTENANCE."""
         with self._lock:
-            return self._desk.mode()
+            return self._book.mode()
 
     def set_mode(self, mode: int) -> None:
+        """Set the mode to NORMAL or MAINTENANCE. What is allocated stays allocated."""
         if mode not in (NORMAL, MAINTENANCE):
             raise QuotaError(f"{mode!r} is no mode: it is NORMAL ({NORMAL}) or MAINTENANCE ({MAINTENANCE})")
-        with self._lock:
-            try:
-                self._book.ledger.begin().put(NAME, MANAGER, "mode", mode)
-                self._book.commit(("mode", mode))
-            finally:
-                self._book.end()
+        with self._lock, self._book.transaction("mode", mode) as tx:
+            tx.put(NAME, MANAGER, "mode", mode)
 
     def get_tree_names(self) -> list[str]:
+        """The names of all trees, sorted."""
         with self._lock:
             return sorted(self._book.trees.by_name)
 
     def get_forest_names(self) -> list[str]:
+        """The names of all forests, sorted."""
         with self._lock:
             return sorted(self._book.ledger.state.cells(FORESTS))
 
     def get_forest_tree_names(self) -> dict[str, list[str]]:
+        """The names of the trees of each forest, sorted."""
         with self._lock:
             return {name: list(self._book.forest(name)) for name in self.get_forest_names()}
 
     def get_all_consumer_ids(self) -> list[str]:
+        """The ids of all consumers, allocated or not, sorted."""
         with self._lock:
             return sorted(self._book.ledger.state.claims)
 
     @property
     def journal(self) -> Journal:
-        """The records of all that was done, if the manager was made with ``journaled``."""
+        """The journal; it has records only if the manager was made with ``journaled``."""
         return self._book.ledger.journal
 
     @property
@@ -92,56 +100,54 @@ class QuotaManager:
             return self._book.ledger.state.plain()
 
     def replay(self, lines: Iterable[bytes]) -> int:
-        """Repeat a journal on a new manager; returns how many records."""
+        """Repeat the lines of a journal on a new manager; returns how many there were."""
         with self._lock:
             count = 0
             for _ in self._book.ledger.replay(lines):
                 count += 1
             for name, tree in self._book.trees.by_name.items():
-                self._updater.caches[name] = TreeCache(name, tree.body, self._lock)
+                self._caches[name] = TreeCache(name, tree.body, self._lock)
             return count
 
     # Consumers
 
     def add_consumer(self, info: ConsumerInfo) -> None:
+        """Add a consumer. It is not allocated yet, and need not name trees that exist."""
         if not info.rows:
             raise QuotaError(f"the consumer {info.id} names no tree")
         with self._lock:
             if info.id in self._book.ledger.state.claims:
                 raise QuotaError(f"there is a consumer {info.id} already")
-            try:
-                claim = info.claim()
-                self._book.ledger.begin().add_claim(claim)
-                self._book.commit(("add-consumer", info.id))
-                self._book.rows(claim)
-            finally:
-                self._book.end()
+            claim = info.claim()
+            with self._book.transaction("add-consumer", info.id) as tx:
+                tx.add_claim(claim)
+            self._book.requests(claim)
 
     def remove_consumer(self, consumer_id: str) -> None:
+        """Remove a consumer that is not allocated."""
         with self._lock:
             claim = self._book.claim(consumer_id)
             if claim.bindings:
-                raise QuotaError(f"the consumer {consumer_id} is allocated on {', '.join(held_trees(claim))}")
-            try:
-                tx = self._book.ledger.begin()
+                trees = ", ".join([request.tree for request in held_requests(claim)])
+                raise QuotaError(f"the consumer {consumer_id} is allocated on {trees}")
+            with self._book.transaction("remove-consumer", consumer_id) as tx:
                 self._book.lineages.departed(claim, False)
                 tx.drop_claim(claim)
-                self._book.parsed.pop(consumer_id, None)
-                self._book.commit(("remove-consumer", consumer_id))
-            finally:
-                self._book.end()
+            self._book.parsed.pop(consumer_id, None)
 
     # Trees
 
     def add_tree_by_name(self, tree_name: str) -> Report:
-        """An empty tree, to be filled through its cache."""
+        """Add an empty tree, to be filled through its cache."""
         check_tree_name(tree_name, "name")
         return self._add_tree(tree_name, TreeBody(DEFAULT_RESOURCES, {}))
 
     def add_tree_from_string(self, text: str) -> Report:
+        """Add a tree from a JSON or YAML document of kind QuotaTree."""
         return self.add_tree_from_struct(parse(text))
 
     def add_tree_from_struct(self, tree: Plain) -> Report:
+        """Add a tree from the plain data of a QuotaTree."""
         name, body = tree_from(tree)
         return self._add_tree(name, body)
 
@@ -149,15 +155,13 @@ class QuotaManager:
         with self._lock:
             if name in self._book.trees.by_name:
                 raise QuotaError(f"there is a tree {name} already")
-            try:
-                refresh(self._book.trees, self._book.ledger.begin(), name, body, {})
-                self._book.commit(("add-tree", name))
-            finally:
-                self._book.end()
-            self._updater.caches[name] = TreeCache(name, body, self._lock)
-            return self._updater.report(name)
+            with self._book.transaction("add-tree", name) as tx:
+                refresh(self._book.trees, tx, name, body, {})
+            self._caches[name] = TreeCache(name, body, self._lock)
+            return report(self._book.tree(name), (), ())
 
     def delete_tree(self, tree_name: str) -> None:
+        """Delete a tree that is in no forest and on which no consumer is allocated."""
         with self._lock:
             tree = self._book.tree(tree_name)
             if tree.seats:
@@ -165,50 +169,50 @@ class QuotaManager:
             forest = self._book.forest_of(tree_name)
             if forest:
                 raise QuotaError(f"the tree {tree_name} belongs to the forest {forest}")
-            try:
-                remove(self._book.trees, self._book.ledger.begin(), tree_name)
-                self._book.commit(("delete-tree", tree_name))
-            finally:
-                self._book.end()
-            del self._updater.caches[tree_name]
+            with self._book.transaction("delete-tree", tree_name) as tx:
+                remove(self._book.trees, tx, tree_name)
+            del self._caches[tree_name]
 
     def get_tree_cache(self, tree_name: str) -> TreeCache:
+        """The editable copy of a tree; ``update_tree`` puts it in force."""
         with self._lock:
             self._book.tree(tree_name)
-            return self._updater.caches[tree_name]
+            return self._caches[tree_name]
 
     def get_tree_state(self, tree_name: str) -> dict[str, NodeState]:
-        """Every node by name, parents before their children, as it is now."""
+        """The present state of each node by name, parents before their children."""
         with self._lock:
             return states_of(self._book.tree(tree_name))
 
     # Allocation on one tree
 
     def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on one tree that it names."""
         with self._lock:
-            return self._desk.allocate_on_tree(tree_name, consumer_id, False)
+            return allocate_on_tree(self._book, tree_name, consumer_id, False)
 
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
-        """As ``allocate``; the response's token takes it back."""
+        """As ``allocate``; the response's token undoes it."""
         with self._lock:
-            return self._desk.allocate_on_tree(tree_name, consumer_id, True)
+            return allocate_on_tree(self._book, tree_name, consumer_id, True)
 
     def undo_allocate(self, token: Token) -> None:
-        """Take a try back: exactly, once, and only while the trees are as it left them."""
+        """Undo a try exactly: once, and only while the trees are as it left them (else ``StaleTokenError``)."""
         with self._lock:
-            self._desk.undo(token)
+            undo(self._book, token)
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
-        """False if the consumer is not allocated there."""
+        """Release a consumer from one tree; False if it is not allocated there."""
         with self._lock:
             self._book.tree(tree_name)
             claim = self._book.ledger.state.claims.get(consumer_id)
-            for entry in () if claim is None else entries(tree_binding(claim)):
-                if entry[0] == tree_name and entry[6]:
-                    raise QuotaError(f"the consumer {consumer_id} is allocated on the forest {entry[6]}")
-            return self._desk.deallocate(claim, "", tree_name)
+            held = [] if claim is None else [one for one in held_requests(claim) if one.tree == tree_name]
+            if held and held[0].forest:
+                raise QuotaError(f"the consumer {consumer_id} is allocated on the forest {held[0].forest}")
+            return deallocate(self._book, consumer_id, [one.tree for one in held], "")
 
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
+        """Whether the consumer is allocated on the tree, by itself or through a forest."""
         with self._lock:
             return consumer_id in self._book.tree(tree_name).seats
 
@@ -218,19 +222,22 @@ class QuotaManager:
         """Put the tree's cache in force; a dry run only reports what that would do."""
         with self._lock:
             self._book.tree(tree_name)
-            return self._updater.update([tree_name], dry_run)[0]
+            return update(self._book, self._caches, [tree_name], dry_run)[0]
 
     def update_forest(self, forest_name: str, dry_run: bool = False) -> list[Report]:
+        """Put the caches of all trees of a forest in force, in one transaction."""
         with self._lock:
-            return self._updater.update(list(self._book.forest(forest_name)), dry_run)
+            return update(self._book, self._caches, list(self._book.forest(forest_name)), dry_run)
 
     def update_all(self, dry_run: bool = False) -> list[Report]:
+        """Put the caches of all trees in force, in one transaction."""
         with self._lock:
-            return self._updater.update(self.get_tree_names(), dry_run)
+            return update(self._book, self._caches, self.get_tree_names(), dry_run)
 
     # Forests
 
     def add_forest(self, forest_name: str) -> None:
+        """Add a forest without trees."""
         if not forest_name or not forest_name.isprintable():
             raise QuotaError(f"{forest_name!r:.60} is not the name of a forest")
         with self._lock:
@@ -239,11 +246,13 @@ class QuotaManager:
             self._set_forest(forest_name, ())
 
     def delete_forest(self, forest_name: str) -> None:
+        """Delete a forest on which no consumer is allocated; its trees stay."""
         with self._lock:
             self._check_unused(forest_name, self._book.forest(forest_name))
             self._set_forest(forest_name, None)
 
     def add_tree_to_forest(self, forest_name: str, tree_name: str) -> None:
+        """Add a tree to a forest; a tree belongs to one forest at most."""
         with self._lock:
             trees = self._book.forest(forest_name)
             self._book.tree(tree_name)
@@ -253,6 +262,7 @@ class QuotaManager:
             self._set_forest(forest_name, tuple(sorted((*trees, tree_name))))
 
     def delete_tree_from_forest(self, forest_name: str, tree_name: str) -> None:
+        """Take a tree out of a forest, if no consumer is allocated on it through the forest."""
         with self._lock:
             trees = self._book.forest(forest_name)
             if tree_name not in trees:
@@ -261,38 +271,37 @@ class QuotaManager:
             self._set_forest(forest_name, tuple([tree for tree in trees if tree != tree_name]))
 
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on all trees that both it and the forest name, or on none."""
         with self._lock:
-            return self._desk.allocate_on_forest(forest_name, consumer_id, False)
+            return allocate_on_forest(self._book, forest_name, consumer_id, False)
 
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """As ``allocate_forest``; the response's token undoes it."""
         with self._lock:
-            return self._desk.allocate_on_forest(forest_name, consumer_id, True)
+            return allocate_on_forest(self._book, forest_name, consumer_id, True)
 
     def undo_allocate_forest(self, token: Token) -> None:
+        """The same as ``undo_allocate``."""
         self.undo_allocate(token)
 
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
-        """False if the consumer is not allocated on the forest."""
+        """Release a consumer from all trees of a forest; False if it is not allocated on the forest."""
         with self._lock:
             self._book.forest(forest_name)
-            return self._desk.deallocate(self._book.ledger.state.claims.get(consumer_id), forest_name, "")
+            return deallocate(self._book, consumer_id, self._book.held_through(consumer_id, forest_name), forest_name)
 
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
+        """Whether the consumer is allocated on the forest."""
         with self._lock:
             self._book.forest(forest_name)
-            claim = self._book.ledger.state.claims.get(consumer_id)
-            return claim is not None and forest_name in [entry[6] for entry in entries(tree_binding(claim))]
+            return bool(self._book.held_through(consumer_id, forest_name))
 
     def _check_unused(self, forest: str, trees: tuple[str, ...]) -> None:
         for name in trees:
             for seat in self._book.tree(name).seats.values():
-                for entry in entries(tree_binding(seat.claim)):
-                    if entry[6] == forest:
-                        raise QuotaError(f"the forest {forest} is in use: {seat.claim.uid} is allocated on it")
+                if seat.request.forest == forest:
+                    raise QuotaError(f"the forest {forest} is in use: {seat.claim.uid} is allocated on it")
 
     def _set_forest(self, name: str, trees: tuple[str, ...] | None) -> None:
-        try:
-            self._book.ledger.begin().put(NAME, FORESTS, name, trees)
-            self._book.commit(("forest", name))
-        finally:
-            self._book.end()
+        with self._book.transaction("forest", name) as tx:
+            tx.put(NAME, FORESTS, name, trees)

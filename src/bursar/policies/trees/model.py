@@ -1,16 +1,12 @@
-"""A tree as decisions see it: nodes with their accounts, and the seats of claims in order.
+"""The trees of a ledger as decisions see them: nodes with their accounts, and the seats of claims in order.
 
-Everything here is derived from the ledger: the shape from the tree's cell, the seats from the cells of the table
-``trees.at/<tree>`` (uid -> (node, stamp)) and the claims' bindings. A seat is where a claim is placed: it counts there
-and in every node above, in the nodes' accounts.
+A seat is the node on which a claim counts; the claim counts in every node above it too, in the nodes' accounts.
+
+Everything here is derived from two kinds of tables: ``trees.spec`` (tree -> its document) and, for each tree,
+``trees.at/<tree>`` (uid -> (node, stamp)). Every arrival at a node takes a new stamp. So the order of arrival is a
+comparison of numbers, and undo and replay restore it.
 
 References go up only (a node knows its ancestors, never its children or seats), so that an old tree is freed at once.
-
-All trees of a ledger, derived from its cells, and the few writes that everything else here is made of.
-
-Tables: ``trees.spec`` (tree -> its document), and for each tree ``trees.at/<tree>`` (uid -> (node, stamp)). A stamp is
-taken by every arrival at a node, so that "longest on its node" is a comparison of numbers, and so that undo and replay
-restore the order too.
 """
 
 from __future__ import annotations
@@ -18,37 +14,35 @@ from __future__ import annotations
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.state import Account, Ordered, State
+from bursar.ledger.state import Account, Ordered, State, Watcher
 from bursar.ledger.transaction import Transaction
 from bursar.policies.trees.records import (
     NAME,
-    Ask,
-    Counted,
     Entry,
     Layout,
     TreeBody,
-    ask_of,
+    TreeRequest,
     body_of,
-    entries,
+    held_requests,
     layout,
-    tree_binding,
 )
 from bursar.resources import Vector
 
+SPEC: Final = "trees.spec"
 AT: Final = "trees.at/"
-_SHAPES_KEPT: Final = 65_536
+_KEPT: Final = 65_536  # entries of a cache
 
 
 @final
 class Waiting:
-    """Claims that sit on a node and belong below one child of it: by what they ask for, (-priority, stamp, uid)."""
+    """Claims that count on a node and belong below one child of it: by their request, (-priority, stamp, uid)."""
 
     __slots__ = ("dims", "least", "shapes")
 
     def __init__(self) -> None:
         self.shapes: Final[dict[Vector, Ordered]] = {}
-        # Of the resources that all of them ask for, an amount that none goes below. It may be out of date when
-        # somebody has left, and then is only less sharp.
+        # A lower bound of what each of them requests, in the resources that all of them request. After a claim has
+        # left it may be lower than need be.
         self.dims: list[int] = []
         self.least: list[int] = []
 
@@ -82,7 +76,7 @@ class Waiting:
         self.least = least
 
     def hopeless(self, account: Account) -> bool:
-        """Whether the account has too little for any of them, seen without looking at them."""
+        """Whether the account has too little for each of them, by their lower bound."""
         for i in range(len(self.dims)):
             dim = self.dims[i]
             if account.used.get(dim) + self.least[i] > account.limits.get(dim):
@@ -105,9 +99,8 @@ class TreeNode:
         self.above: Final[tuple[TreeNode, ...]] = () if parent is None else (parent, *parent.above)
         self.accounts: Final[tuple[Account, ...]] = (account, *[node.account for node in self.above])
         self.leaf: bool = True
-        self.order: Final = Ordered()  # who sits here: (priority, stamp, uid)
-        # Who sits here and belongs below, by child.
-        self.down: Final[dict[str, Waiting]] = {}
+        self.order: Final = Ordered()  # the claims that count here: (priority, stamp, uid)
+        self.down: Final[dict[str, Waiting]] = {}  # those of them that belong below, by child
 
     def toward(self, group: TreeNode) -> TreeNode:
         """The child of this node on the way down to a group below it."""
@@ -131,13 +124,13 @@ class TreeNode:
 
 @final
 class Seat:
-    """Where a claim is placed in one tree."""
+    """The node on which a claim counts in one tree."""
 
-    __slots__ = ("ask", "claim", "group", "node", "stamp")
+    __slots__ = ("claim", "group", "node", "request", "stamp")
 
-    def __init__(self, claim: Claim, ask: Ask, node: TreeNode, group: TreeNode | None, stamp: int) -> None:
+    def __init__(self, claim: Claim, request: TreeRequest, node: TreeNode, group: TreeNode | None, stamp: int) -> None:
         self.claim: Final = claim
-        self.ask: Final = ask
+        self.request: Final = request
         self.node: Final = node
         self.group: Final = group  # None: its group is no longer a node of the tree
         self.stamp: Final = stamp
@@ -145,16 +138,16 @@ class Seat:
 
 @final
 class QuotaTreeModel:
-    """One tree and who sits where."""
+    """One tree and its seats."""
 
     __slots__ = (
         "body",
         "dangling",
+        "dirty",
         "freed",
         "moved",
         "name",
         "nodes",
-        "restless",
         "root",
         "seats",
         "shapes",
@@ -174,19 +167,19 @@ class QuotaTreeModel:
             self.nodes[spec.name] = TreeNode(spec.name, parent, spec.hard, accounts[account_name(name, spec.name)])
         self.root: Final[TreeNode | None] = self.nodes[found.root] if found.root else None
         self.seats: Final[dict[str, Seat]] = {}
-        self.shapes: Final[dict[Vector, Counted]] = {}
+        self.shapes: Final[dict[Vector, Vector]] = {}  # request -> what of it the tree counts
         # Hints for the next slide-down. One too many costs time and changes nothing, so they need no undo.
-        self.restless: bool = False  # there are any
+        self.dirty: bool = False  # there are any
         self.freed: set[str] = set()  # nodes that got room, with all above them
         self.moved: set[str] = set()  # uids that came to another node
 
-    def counted(self, request: Vector) -> Counted:
-        """What a request counts in this tree: the resources that the tree names."""
+    def counted(self, request: Vector) -> Vector:
+        """What of a request the tree counts: the resources that it names."""
         found = self.shapes.get(request)
         if found is None:
-            if len(self.shapes) >= _SHAPES_KEPT:
+            if len(self.shapes) >= _KEPT:
                 self.shapes.clear()
-            found = Counted(request, self.body.resources)
+            found = request.only(self.body.resources)
             self.shapes[request] = found
         return found
 
@@ -195,34 +188,34 @@ class QuotaTreeModel:
         lacking = [(n, r) for n in self.nodes for r in self.body.resources if r not in self.body.nodes[n].quota]
         return tuple([f"the quota of node {node} leaves out {name}: it is unlimited there" for node, name in lacking])
 
-    def sit(self, seat: Seat) -> None:
+    def add(self, seat: Seat) -> None:
         uid = seat.claim.uid
         node = seat.node
-        ask = seat.ask
+        request = seat.request
         self.seats[uid] = seat
-        node.order.add((ask.priority, seat.stamp, uid))
+        node.order.add((request.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
             waiting = node.down.get(child)
             if waiting is None:
                 waiting = Waiting()
                 node.down[child] = waiting
-            waiting.add(ask.cost, (-ask.priority, seat.stamp, uid))
+            waiting.add(request.cost, (-request.priority, seat.stamp, uid))
 
-    def rise(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         seat = self.seats.pop(uid)
         node = seat.node
-        ask = seat.ask
-        node.order.remove((ask.priority, seat.stamp, uid))
+        request = seat.request
+        node.order.remove((request.priority, seat.stamp, uid))
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
             waiting = node.down[child]
-            waiting.remove(ask.cost, (-ask.priority, seat.stamp, uid))
+            waiting.remove(request.cost, (-request.priority, seat.stamp, uid))
             if not waiting.shapes:
                 del node.down[child]
 
     def seated(self, node: TreeNode) -> list[Seat]:
-        """Who sits on a node: lower priority first, then longest there."""
+        """The seats on a node: lower priority first, then longest there."""
         return [self.seats[cast("str", key[2])] for key in node.order]
 
 
@@ -230,23 +223,17 @@ def account_name(tree: str, node: str) -> str:
     return f"{NAME}/{tree}/{node}"
 
 
-SPEC: Final = "trees.spec"
-_KEPT: Final = 65_536
-
-
 @final
-class Trees:
+class Trees(Watcher):
     """The trees by name. Changed only by ``cell_changed``."""
-
-    __slots__ = ("bindings", "by_name", "by_table", "origins", "restless", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_name: Final[dict[str, QuotaTreeModel]] = {}
-        self.restless: list[QuotaTreeModel] = []  # trees in which somebody may slide down, each once
         self.by_table: Final[dict[str, QuotaTreeModel]] = {}  # the same, by the table of their seats
+        self.dirty: list[QuotaTreeModel] = []  # trees in which a claim may slide down, each once
         self.bindings: Final[dict[tuple[Entry, ...], Binding]] = {}
-        self.origins: Final[dict[tuple[str, str], str]] = {}  # (tree, uid) -> where it was before this operation
+        self.origins: Final[dict[tuple[str, str], str]] = {}  # (tree, uid) -> its node before this operation
 
     # Following the ledger
 
@@ -257,15 +244,15 @@ class Trees:
         tree = self.by_table.get(table)
         if tree is not None:
             if old is not None:
-                tree.rise(key)
+                tree.remove(key)
             if new is not None:
-                self._sit(tree, key, new)
+                self._add_seat(tree, key, new)
 
     def _rebuild(self, name: str, cell: object) -> None:
         self.by_name.pop(name, None)
         self.by_table.pop(AT + name, None)
-        self.restless = [tree for tree in self.restless if tree.name != name]
-        self.bindings.clear()  # a claim that is bound anew must get another binding, or nobody looks at its seats
+        self.dirty = [tree for tree in self.dirty if tree.name != name]
+        self.bindings.clear()  # a claim that is bound again must get a new binding, or its seats are not read
         if cell is None:
             return
         body = body_of(cell)
@@ -273,24 +260,20 @@ class Trees:
         self.by_name[name] = tree
         self.by_table[tree.table] = tree
         for uid, seat in self.state.cells(tree.table).items():
-            self._sit(tree, uid, seat)
+            self._add_seat(tree, uid, seat)
 
-    def _sit(self, tree: QuotaTreeModel, uid: str, cell: object) -> None:
+    def _add_seat(self, tree: QuotaTreeModel, uid: str, cell: object) -> None:
         place, stamp = cast("tuple[str, int]", cell)
         claim = self.state.claims[uid]
-        for ask in self.asks(tree_binding(claim)):
-            if ask.tree == tree.name:
-                tree.sit(Seat(claim, ask, tree.nodes[place], tree.nodes.get(ask.group), stamp))
+        for request in held_requests(claim):
+            if request.tree == tree.name:
+                tree.add(Seat(claim, request, tree.nodes[place], tree.nodes.get(request.group), stamp))
 
-    # Shared values
+    # Reading
 
-    def asks(self, binding: Binding | None) -> tuple[Ask, ...]:
-        """What a binding asks of each of its trees."""
-        if binding is None:
-            return ()
-        if binding.parsed is None:
-            binding.parsed = tuple([ask_of(entry) for entry in entries(binding)])
-        return cast("tuple[Ask, ...]", binding.parsed)
+    def seat(self, tree: str, uid: str) -> Seat | None:
+        found = self.by_name.get(tree)
+        return None if found is None else found.seats.get(uid)
 
     def binding(self, data: tuple[Entry, ...]) -> Binding:
         """The binding with this data, one for all claims that have the same."""
@@ -304,56 +287,56 @@ class Trees:
 
     # Writing
 
-    def arrive(self, tx: Transaction, tree: QuotaTreeModel, uid: str, node: TreeNode) -> None:
-        """The claim comes to a node; counting it is the caller's."""
+    def arrive(self, tx: Transaction, tree: QuotaTreeModel, uid: str, node: TreeNode, stamp: int = 0) -> None:
+        """Put the claim on a node, with a new stamp or one that it had. The caller charges it."""
         tree.moved.add(uid)
-        self.stir(tree)
-        tx.put(NAME, tree.table, uid, (node.name, tx.moment()))
+        self.touch(tree)
+        tx.put(NAME, tree.table, uid, (node.name, stamp or tx.moment()))
 
-    def enter(self, tx: Transaction, tree: QuotaTreeModel, claim: Claim, cost: Vector, node: TreeNode) -> None:
-        """The claim takes a seat, and counts from there up."""
-        self.arrive(tx, tree, claim.uid, node)
-        tx.charge(claim, node.accounts, node.costs(cost))
-
-    def resume(
-        self, tx: Transaction, tree: QuotaTreeModel, claim: Claim, cost: Vector, node: TreeNode, stamp: int
+    def enter(
+        self, tx: Transaction, tree: QuotaTreeModel, claim: Claim, cost: Vector, node: TreeNode, stamp: int = 0
     ) -> None:
-        """The claim takes a seat that it had, with the stamp that it had."""
-        tree.moved.add(claim.uid)
-        self.stir(tree)
-        tx.put(NAME, tree.table, claim.uid, (node.name, stamp))
+        """Put the claim on a node and charge it from there up."""
+        self.arrive(tx, tree, claim.uid, node, stamp)
         tx.charge(claim, node.accounts, node.costs(cost))
 
     def leave(self, tx: Transaction, tree: QuotaTreeModel, seat: Seat) -> None:
-        """The claim gives up its seat and no longer counts in the tree."""
+        """Take the claim out of the tree and release it there."""
         node = seat.node
-        claim = seat.claim
         self._freed(tree, node)
-        tx.put(NAME, tree.table, claim.uid, None)
-        tx.release(claim, node.accounts, node.costs(seat.ask.cost))
+        tx.put(NAME, tree.table, seat.claim.uid, None)
+        tx.release(seat.claim, node.accounts, node.costs(seat.request.cost))
+
+    def leave_all(self, tx: Transaction, claim: Claim, names: list[str]) -> list[tuple[QuotaTreeModel, Seat]]:
+        """Take the claim out of these trees; returns the seats that it had."""
+        found: list[tuple[QuotaTreeModel, Seat]] = []
+        for name in names:
+            tree = self.by_name.get(name)
+            seat = None if tree is None else tree.seats.get(claim.uid)
+            if tree is not None and seat is not None:
+                self.leave(tx, tree, seat)
+                found.append((tree, seat))
+        return found
 
     def lift(self, tx: Transaction, tree: QuotaTreeModel, seat: Seat, parent: TreeNode) -> None:
-        """The claim moves one node up, where it counted already."""
+        """Move the claim one node up, where it is charged already."""
         self.remember(tree, seat)
         self._freed(tree, seat.node)
-        tx.release(seat.claim, (seat.node.account,), (seat.ask.cost,))
+        tx.release(seat.claim, (seat.node.account,), (seat.request.cost,))
         self.arrive(tx, tree, seat.claim.uid, parent)
 
     def remember(self, tree: QuotaTreeModel, seat: Seat) -> None:
-        """Note where a claim was before this operation, for the report of moves."""
+        """Note the claim's node before this operation, for the report of moves."""
         key = (tree.name, seat.claim.uid)
         if key not in self.origins:
             self.origins[key] = seat.node.name
 
     def _freed(self, tree: QuotaTreeModel, node: TreeNode) -> None:
         tree.freed.add(node.name)
-        self.stir(tree)
+        self.touch(tree)
 
-    def stir(self, tree: QuotaTreeModel) -> None:
-        if not tree.restless:
-            tree.restless = True
-            self.restless.append(tree)
-
-    def seat(self, tree: str, uid: str) -> Seat | None:
-        found = self.by_name.get(tree)
-        return None if found is None else found.seats.get(uid)
+    def touch(self, tree: QuotaTreeModel) -> None:
+        """Let the end of the operation slide claims down in this tree."""
+        if not tree.dirty:
+            tree.dirty = True
+            self.dirty.append(tree)

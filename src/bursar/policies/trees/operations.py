@@ -1,193 +1,202 @@
-"""Allocation, deallocation, try and undo for the library: one transaction each, under the manager's lock."""
+"""The operations of the library: allocate, undo, deallocate and update, each one transaction.
+
+The caller holds the manager's lock. An operation does all it says, or raises and changes nothing.
+"""
 
 from __future__ import annotations
 
-from typing import Final, cast, final
-
 from bursar.ledger.claims import Claim
-from bursar.ledger.journal import Record
 from bursar.policies.results import Refusal
 from bursar.policies.trees.allocation import Allocation
-from bursar.policies.trees.library_ledger import MANAGER, TreeLedger
-from bursar.policies.trees.policy import checks_of, misplaced, quota_refusal
-from bursar.policies.trees.records import NAME, Ask, Row, entries, held_trees, tree_binding
-from bursar.policies.trees.responses import AllocationResponse, QuotaError, StaleTokenError, Token
+from bursar.policies.trees.library_ledger import NORMAL, TreeLedger
+from bursar.policies.trees.model import QuotaTreeModel
+from bursar.policies.trees.policy import group_refusal, quota_refusal, tree_check
+from bursar.policies.trees.records import NAME, TreeRequest, held_requests, renamed_spec
+from bursar.policies.trees.refresh import over_quota, refresh
+from bursar.policies.trees.responses import AllocationResponse, QuotaError, Report, StaleTokenError, Token
+from bursar.policies.trees.slide_down import slide_down
+from bursar.policies.trees.tree_cache import TreeCache
 
-NORMAL: Final = 0
-MAINTENANCE: Final = 1
+
+def allocate_on_tree(book: TreeLedger, tree: str, consumer: str, trying: bool) -> AllocationResponse:
+    """Allocate what the consumer requests of one tree."""
+    book.tree(tree)
+    claim = book.claim(consumer)
+    requests = [request for request in book.requests(claim) if request.tree == tree]
+    if not requests:
+        raise QuotaError(f"the consumer {consumer} does not name the tree {tree}")
+    return _allocate(book, claim, requests, (), "", trying)
 
 
-@final
-class TreeOperations:
-    """Serves consumers out of one book."""
+def allocate_on_forest(book: TreeLedger, forest: str, consumer: str, trying: bool) -> AllocationResponse:
+    """Allocate what the consumer requests of the trees of a forest; its other trees are skipped."""
+    trees = book.forest(forest)
+    claim = book.claim(consumer)
+    requests = book.requests(claim)
+    inside = [request for request in requests if request.tree in trees]
+    skipped = tuple([request.tree for request in requests if request.tree not in trees])
+    return _allocate(book, claim, inside, skipped, forest, trying)
 
-    __slots__ = ("book",)
 
-    def __init__(self, book: TreeLedger) -> None:
-        self.book: Final = book
+def _allocate(
+    book: TreeLedger, claim: Claim, requests: list[TreeRequest], skipped: tuple[str, ...], forest: str, trying: bool
+) -> AllocationResponse:
+    uid = claim.uid
+    if trying and book.mode() != NORMAL:
+        raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
+    _check(book, claim, requests)
+    token = Token(uid) if trying else None
+    if not requests:
+        refusal = Refusal(NAME, "trees.outside", f"the consumer names no tree of the forest {forest}")
+        return AllocationResponse(uid, False, refusals=(refusal,), skipped=skipped, token=token)
+    before = dict(book.versions) if trying else {}
+    operation = book.transaction("allocate", uid, forest)
+    with operation:
+        bound = book.bind(claim, requests, forest)
+        attempt = book.allocate(claim, bound)
+        if attempt.failed is not None:
+            operation.abort()
+            return _refused(book, claim, bound, attempt, attempt.failed, skipped, token)
+    if token is not None:
+        watched = {*_watched(book, bound, forest), *book.touched(operation.changes)}
+        token.complete(operation.changes, watched, before, book.versions)
+    seats = [book.tree(request.tree).seats[uid] for request in bound]
+    places = tuple([(seat.request.tree, seat.node.name) for seat in seats])
+    preempted = tuple([victim.claim.uid for victim in attempt.victims])
+    warnings = _warnings(book, requests, bound)
+    return AllocationResponse(uid, True, places, preempted, book.moves(uid), (), (), skipped, token, warnings)
 
-    def mode(self) -> int:
-        found = self.book.ledger.state.cell(MANAGER, "mode")
-        return MAINTENANCE if found is None else cast("int", found)
 
-    # Allocating
+def _check(book: TreeLedger, claim: Claim, requests: list[TreeRequest]) -> None:
+    held = [request.tree for request in held_requests(claim)]
+    for request in requests:
+        if request.tree in held:
+            raise QuotaError(f"the consumer {claim.uid} is allocated on the tree {request.tree} already")
+        wrong = group_refusal(book.tree(request.tree), request.group)
+        if wrong is not None and wrong.reason == "trees.unknown-group":
+            raise QuotaError(f"the consumer {claim.uid}: {wrong.sentence()}")
 
-    def allocate_on_tree(self, tree_name: str, consumer_id: str, trying: bool) -> AllocationResponse:
-        """Serve what the consumer asks of one tree."""
-        self.book.tree(tree_name)
-        claim = self.book.claim(consumer_id)
-        rows = [row for row in self.book.rows(claim) if row.tree == tree_name]
-        if not rows:
-            raise QuotaError(f"the consumer {consumer_id} does not name the tree {tree_name}")
-        return self._allocate(claim, rows, (), "", trying)
 
-    def allocate_on_forest(self, forest_name: str, consumer_id: str, trying: bool) -> AllocationResponse:
-        """Serve what the consumer asks of the trees of a forest; its other trees are skipped."""
-        trees = self.book.forest(forest_name)
-        claim = self.book.claim(consumer_id)
-        rows = self.book.rows(claim)
-        inside = [row for row in rows if row.tree in trees]
-        skipped = tuple([row.tree for row in rows if row.tree not in trees])
-        return self._allocate(claim, inside, skipped, forest_name, trying)
+def _warnings(book: TreeLedger, requests: list[TreeRequest], bound: list[TreeRequest]) -> tuple[str, ...]:
+    """The requested resources that a tree does not count."""
+    found: list[str] = []
+    for i, request in enumerate(requests):
+        if len(bound[i].cost) != len(request.cost):
+            counted = book.tree(request.tree).body.resources
+            names = [name for name in request.cost.names() if name not in counted]
+            found.extend([f"the tree {request.tree} does not count {name}" for name in names])
+    return tuple(found)
 
-    def _allocate(
-        self, claim: Claim, rows: list[Row], skipped: tuple[str, ...], via: str, trying: bool
-    ) -> AllocationResponse:
-        book = self.book
-        if trying and self.mode() != NORMAL:
-            raise QuotaError("a try needs normal mode; the manager is in maintenance mode")
-        self._check(claim, rows)
-        token = Token(claim.uid, (), {}, {}) if trying else None
-        if not rows:
-            note = f"the consumer names no tree of the forest {via}"
-            refusals = (Refusal(NAME, "trees.outside", note),)
-            return AllocationResponse(claim.uid, False, refusals=refusals, skipped=skipped, token=token)
-        before = dict(book.versions) if trying else {}
-        plan: Allocation | None = None
-        try:
-            book.ledger.begin()
-            asks = book.hold(claim, rows, via)
-            if self.mode() == MAINTENANCE:
-                book.force(claim, asks)
-            else:
-                plan = book.allocate(claim, asks)
-                if plan.failed is not None:
-                    return self._refused(claim, asks, plan, plan.failed, skipped, token)
-            record = book.commit(("allocate", claim.uid, via))
-        finally:
-            book.end()
-        if trying:
-            watched = {*self._watched(asks, via), *book.touched(record.changes)}
-            token = self._token(claim, record, watched, before)
-        return self._allocated(claim, asks, plan, skipped, token, self._ignored(rows, asks))
 
-    def _ignored(self, rows: list[Row], asks: list[Ask]) -> tuple[str, ...]:
-        found: list[str] = []
-        for i, row in enumerate(rows):
-            if len(asks[i].cost) == len(row.request):
-                continue  # all of it is counted
-            names = self.book.trees.by_name[row.tree].counted(row.request).ignored
-            found.extend([f"the tree {row.tree} does not count {name}" for name in names])
-        return tuple(found)
+def _refused(
+    book: TreeLedger,
+    claim: Claim,
+    bound: list[TreeRequest],
+    attempt: Allocation,
+    failed: TreeRequest,
+    skipped: tuple[str, ...],
+    token: Token | None,
+) -> AllocationResponse:
+    refusal = quota_refusal(book.tree(failed.tree), failed, attempt.last)
+    checks = tuple([tree_check(book.tree(request.tree), request, request is not failed) for request in bound])
+    return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
 
-    def _check(self, claim: Claim, rows: list[Row]) -> None:
-        held = held_trees(claim)
-        for row in rows:
-            if row.tree in held:
-                raise QuotaError(f"the consumer {claim.uid} is allocated on the tree {row.tree} already")
-            wrong = misplaced(self.book.tree(row.tree), row.group)
-            if wrong is not None and wrong.reason == "trees.unknown-group":
-                raise QuotaError(f"the consumer {claim.uid}: {wrong.sentence()}")
 
-    def _allocated(
-        self,
-        claim: Claim,
-        asks: list[Ask],
-        plan: Allocation | None,
-        skipped: tuple[str, ...],
-        token: Token | None,
-        warnings: tuple[str, ...],
-    ) -> AllocationResponse:
-        places: list[tuple[str, str]] = []
-        for ask in asks:
-            seat = self.book.trees.seat(ask.tree, claim.uid)
-            places.append((ask.tree, "" if seat is None else seat.node.name))
-        gone = () if plan is None else tuple([departure.claim.uid for departure in plan.departed])
-        moves = self.book.moves(claim.uid)
-        return AllocationResponse(claim.uid, True, tuple(places), gone, moves, (), (), skipped, token, warnings)
+# Undo
 
-    def _refused(
-        self,
-        claim: Claim,
-        asks: list[Ask],
-        plan: Allocation,
-        failed: Ask,
-        skipped: tuple[str, ...],
-        token: Token | None,
-    ) -> AllocationResponse:
-        self.book.end()
-        self.book.trees.origins.clear()
-        refusal = quota_refusal(self.book.tree(failed.tree), failed, plan.last)
-        checks = checks_of(self.book.trees, asks, failed.tree)
-        return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
 
-    # Undoing
+def _watched(book: TreeLedger, bound: list[TreeRequest], via: str) -> set[str]:
+    """All trees of the forests that these requests concern: a change of any of them makes the token stale."""
+    names: set[str] = set()
+    for request in bound:
+        forest = via or book.forest_of(request.tree)
+        names.add(request.tree)
+        names.update(book.forest(forest) if forest else ())
+    return names
 
-    def _watched(self, asks: list[Ask], via: str) -> set[str]:
-        """All trees of the forests that these asks concern: a change of any of them spoils the token."""
-        names: set[str] = set()
-        for ask in asks:
-            forest = via or self.book.forest_of(ask.tree)
-            names.add(ask.tree)
-            names.update(self.book.forest(forest) if forest else ())
-        return names
 
-    def _token(self, claim: Claim, record: Record, watched: set[str], before: dict[str, int]) -> Token:
-        versions = self.book.versions
-        old = {name: before.get(name, 0) for name in watched}
-        return Token(claim.uid, record.changes, old, {name: versions.get(name, 0) for name in watched})
+def undo(book: TreeLedger, token: Token) -> None:
+    """Undo a try by a transaction of its own; refused if that would not be exact."""
+    if token.used:
+        raise StaleTokenError(f"the try of {token.consumer_id} was undone already")
+    for name in sorted(token.after):
+        if book.versions.get(name, 0) != token.after[name]:
+            raise StaleTokenError(f"the tree {name} changed since the try of {token.consumer_id}")
+    if not book.is_as_left(token.changes):
+        raise StaleTokenError(f"consumers that the try of {token.consumer_id} concerns changed since")
+    if token.changes:
+        with book.transaction("undo", token.consumer_id) as tx:
+            tx.undo(token.changes)
+        book.versions.update(token.before)
+    token.used = True
 
-    def undo(self, token: Token) -> None:
-        """Take a try back, as a transaction of its own; refused when that would not be exact."""
-        book = self.book
-        if token.used:
-            raise StaleTokenError(f"the try of {token.consumer_id} was undone already")
-        for name in sorted(token.after):
-            if book.versions.get(name, 0) != token.after[name]:
-                raise StaleTokenError(f"the tree {name} changed since the try of {token.consumer_id}")
-        if not book.is_as_left(token.changes):
-            raise StaleTokenError(f"consumers that the try of {token.consumer_id} concerns changed since")
-        if token.changes:
-            try:
-                book.ledger.begin()
-                book.invert(token.changes)
-                book.commit(("undo", token.consumer_id))
-            finally:
-                book.end()
-            book.versions.update(token.before)
-        token.used = True
 
-    # Releasing
+# Release
 
-    def deallocate(self, claim: Claim | None, forest: str, tree: str) -> bool:
-        """Release the consumer from a forest, or from one tree that it holds by itself; False if it holds none."""
-        if claim is None:
-            return False
-        held = [
-            cast("str", entry[0])
-            for entry in entries(tree_binding(claim))
-            if entry[6] == forest and (forest or entry[0] == tree)
-        ]
-        if not held:
-            return False
-        book = self.book
-        try:
-            book.ledger.begin()
-            book.let_go(claim, held)
-            if not claim.bindings:
-                book.lineages.departed(claim, False)
-            book.commit(("deallocate", claim.uid, forest))
-        finally:
-            book.end()
-        book.trees.origins.clear()
-        return True
+
+def deallocate(book: TreeLedger, consumer: str, trees: list[str], forest: str) -> bool:
+    """Release the consumer from these trees; False if there are none."""
+    if not trees:
+        return False
+    claim = book.claim(consumer)
+    with book.transaction("deallocate", consumer, forest):
+        book.release(claim, trees)
+        if not claim.bindings:
+            book.lineages.departed(claim, False)
+    return True
+
+
+# Update
+
+
+def update(book: TreeLedger, caches: dict[str, TreeCache], names: list[str], dry_run: bool) -> list[Report]:
+    """Put the caches of these trees in force; a dry run only reports what that would do."""
+    bodies = {name: caches[name].body() for name in names}
+    lost: dict[str, tuple[str, ...]] = {}
+    operation = book.transaction("update", *names)
+    with operation as tx:
+        for name in names:
+            renames = caches[name].renames()
+            _rename_groups(book, name, renames)
+            lost[name] = refresh(book.trees, tx, name, bodies[name], renames)
+        for name in names:
+            for uid in lost[name]:
+                _release_all(book, name, uid)
+        if dry_run:
+            slide_down(book.trees, tx)
+            reports = _reports(book, lost)
+            operation.abort()
+            return reports
+    for name in names:
+        caches[name].refreshed(bodies[name])
+        book.versions[name] = book.ledger.version  # an update counts as a change even if it found none
+    return _reports(book, lost)
+
+
+def _rename_groups(book: TreeLedger, tree: str, renames: dict[str, str]) -> None:
+    """Let the consumers that name a renamed group name it by its new name, allocated or not."""
+    claims = book.ledger.state.claims
+    for uid in sorted(claims) if renames else ():
+        spec = renamed_spec(claims[uid], tree, renames)
+        if spec is not None:
+            book.tx.set_spec(claims[uid], spec)
+
+
+def _release_all(book: TreeLedger, tree: str, uid: str) -> None:
+    """Release a consumer that lost its seat in one tree from all trees of the forest that it was allocated on."""
+    claim = book.claim(uid)
+    for request in held_requests(claim):
+        if request.tree == tree:
+            book.release(claim, book.held_through(uid, request.forest) if request.forest else [tree])
+
+
+def _reports(book: TreeLedger, lost: dict[str, tuple[str, ...]]) -> list[Report]:
+    moved: dict[str, list[tuple[str, str, str]]] = {}
+    for move in book.moves():
+        moved.setdefault(move.tree, []).append((move.consumer_id, move.source, move.target))
+    return [report(book.tree(name), tuple(moved.get(name, [])), uids) for name, uids in lost.items()]
+
+
+def report(tree: QuotaTreeModel, moved: tuple[tuple[str, str, str], ...], lost: tuple[str, ...]) -> Report:
+    root = "" if tree.root is None else tree.root.name
+    return Report(tree.name, root, tree.dangling, moved, lost, over_quota(tree), tree.warnings())

@@ -15,7 +15,7 @@ from bursar.policies.results import Refusal, Setting
 from bursar.policies.trees.api import QUOTA_TREE, QuotaTree, body_from
 from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.policy import KIND, TreesPolicy
-from bursar.policies.trees.records import LABEL, NAME, tree_binding
+from bursar.policies.trees.records import LABEL, NAME, held_requests
 from bursar.resources import Vector
 
 
@@ -63,7 +63,7 @@ def _borrowed(tree: QuotaTreeModel) -> dict[str, Vector]:
         for seat in [] if node.leaf else tree.seated(node):
             if seat.group is not None and seat.group is not node:
                 known = found.get(seat.group.name)
-                found[seat.group.name] = seat.ask.cost if known is None else known.plus(seat.ask.cost)
+                found[seat.group.name] = seat.request.cost if known is None else known.plus(seat.request.cost)
     return found
 
 
@@ -80,9 +80,9 @@ def borrowers(policy: TreesPolicy) -> set[str]:
 
 def accounts_of(policy: TreesPolicy, claim: Claim) -> Iterator[Account]:
     """Those of its group and of all above it, in each tree: bindings to trees name groups, not accounts."""
-    for ask in policy.trees.asks(tree_binding(claim)):
-        tree = policy.trees.by_name.get(ask.tree)
-        group = None if tree is None else tree.nodes.get(ask.group)
+    for request in held_requests(claim):
+        tree = policy.trees.by_name.get(request.tree)
+        group = None if tree is None else tree.nodes.get(request.group)
         if group is not None:
             yield from group.accounts
 

@@ -1,11 +1,12 @@
 """The trees policy of the engine: a claim counts in every quota tree that it names, or it does not run.
 
 A pod names its group in tree T by the label ``quota.bursar.dev/T``; all trees that it names are its forest. The rules
-are those of the library (``plan``, ``sliding``, ``refresh``); what the engine decides for all policies is the engine's:
-who may be displaced at all, and what becomes of victims. So ``charge`` seats a claim only if nobody has to leave, and
-``victims`` names those of a whole plan, tried and taken back.
+are those of the library (``allocation``, ``slide_down``, ``refresh``). The engine decides for all policies which claims
+may be displaced, and evicts the victims. So ``charge`` allocates a claim only if no other has to leave, and ``victims``
+names those of a whole allocation, which is tried and rolled back.
 
-Why a tree said no: the refusal with its numbers, and the checks of every node on the way.
+The functions above the policy say why a tree refused: the refusal with its numbers, and a check of each node on the
+claim's way. The library uses them too.
 """
 
 from __future__ import annotations
@@ -19,47 +20,48 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
-from bursar.policies.trees.allocation import Allocation, Bar, lowest_fit
-from bursar.policies.trees.model import QuotaTreeModel, TreeNode, Trees, account_name
-from bursar.policies.trees.records import NAME, Ask, TreeBody, entries, entry_of, names_trees, problem, rows_of
+from bursar.policies.trees.allocation import Allocation, lowest_fit
+from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees, account_name
+from bursar.policies.trees.records import (
+    NAME,
+    Entry,
+    TreeBody,
+    TreeRequest,
+    bound_requests,
+    names_trees,
+    problem,
+    spec_requests,
+)
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import Statuses
 from bursar.resources import UNLIMITED, dimension_at
 
-
-def unknown_tree(tree: str) -> Refusal:
-    return Refusal(NAME, "trees.unknown-tree", f"there is no quota tree {tree}", f"{NAME}/{tree}", permanent=True)
+KIND: Final = "trees.QuotaTree"
 
 
-def unknown_group(tree: str, group: str) -> Refusal:
-    note = f"the quota tree {tree} has no group {group}"
-    return Refusal(NAME, "trees.unknown-group", note, account_name(tree, group), permanent=True)
-
-
-def inner_group(tree: str, group: str) -> Refusal:
-    note = f"{group} is not a leaf of the quota tree {tree}: a group is one"
-    return Refusal(NAME, "trees.inner-group", note, account_name(tree, group), permanent=True)
-
-
-def misplaced(tree: QuotaTreeModel, group: str) -> Refusal | None:
-    """What is wrong with a group, if anything is."""
+def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
+    """The refusal of a group that is not a leaf of the tree; None if it is one."""
     node = tree.nodes.get(group)
+    if node is not None and node.leaf:
+        return None
     if node is None:
-        return unknown_group(tree.name, group)
-    return None if node.leaf else inner_group(tree.name, group)
+        reason, note = "trees.unknown-group", f"the quota tree {tree.name} has no group {group}"
+    else:
+        reason, note = "trees.inner-group", f"{group} is not a leaf of the quota tree {tree.name}: a group is one"
+    return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
 
 
-def quota_refusal(tree: QuotaTreeModel, ask: Ask, last: TreeNode | None) -> Refusal:
+def quota_refusal(tree: QuotaTreeModel, request: TreeRequest, last: TreeNode | None) -> Refusal:
     """The refusal of a claim that found no place: the first node on its way that is short."""
-    group = tree.nodes[ask.group]
-    if not group.leaf:
-        return inner_group(tree.name, ask.group)
-    node = _first_short(group, ask, last)
-    dim = node.account.short_dimension(ask.cost)
+    wrong = group_refusal(tree, request.group)
+    if wrong is not None:
+        return wrong
+    node = _first_short(tree.nodes[request.group], request, last)
+    dim = node.account.short_dimension(request.cost)
     if dim < 0:
-        note = f"node {node.name} of tree {tree.name} could not be cleared for {ask.group}"
-        return Refusal(NAME, "trees.quota", note, node.account.name, topics=topics(tree, ask))
+        note = f"node {node.name} of tree {tree.name} could not be cleared for {request.group}"
+        return Refusal(NAME, "trees.quota", note, node.account.name, topics=topics(tree, request))
     resource = dimension_at(dim)
     limit = node.account.limits.get(dim)
     return Refusal(
@@ -68,66 +70,44 @@ def quota_refusal(tree: QuotaTreeModel, ask: Ask, last: TreeNode | None) -> Refu
         "",
         node.account.name,
         resource.name,
-        resource.show(ask.cost.get(dim)),
+        resource.show(request.cost.get(dim)),
         resource.show(node.account.used.get(dim)),
         "unlimited" if limit == UNLIMITED else resource.show(limit),
         False,
-        topics(tree, ask),
+        topics(tree, request),
     )
 
 
-def _first_short(group: TreeNode, ask: Ask, last: TreeNode | None) -> TreeNode:
+def _first_short(group: TreeNode, request: TreeRequest, last: TreeNode | None) -> TreeNode:
     """The node where the climb ended, unless it has room: then the first below it that has none."""
-    if last is not None and not last.fits(ask.cost):
+    if last is not None and not last.fits(request.cost):
         return last
     node: TreeNode | None = group
     while node is not None:
-        if not node.fits(ask.cost):
+        if not node.fits(request.cost):
             return node
         node = node.parent
     return group if last is None else last
 
 
-def topics(tree: QuotaTreeModel, ask: Ask) -> tuple[str, ...]:
+def topics(tree: QuotaTreeModel, request: TreeRequest) -> tuple[str, ...]:
     """A change of any node on the claim's way may help it."""
-    group = tree.nodes.get(ask.group)
+    group = tree.nodes.get(request.group)
     return () if group is None else tuple([account.topic for account in group.accounts])
 
 
-def checks_of(trees: Trees, asks: list[Ask], failed: str) -> tuple[Check, ...]:
-    """A check for each tree, with one for each node on the way; ``failed`` is the tree that refused."""
-    return tuple([tree_check(trees.by_name[ask.tree], ask, ask.tree != failed) for ask in asks])
-
-
-def tree_check(tree: QuotaTreeModel, ask: Ask, passed: bool) -> Check:
+def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool) -> Check:
     children: list[Check] = []
-    node = tree.nodes.get(ask.group)
+    node = tree.nodes.get(request.group)
     while node is not None:
-        short = node.account.short_dimension(ask.cost)
+        short = node.account.short_dimension(request.cost)
         refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
-        check = Check.of_account(node.account, ask.cost, refusal)
+        check = Check.of_account(node.account, request.cost, refusal)
         kind = "hard" if node.hard else "soft"
         note = f"{kind}; {check.note}" if check.note else kind
         children.append(Check(node.name, check.passed, note, (), check.reason))
         node = node.parent
-    return Check(f"tree {tree.name}", passed, f"group {ask.group}", tuple(children))
-
-
-KIND: Final = "trees.QuotaTree"
-
-
-@final
-class _Refused(Bar):
-    """Claims that the engine did not let go."""
-
-    def __init__(self) -> None:
-        self.uids: Final[set[str]] = set()
-
-    def forbids(self, claimant: Claim, victim: Claim) -> bool:
-        return victim.uid in self.uids
-
-
-_NOBODY: Final = _Refused()
+    return Check(f"tree {tree.name}", passed, f"group {request.group}", tuple(children))
 
 
 @final
@@ -150,7 +130,7 @@ class TreesPolicy(QuotaPolicy):
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
-        """A tree came, changed or went. Returns the counted claims that name it and have no seat in it."""
+        """Apply or remove a tree; returns the counted claims that name it and have no seat in it."""
         body = setting.body
         name = setting.key
         if body is None:
@@ -170,7 +150,7 @@ class TreesPolicy(QuotaPolicy):
         found: list[str] = []
         for uid in sorted(self.state.claims):
             claim = self.state.claims[uid]
-            if claim.counts() and uid not in seats and tree in [row.tree for row in rows_of(claim)]:
+            if claim.counts() and uid not in seats and tree in [request.tree for request in spec_requests(claim)]:
                 found.append(uid)
         return found
 
@@ -179,151 +159,117 @@ class TreesPolicy(QuotaPolicy):
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if not names_trees(claim):
             return None
-        data: list[tuple[object, ...]] = []
-        for row in rows_of(claim):
-            tree = self.trees.by_name.get(row.tree)
+        data: list[Entry] = []
+        for request in spec_requests(claim):
+            tree = self.trees.by_name.get(request.tree)
             if tree is None:
-                return unknown_tree(row.tree)
-            wrong = misplaced(tree, row.group)
+                note = f"there is no quota tree {request.tree}"
+                return Refusal(NAME, "trees.unknown-tree", note, f"{NAME}/{request.tree}", permanent=True)
+            wrong = group_refusal(tree, request.group)
             if wrong is not None:
                 return wrong
-            data.append(entry_of(row, tree.counted(row.request), ""))
+            data.append(request.entry(tree.counted(request.cost), ""))
         return self.trees.binding(tuple(data)) if data else None
-
-    def _asks(self, binding: Binding) -> list[Ask]:
-        return list(self.trees.asks(binding))
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()
         replace_binding(tx, claim, binding)
-        asks = self._asks(binding)
+        requests = list(bound_requests(binding))
         if forced:
-            for ask in asks:
-                self._force(tx, claim, ask)
+            for request in requests:
+                self._force(tx, claim, request)
             return None
-        gentle = Allocation(self.trees, tx, claim, False, _NOBODY)
-        if gentle.run(asks):
+        gentle = Allocation(self.trees, tx, claim, False)
+        if gentle.run(requests):
             return None
-        whole = Allocation(self.trees, tx, claim, True, _NOBODY)
-        if whole.run(asks) and not whole.departed:
+        whole = Allocation(self.trees, tx, claim)
+        if whole.run(requests) and not whole.victims:
             return None
         tx.rollback_to(mark)
-        return self._refusal(asks, cast("Ask", gentle.failed), gentle.last)
+        return self._refusal(requests, gentle)
 
-    def _refusal(self, asks: list[Ask], failed: Ask, last: TreeNode | None) -> Refusal:
-        """Of the tree that refused; a change of any tree of the claim may help it to other victims."""
-        found = quota_refusal(self.trees.by_name[failed.tree], failed, last)
-        wider = list(found.topics)
-        for ask in asks:
-            if ask is not failed:
-                wider.extend(topics(self.trees.by_name[ask.tree], ask))
-        return Refusal(
-            NAME,
-            found.reason,
-            found.note,
-            found.account,
-            found.resource,
-            found.requested,
-            found.used,
-            found.limit,
-            found.permanent,
-            tuple(wider),
-        )
+    def _refusal(self, requests: list[TreeRequest], attempt: Allocation) -> Refusal:
+        """The refusal of the tree that refused. A change of any other tree of the claim may lead to other victims."""
+        failed = cast("TreeRequest", attempt.failed)
+        others: list[str] = []
+        for request in requests:
+            if request is not failed:
+                others.extend(topics(self.trees.by_name[request.tree], request))
+        return quota_refusal(self.trees.by_name[failed.tree], failed, attempt.last).listening(tuple(others))
 
-    def _force(self, tx: Transaction, claim: Claim, ask: Ask) -> None:
-        """Count it where it fits lowest; where it fits nowhere, as high as it may borrow, over the quota."""
-        tree = self.trees.by_name.get(ask.tree)
+    def _force(self, tx: Transaction, claim: Claim, request: TreeRequest) -> None:
+        """Charge the claim on the lowest node that fits; if none does, as high as it may borrow, over the quota."""
+        tree = self.trees.by_name.get(request.tree)
         if tree is None or tree.root is None or claim.uid in tree.seats:
             return
-        group = tree.nodes.get(ask.group)
-        node = lowest_fit(group, ask.cost)
+        group = tree.nodes.get(request.group)
+        node = lowest_fit(group, request.cost)
         if node is None:
             node = tree.root if group is None else _highest(group)
-        self.trees.enter(tx, tree, claim, ask.cost, node)
+        self.trees.enter(tx, tree, claim, request.cost, node)
 
     def release(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        for name in [cast("str", entry[0]) for entry in entries(binding)]:
-            tree = self.trees.by_name.get(name)
-            seat = None if tree is None else tree.seats.get(claim.uid)
-            if tree is not None and seat is not None:
-                self.trees.leave(tx, tree, seat)
+        self.trees.leave_all(tx, claim, [request.tree for request in bound_requests(binding)])
 
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        """Another binding: what did not change keeps its seat, what only shrinks or fits keeps its node."""
+        """Move the claim to another binding: unchanged requests keep their seat, resized ones that fit their node."""
         mark = tx.savepoint()
-        refusal: Refusal | None = None
-        kept = {entry[0]: entry for entry in entries(old)}
-        fresh: list[Ask] = []
-        resized: list[tuple[QuotaTreeModel, Ask, TreeNode, int]] = []
-        for ask, entry in zip(self._asks(new), entries(new), strict=True):
-            before = kept.pop(entry[0], None)
-            tree = self.trees.by_name.get(ask.tree)
-            seat = None if tree is None else tree.seats.get(claim.uid)
-            if seat is None or before is None or tree is None:
-                fresh.append(ask)
-            elif before != entry:
-                self.trees.leave(tx, tree, seat)
-                if before[1] == entry[1]:
-                    resized.append((tree, ask, seat.node, seat.stamp))
+        before = {request.tree: request for request in bound_requests(old)}
+        fresh: list[TreeRequest] = []
+        resized: list[tuple[TreeRequest, TreeRequest, Seat]] = []
+        for request in bound_requests(new):
+            held = before.pop(request.tree, None)
+            seat = self.trees.seat(request.tree, claim.uid)
+            if held is None or seat is None:
+                fresh.append(request)
+            elif held.entry(held.cost, held.forest) != request.entry(request.cost, request.forest):
+                self.trees.leave_all(tx, claim, [request.tree])
+                if held.group == request.group:
+                    resized.append((request, held, seat))
                 else:
-                    fresh.append(ask)
-        self._leave_all(tx, claim, [str(name) for name in kept])
+                    fresh.append(request)
+        self.trees.leave_all(tx, claim, list(before))
         replace_binding(tx, claim, new)
-        for tree, ask, node, stamp in resized:
-            if forced or self._fits_grown(node, ask, old):
-                self.trees.resume(tx, tree, claim, ask.cost, node, stamp)
+        for request, held, seat in resized:
+            if forced or _fits_grown(seat.node, request, held):
+                tree = self.trees.by_name[request.tree]
+                self.trees.enter(tx, tree, claim, request.cost, seat.node, seat.stamp)
             else:
-                fresh.append(ask)
+                fresh.append(request)
         if forced:
-            for ask in fresh:
-                self._force(tx, claim, ask)
-        elif fresh:
-            plan = Allocation(self.trees, tx, claim, False, _NOBODY)
-            if not plan.run(fresh):
-                refusal = self._refusal(fresh, cast("Ask", plan.failed), plan.last)
-                tx.rollback_to(mark)
+            for request in fresh:
+                self._force(tx, claim, request)
+            return None
+        attempt = Allocation(self.trees, tx, claim, False)
+        if attempt.run(fresh):
+            return None
+        refusal = self._refusal(fresh, attempt)
+        tx.rollback_to(mark)
         return refusal
 
-    def _leave_all(self, tx: Transaction, claim: Claim, names: list[str]) -> None:
-        for name in names:
-            tree = self.trees.by_name.get(name)
-            seat = None if tree is None else tree.seats.get(claim.uid)
-            if tree is not None and seat is not None:
-                self.trees.leave(tx, tree, seat)
-
-    def _fits_grown(self, node: TreeNode, ask: Ask, old: Binding) -> bool:
-        """Whether the new cost fits from the node up, in the dimensions in which it grew; the old one is released."""
-        before = [one.cost for one in self._asks(old) if one.tree == ask.tree]
-        for account in node.accounts:
-            for dim in account.missing(ask.cost).indices():
-                if ask.cost.get(dim) > before[0].get(dim):
-                    return False
-        return True
-
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        """The victims of a whole plan; one that the engine does not let go is left out of the next."""
-        held = _Refused()
+        """The victims of a whole allocation. One that the engine does not evict is protected in the next."""
+        protected: frozenset[str] = frozenset()
         known = -1
-        while known < len(held.uids):
-            known = len(held.uids)
-            for victim in self._plan_victims(tx, claim, binding, held):
+        while known < len(protected):
+            known = len(protected)
+            for victim in self._find_victims(tx, claim, binding, protected):
                 yield victim
                 if victim.counts():
-                    held.uids.add(victim.uid)
+                    protected |= {victim.uid}
                     break
 
-    def _plan_victims(self, tx: Transaction, claim: Claim, binding: Binding, held: _Refused) -> list[Claim]:
-        """Whom a whole plan would preempt; the plan is taken back."""
+    def _find_victims(self, tx: Transaction, claim: Claim, binding: Binding, protected: frozenset[str]) -> list[Claim]:
+        """The claims that a whole allocation would preempt; the allocation is rolled back."""
         mark = tx.savepoint()
         tx.set_bindings(claim, (binding,))
-        plan = Allocation(self.trees, tx, claim, True, held)
-        plan.run(self._asks(binding))
+        attempt = Allocation(self.trees, tx, claim, True, protected)
+        attempt.run(list(bound_requests(binding)))
         tx.rollback_to(mark)
-        return [departure.claim for departure in plan.departed]
+        return [victim.claim for victim in attempt.victims]
 
     def settle(self, tx: Transaction) -> None:
-        if self.trees.restless:
-            slide_down(self.trees, tx)
+        slide_down(self.trees, tx)
         self.trees.origins.clear()
 
     # Answers
@@ -331,15 +277,15 @@ class TreesPolicy(QuotaPolicy):
     def explain(self, claim: Claim, binding: Binding) -> Check:
         children: list[Check] = []
         waiting = claim.state == PENDING
-        for ask in self._asks(binding):
-            tree = self.trees.by_name.get(ask.tree)
-            seat = None if tree is None else tree.seats.get(claim.uid)
+        for request in bound_requests(binding):
+            tree = self.trees.by_name.get(request.tree)
+            seat = self.trees.seat(request.tree, claim.uid)
             if seat is not None:
-                children.append(Check(f"tree {ask.tree}", True, f"group {ask.group}, sits on {seat.node.name}"))
+                children.append(Check(f"tree {request.tree}", True, f"group {request.group}, sits on {seat.node.name}"))
             elif tree is not None:
-                group = tree.nodes.get(ask.group)
-                passed = not waiting or (group is not None and lowest_fit(group, ask.cost) is not None)
-                children.append(tree_check(tree, ask, passed))
+                group = tree.nodes.get(request.group)
+                passed = not waiting or (group is not None and lowest_fit(group, request.cost) is not None)
+                children.append(tree_check(tree, request, passed))
         failed = [child for child in children if not child.passed]
         return Check(NAME, not failed, "", tuple(children))
 
@@ -347,8 +293,17 @@ class TreesPolicy(QuotaPolicy):
         return self.statuses.outputs(self.trees)
 
 
+def _fits_grown(node: TreeNode, request: TreeRequest, held: TreeRequest) -> bool:
+    """Whether the cost fits from the node up where it grew. What the claim held is released already."""
+    for account in node.accounts:
+        for dim in account.missing(request.cost).indices():
+            if request.cost.get(dim) > held.cost.get(dim):
+                return False
+    return True
+
+
 def _highest(group: TreeNode) -> TreeNode:
-    """The highest node that a claim of the group may borrow from."""
+    """The highest node from which a claim of the group may borrow."""
     node = group
     while node.parent is not None and not node.hard:
         node = node.parent

@@ -1,19 +1,18 @@
-"""What a claim asks of a tree, in its three forms: the ask, the entry in a binding, and the row in a claim's spec.
+"""What claims request of quota trees, and the trees themselves, as typed values and as the ledger writes them.
 
-A binding of the trees policy names no accounts (where a claim counts is its seat, which moves); its data has one entry
-for each tree that governs the claim. A claim without a pod brings its rows in ``spec.details["trees"]``; a pod
-names its group in tree T by the label ``quota.bursar.dev/T`` and asks for what it requests.
+A claim without a pod lists its requests in ``spec.details["trees"]``. A pod names its group in tree T by the label
+``quota.bursar.dev/T`` and requests there what its containers request.
 
-A quota tree as a document, in its two forms: the typed body, and the cell in the ledger.
+A binding of the trees policy names no accounts, because the node on which a claim counts changes. Its data has one
+entry for each tree that governs the claim.
 
-A body may be anything that a document can say: nodes whose parent is unknown, cycles, several roots. ``layout`` works
-out what of it is a tree: the first parentless node by name is the root, and whatever does not hang from it dangles.
-
-A consumer of the library: its id and what it asks of each tree that it names.
+A ``TreeBody`` may hold anything that a document can say, also unknown parents, cycles and several roots. ``layout``
+takes the first parentless node by name as the root and calls every node that does not hang from it dangling.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
@@ -23,75 +22,45 @@ from bursar.resources import Vector, from_amounts
 NAME: Final = "trees"
 LABEL: Final = "quota.bursar.dev/"
 DETAILS: Final = "trees"
+DEFAULT_RESOURCES: Final = ("cpu", "memory", "nvidia.com/gpu")
 Entry = tuple[object, ...]
+"""A request in the data of a binding: (tree, group, priority, kind, pinned, cost, forest)."""
 
 
 @final
-class Ask:
-    """One claim's wish in one tree."""
+class TreeRequest:
+    """What a claim requests of one tree, for the group that it names there."""
 
-    __slots__ = ("cost", "group", "kind", "pinned", "priority", "tree")
+    __slots__ = ("cost", "forest", "group", "kind", "pinned", "priority", "tree")
 
-    def __init__(self, tree: str, group: str, cost: Vector, priority: int, kind: int, pinned: bool) -> None:
+    def __init__(
+        self, tree: str, group: str, cost: Vector, priority: int, kind: int, pinned: bool, forest: str = ""
+    ) -> None:
         self.tree: Final = tree
         self.group: Final = group
-        self.cost: Final = cost  # only resources that the tree counts
+        self.cost: Final = cost  # in a binding only the resources that the tree counts
         self.priority: Final = priority
         self.kind: Final = kind  # only claims of the same kind displace each other
         self.pinned: Final = pinned  # never a victim
+        self.forest: Final = forest  # the library's forest through which the claim is allocated, "" for none
 
+    def __repr__(self) -> str:
+        return f"TreeRequest({self.group} of {self.tree}: {self.cost.show()}, priority {self.priority})"
 
-@final
-class Counted:
-    """What a request counts in a tree, and what the tree does not count."""
+    def detail(self) -> list[object]:
+        """The request as it stands in ``spec.details``."""
+        return [self.tree, self.group, dict(self.cost.pairs()), self.priority, self.kind, self.pinned]
 
-    __slots__ = ("cost", "ignored")
+    def entry(self, cost: Vector, forest: str) -> Entry:
+        """The request as it stands in a binding, where it counts ``cost``."""
+        return (self.tree, self.group, self.priority, self.kind, self.pinned, cost, forest)
 
-    def __init__(self, request: Vector, resources: tuple[str, ...]) -> None:
-        self.cost: Final = request.only(resources)
-        self.ignored: Final = tuple([name for name in request.names() if name not in resources])
-
-
-@final
-class Row:
-    """What a claim names for one tree, before the tree has a say: all requests, counted there or not."""
-
-    __slots__ = ("group", "kind", "pinned", "priority", "request", "tree")
-
-    def __init__(self, tree: str, group: str, request: Vector, priority: int, kind: int, pinned: bool) -> None:
-        self.tree: Final = tree
-        self.group: Final = group
-        self.request: Final = request
-        self.priority: Final = priority
-        self.kind: Final = kind
-        self.pinned: Final = pinned
-
-    def plain(self) -> list[object]:
-        """The form in ``spec.details``."""
-        return [self.tree, self.group, dict(self.request.pairs()), self.priority, self.kind, self.pinned]
-
-    def in_group(self, group: str) -> Row:
-        return Row(self.tree, group, self.request, self.priority, self.kind, self.pinned)
-
-
-def rows_of(claim: Claim) -> list[Row]:
-    """The trees that a claim names, in the order of their names."""
-    spec = claim.spec
-    listed = spec.details.get(DETAILS)
-    if listed is not None:
-        found = [_row(plain) for plain in cast("list[object]", listed)]
-    else:
-        found = [
-            Row(key[len(LABEL) :], group, spec.requests, spec.priority, 0, not spec.preemptible)
-            for key, group in spec.labels.items()
-            if key.startswith(LABEL)
-        ]
-    found.sort(key=_tree_name)
-    return found
+    def in_group(self, group: str) -> TreeRequest:
+        return TreeRequest(self.tree, group, self.cost, self.priority, self.kind, self.pinned, self.forest)
 
 
 def names_trees(claim: Claim) -> bool:
-    """Whether the claim names any tree at all: asked for every claim, so it makes nothing."""
+    """Whether the claim names a tree. The engine asks this for every claim, so it allocates nothing."""
     spec = claim.spec
     if DETAILS in spec.details:
         return True
@@ -101,29 +70,41 @@ def names_trees(claim: Claim) -> bool:
     return False
 
 
-def _tree_name(row: Row) -> str:
-    return row.tree
+def spec_requests(claim: Claim) -> list[TreeRequest]:
+    """What the claim's spec requests, in the order of the trees' names."""
+    spec = claim.spec
+    listed = spec.details.get(DETAILS)
+    if listed is not None:
+        found = [_from_detail(detail) for detail in cast("list[object]", listed)]
+    else:
+        found = [
+            TreeRequest(key[len(LABEL) :], group, spec.requests, spec.priority, 0, not spec.preemptible)
+            for key, group in spec.labels.items()
+            if key.startswith(LABEL)
+        ]
+    found.sort(key=_tree_name)
+    return found
 
 
-def _row(plain: object) -> Row:
-    tree, group, request, priority, kind, pinned = cast("list[object]", plain)
-    amounts = from_amounts(cast("dict[str, int]", request))
-    return Row(str(tree), str(group), amounts, cast("int", priority), cast("int", kind), bool(pinned))
+def _tree_name(request: TreeRequest) -> str:
+    return request.tree
 
 
-def entry_of(row: Row, counted: Counted, via: str) -> Entry:
-    """The entry in a binding; ``via`` names the forest through which it is held, if it is one of the library's."""
-    return (row.tree, row.group, row.priority, row.kind, row.pinned, counted.cost, via)
+def _from_detail(detail: object) -> TreeRequest:
+    tree, group, amounts, priority, kind, pinned = cast("list[object]", detail)
+    cost = from_amounts(cast("dict[str, int]", amounts))
+    return TreeRequest(str(tree), str(group), cost, cast("int", priority), cast("int", kind), bool(pinned))
 
 
-def ask_of(entry: Entry) -> Ask:
-    return Ask(
+def _from_entry(entry: Entry) -> TreeRequest:
+    return TreeRequest(
         cast("str", entry[0]),
         cast("str", entry[1]),
         cast("Vector", entry[5]),
         cast("int", entry[2]),
         cast("int", entry[3]),
         cast("bool", entry[4]),
+        cast("str", entry[6]),
     )
 
 
@@ -139,33 +120,76 @@ def entries(binding: Binding | None) -> tuple[Entry, ...]:
     return () if binding is None else cast("tuple[Entry, ...]", binding.data)
 
 
-def held_trees(claim: Claim) -> list[str]:
-    """Names of the trees in the claim's binding, sorted."""
-    return [cast("str", entry[0]) for entry in entries(tree_binding(claim))]
+def bound_requests(binding: Binding | None) -> tuple[TreeRequest, ...]:
+    """What a binding requests of each of its trees. It is parsed once."""
+    if binding is None:
+        return ()
+    if binding.parsed is None:
+        binding.parsed = tuple([_from_entry(entry) for entry in entries(binding)])
+    return cast("tuple[TreeRequest, ...]", binding.parsed)
+
+
+def held_requests(claim: Claim) -> tuple[TreeRequest, ...]:
+    """What the claim is bound to request, by tree."""
+    return bound_requests(tree_binding(claim))
 
 
 def is_pinned(claim: Claim) -> bool:
-    """Never a victim: marked so in any tree that it holds."""
-    for entry in entries(tree_binding(claim)):
-        if entry[4]:
+    """Whether the claim is never a victim, because one of its requests says so."""
+    for request in held_requests(claim):
+        if request.pinned:
             return True
     return False
 
 
-DEFAULT_RESOURCES: Final = ("cpu", "memory", "nvidia.com/gpu")
+def spec_of(requests: list[TreeRequest]) -> ClaimSpec:
+    """A spec without a pod. Its priority for other policies is the highest that it has in any tree."""
+    return ClaimSpec(
+        priority=max([request.priority for request in requests], default=0),
+        preemptible=not [request for request in requests if request.pinned],
+        details={DETAILS: [request.detail() for request in requests]},
+        placeable=False,
+    )
+
+
+def renamed_spec(claim: Claim, tree: str, renames: dict[str, str]) -> ClaimSpec | None:
+    """The claim's spec after groups of a tree were renamed, or None if it names none of them."""
+    requests = spec_requests(claim)
+    changed = False
+    for i in range(len(requests)):
+        new = renames.get(requests[i].group) if requests[i].tree == tree else None
+        if new is not None:
+            requests[i] = requests[i].in_group(new)
+            changed = True
+    return spec_of(requests) if changed else None
 
 
 @final
+@dataclass(frozen=True)
+class ConsumerInfo:
+    """The specification of a consumer: its id and what it requests of each tree that it names.
+
+    ``read_consumer`` and ``consumer_from_plain`` make one from a ``Consumer`` document.
+    """
+
+    id: str
+    rows: tuple[TreeRequest, ...]
+    warnings: tuple[str, ...] = ()
+
+    def claim(self, created: int = 0) -> Claim:
+        """The consumer as a claim without a pod."""
+        return Claim(self.id, spec_of(list(self.rows)), created)
+
+
+@final
+@dataclass(frozen=True)
 class TreeNodeBody:
-    """One node of a document; ``parent`` "" for a root."""
+    """One node of a document; the ``parent`` of a root is "". A resource that ``quota`` leaves out has no limit."""
 
-    __slots__ = ("hard", "name", "parent", "quota")
-
-    def __init__(self, name: str, parent: str, hard: bool, quota: dict[str, int]) -> None:
-        self.name: Final = name
-        self.parent: Final = parent
-        self.hard: Final = hard
-        self.quota: Final = quota  # a resource of the tree that is missing here has no limit here
+    name: str
+    parent: str
+    hard: bool
+    quota: dict[str, int]
 
     def cell(self) -> tuple[object, ...]:
         return (self.name, self.parent, self.hard, tuple(sorted(self.quota.items())))
@@ -201,15 +225,13 @@ def body_of(cell: object) -> TreeBody:
 
 
 @final
+@dataclass(frozen=True)
 class Layout:
-    """What of a document is a tree: its nodes from the root down, and the names of those that dangle."""
+    """The part of a document that is a tree, and the names of the nodes that dangle."""
 
-    __slots__ = ("dangling", "order", "root")
-
-    def __init__(self, root: str, order: list[TreeNodeBody], dangling: tuple[str, ...]) -> None:
-        self.root: Final = root  # "" for an empty tree
-        self.order: Final = order  # parents before their children, siblings by name
-        self.dangling: Final = dangling
+    root: str  # "" for an empty tree
+    order: list[TreeNodeBody]  # parents before their children, siblings by name
+    dangling: tuple[str, ...]
 
 
 def layout(body: TreeBody) -> Layout:
@@ -243,42 +265,3 @@ def problem(body: TreeBody) -> tuple[str, str]:
     if found.dangling:
         return found.dangling[0], "is its own ancestor, or hangs from a node that is"
     return "", ""
-
-
-@final
-class ConsumerInfo:
-    """The specification of a consumer, as it is added to a manager."""
-
-    __slots__ = ("id", "rows", "warnings")
-
-    def __init__(self, consumer_id: str, rows: list[Row], warnings: tuple[str, ...] = ()) -> None:
-        self.id: Final = consumer_id
-        self.rows: Final = tuple(rows)
-        self.warnings: Final = warnings
-
-    def claim(self, created: int = 0) -> Claim:
-        """The same as a claim without a pod."""
-        return Claim(self.id, spec_of(list(self.rows)), created)
-
-
-def spec_of(rows: list[Row]) -> ClaimSpec:
-    """Its priority, where others ask for one, is the highest that it has in any tree."""
-    pinned = [row.tree for row in rows if row.pinned]
-    return ClaimSpec(
-        priority=max([row.priority for row in rows], default=0),
-        preemptible=not pinned,
-        details={DETAILS: [row.plain() for row in rows]},
-        placeable=False,
-    )
-
-
-def regrouped(claim: Claim, tree: str, renames: dict[str, str]) -> ClaimSpec | None:
-    """The claim's spec after groups of a tree were renamed; None when that does not concern it."""
-    rows = rows_of(claim)
-    changed = False
-    for i in range(len(rows)):
-        new = renames.get(rows[i].group) if rows[i].tree == tree else None
-        if new is not None:
-            rows[i] = rows[i].in_group(new)
-            changed = True
-    return spec_of(rows) if changed else None

@@ -1,8 +1,9 @@
-"""What the library answers: allocations, tokens, and the state of nodes."""
+"""The answers of the library: allocations, tokens, reports of updates, and the state of nodes."""
 
 from __future__ import annotations
 
-from typing import Final, final
+from dataclasses import dataclass, field
+from typing import final
 
 from bursar.ledger.changes import Change
 from bursar.policies.results import Check, Refusal
@@ -10,91 +11,64 @@ from bursar.policies.trees.model import QuotaTreeModel
 
 
 class QuotaError(ValueError):
-    """A call that makes no sense: an unknown name, something that exists already, the wrong mode, still in use."""
+    """A call that makes no sense: an unknown name, an object that exists already or is in use, the wrong mode."""
 
 
 class StaleTokenError(QuotaError):
-    """The trees changed since the try, or the token was used: there is nothing that could be undone exactly."""
+    """A token that cannot be undone exactly: the trees changed since the try, or the token was used."""
 
 
 @final
+@dataclass(frozen=True, repr=False)
 class Move:
-    """A consumer that changed its node."""
+    """A consumer that an operation moved from one node of a tree to another."""
 
-    __slots__ = ("consumer_id", "source", "target", "tree")
-
-    def __init__(self, consumer_id: str, tree: str, source: str, target: str) -> None:
-        self.consumer_id: Final = consumer_id
-        self.tree: Final = tree
-        self.source: Final = source
-        self.target: Final = target
+    consumer_id: str
+    tree: str
+    source: str
+    target: str
 
     def __repr__(self) -> str:
         return f"{self.consumer_id}: {self.source} -> {self.target} in {self.tree}"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Move) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
 
 @final
+@dataclass(eq=False)
 class Token:
-    """What it takes to undo one try. Good for one use, while the trees are as the try left them."""
+    """Undoes one try, with ``QuotaManager.undo_allocate``. Good for one use, while the trees are as the try left them.
 
-    __slots__ = ("after", "before", "changes", "consumer_id", "used")
+    ``before`` and ``after`` are the versions of the trees that the try concerns.
+    """
 
-    def __init__(
-        self, consumer_id: str, changes: tuple[Change, ...], before: dict[str, int], after: dict[str, int]
+    consumer_id: str
+    changes: tuple[Change, ...] = field(default=(), repr=False)
+    before: dict[str, int] = field(default_factory=dict, repr=False)
+    after: dict[str, int] = field(default_factory=dict, repr=False)
+    used: bool = False
+
+    def complete(
+        self, changes: tuple[Change, ...], trees: set[str], before: dict[str, int], after: dict[str, int]
     ) -> None:
-        self.consumer_id: Final = consumer_id
-        self.changes: Final = changes
-        self.before: Final = before  # versions of the trees before the try
-        self.after: Final = after
-        self.used: bool = False
+        self.changes = changes
+        self.before = {name: before.get(name, 0) for name in trees}
+        self.after = {name: after.get(name, 0) for name in trees}
 
 
 @final
+@dataclass(eq=False, repr=False)
 class AllocationResponse:
-    """The answer to an allocation. Refusal by quota is an answer, never an exception."""
+    """The answer to an allocation. A refusal by quota is an answer, never an exception."""
 
-    __slots__ = (
-        "allocated",
-        "checks",
-        "consumer_id",
-        "moves",
-        "places",
-        "preempted",
-        "refusals",
-        "skipped",
-        "token",
-        "warnings",
-    )
-
-    def __init__(
-        self,
-        consumer_id: str,
-        allocated: bool,
-        places: tuple[tuple[str, str], ...] = (),
-        preempted: tuple[str, ...] = (),
-        moves: tuple[Move, ...] = (),
-        refusals: tuple[Refusal, ...] = (),
-        checks: tuple[Check, ...] = (),
-        skipped: tuple[str, ...] = (),
-        token: Token | None = None,
-        warnings: tuple[str, ...] = (),
-    ) -> None:
-        self.consumer_id: Final = consumer_id
-        self.allocated: Final = allocated
-        self.places: Final = places  # (tree, node) where it sits now
-        self.preempted: Final = preempted  # ids of consumers that had to leave all their trees
-        self.moves: Final = moves  # other consumers that were pushed up or slid down
-        self.refusals: Final = refusals  # one for each tree that said no, the first one decisive
-        self.checks: Final = checks
-        self.skipped: Final = skipped  # trees that the consumer names and the forest does not have
-        self.token: Final = token  # of a try
-        self.warnings: Final = warnings  # requested resources that a tree does not count
+    consumer_id: str
+    allocated: bool
+    places: tuple[tuple[str, str], ...] = ()  # (tree, node) where the consumer counts now
+    preempted: tuple[str, ...] = ()  # ids of consumers that had to leave all their trees
+    moves: tuple[Move, ...] = ()  # other consumers that were pushed up or slid down
+    refusals: tuple[Refusal, ...] = ()  # of each tree that refused, the decisive one first
+    checks: tuple[Check, ...] = ()
+    skipped: tuple[str, ...] = ()  # trees that the consumer names and the forest does not have
+    token: Token | None = None  # undoes a try
+    warnings: tuple[str, ...] = ()  # requested resources that a tree does not count
 
     def __repr__(self) -> str:
         outcome = "allocated" if self.allocated else f"refused: {self.message}"
@@ -102,11 +76,11 @@ class AllocationResponse:
 
     @property
     def message(self) -> str:
-        """Why not, in one sentence; empty when it was allocated."""
+        """Why the consumer was refused, in one sentence; empty if it was allocated."""
         return self.refusals[0].sentence() if self.refusals else ""
 
     def explain(self) -> Check:
-        """The tree of checks: what was found on each node of the way, when it was asked."""
+        """The tree of checks: what each node on the way had at the time of the call."""
         if not self.allocated:
             return Check(f"{self.consumer_id} is not allocated", False, self.message, self.checks)
         children = [Check(tree, True, f"sits on {node}") for tree, node in self.places]
@@ -116,26 +90,47 @@ class AllocationResponse:
 
 
 @final
+@dataclass(frozen=True)
+class Report:
+    """What an update did to one tree."""
+
+    tree: str
+    root: str  # "" when nothing is left of the tree
+    dangling: tuple[str, ...]
+    moved: tuple[tuple[str, str, str], ...]  # (id, from, to)
+    unallocated: tuple[str, ...]
+    over: tuple[tuple[str, str, int, int], ...]  # (node, resource, used, quota)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether the document is one tree: it has a root, and no node dangles."""
+        return bool(self.root) and not self.dangling
+
+    def plain(self) -> dict[str, object]:
+        """The report as plain data, for JSON."""
+        return {
+            "tree": self.tree,
+            "root": self.root,
+            "dangling": list(self.dangling),
+            "moved": [list(move) for move in self.moved],
+            "unallocated": list(self.unallocated),
+            "over": [list(row) for row in self.over],
+            "warnings": list(self.warnings),
+        }
+
+
+@final
+@dataclass(frozen=True, repr=False)
 class NodeState:
-    """One node, as it is now. Amounts are canonical quantities: 4, 500m, 2Gi."""
+    """The state of one node. Amounts are canonical quantities: 4, 500m, 2Gi."""
 
-    __slots__ = ("consumers", "hard", "name", "parent", "quota", "used")
-
-    def __init__(
-        self,
-        name: str,
-        parent: str,
-        hard: bool,
-        quota: dict[str, str],
-        used: dict[str, str],
-        consumers: tuple[str, ...],
-    ) -> None:
-        self.name: Final = name
-        self.parent: Final = parent
-        self.hard: Final = hard
-        self.quota: Final = quota
-        self.used: Final = used  # of the node and all below it
-        self.consumers: Final = consumers  # on exactly this node, longest there first
+    name: str
+    parent: str
+    hard: bool
+    quota: dict[str, str]
+    used: dict[str, str]  # by the node and all below it
+    consumers: tuple[str, ...]  # on exactly this node, longest there first
 
     def __repr__(self) -> str:
         return f"{self.name} {self.used} of {self.quota} {{{' '.join(self.consumers)}}}"

@@ -1,10 +1,10 @@
-"""Slide-down: once an operation has changed a tree, claims that borrow move back down as far as there is room.
+"""Slide-down: at the end of an operation, claims that borrow move back down as far as there is room.
 
-Runs from the root down, once; on each node higher priority first, then longest there. Moving down changes nothing for
-the node that is left (it counts the claim either way), so one pass reaches the end.
+One pass from the root down is enough: a claim that moves down still counts in the node that it left. On each node
+claims of higher priority move first, then those that are longest there.
 
-Only what an operation touched is looked at: children that got room, and claims that came to their node in it. Everybody
-else could not move down when the operation before was over, and still cannot.
+The pass looks only at what the operation touched: children that got room, and claims that came to their node in it.
+All other claims could not move down at the end of the operation before, and still cannot.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ Mover = tuple[object, ...]
 
 def slide_down(trees: Trees, tx: Transaction) -> None:
     """Settle all trees that were touched."""
-    restless = trees.restless
-    trees.restless = []
-    if len(restless) > 1:
-        restless.sort(key=_name)
-    for tree in restless:
+    dirty = trees.dirty
+    if not dirty:
+        return
+    trees.dirty = []
+    if len(dirty) > 1:
+        dirty.sort(key=_name)
+    for tree in dirty:
         _settle(trees, tx, tree)
         tree.freed.clear()
         tree.moved.clear()
-        tree.restless = False
+        tree.dirty = False
 
 
 def _name(tree: QuotaTreeModel) -> str:
     return tree.name
 
 
-def _rests(tree: QuotaTreeModel) -> bool:
-    """Whether nobody can move, seen quickly: nobody waits for a node that got room, no newcomer fits further down."""
+def _is_settled(tree: QuotaTreeModel) -> bool:
+    """A quick check that no claim can move: none waits for a node that got room, no newcomer fits further down."""
     for name in tree.freed:
         node = tree.nodes.get(name)
         while node is not None and node.parent is not None:
@@ -50,13 +52,13 @@ def _rests(tree: QuotaTreeModel) -> bool:
         seat = tree.seats.get(uid)
         if seat is None or seat.group is None or seat.group is seat.node:
             continue
-        if seat.node.toward(seat.group).fits(seat.ask.cost):
+        if seat.node.toward(seat.group).fits(seat.request.cost):
             return False
     return True
 
 
 def _settle(trees: Trees, tx: Transaction, tree: QuotaTreeModel) -> None:
-    if _rests(tree):
+    if _is_settled(tree):
         return
     freed = _freed_children(tree)
     arrived: dict[str, list[Seat]] = {}
@@ -83,7 +85,7 @@ def _settle(trees: Trees, tx: Transaction, tree: QuotaTreeModel) -> None:
 
 
 def _freed_children(tree: QuotaTreeModel) -> dict[str, list[TreeNode]]:
-    """By parent: the children that got room and have somebody waiting for it."""
+    """By parent: the children that got room and have claims waiting for it."""
     found: dict[str, list[TreeNode]] = {}
     seen: set[str] = set()
     for name in sorted(tree.freed):
@@ -100,7 +102,7 @@ def _freed_children(tree: QuotaTreeModel) -> dict[str, list[TreeNode]]:
 def _choose(
     tx: Transaction, tree: QuotaTreeModel, node: TreeNode, children: list[TreeNode], arrived: list[Seat]
 ) -> list[Mover]:
-    """Who moves down from a node; each is counted in the child at once."""
+    """The claims that move down from a node. Each is charged to the child at once."""
     movers: list[Mover] = []
     open_to_all: set[str] = set()
     for child in children:
@@ -111,13 +113,13 @@ def _choose(
     for seat in arrived:
         group = seat.group
         if group is not None and group is not node and node.toward(group).name not in open_to_all:
-            newcomers.append((-seat.ask.priority, seat.stamp, seat.claim.uid))
+            newcomers.append((-seat.request.priority, seat.stamp, seat.claim.uid))
     newcomers.sort()
     for mover in newcomers:
         seat = tree.seats[cast("str", mover[2])]
         child = node.toward(cast("TreeNode", seat.group))
-        if child.fits(seat.ask.cost):
-            tx.charge(seat.claim, (child.account,), (seat.ask.cost,))
+        if child.fits(seat.request.cost):
+            tx.charge(seat.claim, (child.account,), (seat.request.cost,))
             movers.append(mover)
     return movers
 
@@ -125,7 +127,7 @@ def _choose(
 def _pull(tx: Transaction, tree: QuotaTreeModel, node: TreeNode, child: TreeNode, movers: list[Mover]) -> None:
     """Let the claims that wait for a child into it, in order.
 
-    Each round takes the first one that fits. Who was passed over did not fit and will not: room only shrinks here.
+    Each round takes the first that fits. A claim that was passed over will not fit later: room only shrinks here.
     """
     waiting = node.down[child.name]
     if waiting.hopeless(child.account):
