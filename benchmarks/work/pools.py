@@ -9,11 +9,11 @@ from benchmarks.timing import rate
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.pools.configure import NODE, QUOTA, QuotaObject
+from bursar.policies.pools.configure import NODE, QUOTA
 from bursar.policies.pools.node_pools import PoolNode
 from bursar.policies.pools.policy import PoolsPolicy, check
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.settings import QUOTA_OF_POD, ROOT, PoolQuotaBody
+from bursar.policies.pools.settings import QUOTA_OF_POD, ROOT, PoolQuotaBody, QuotaObject
 from bursar.policies.results import Setting
 from bursar.resources import dimension, from_amounts
 

@@ -37,4 +37,4 @@ def test_the_tree_of_quotas_is_made_once_for_all_that_is_applied_together(monkey
     bodies += [pod("a", f"p{number}") for number in range(5)]
     Cluster().apply([Document("", number, body) for number, body in enumerate(bodies)])
     assert len(made) == 1
-    assert set(made[0].quotas) == {"top", *(f"leaf-{number}" for number in range(5))}
+    assert set(made[0].names.quotas) == {"top", *(f"leaf-{number}" for number in range(5))}

@@ -35,9 +35,9 @@ def drop(world: ObjectCache, kind: str, key: str) -> None:
 
 
 def content(topology: Topology) -> object:
-    quotas = {name: (one.namespace, one.labels, one.annotations, one.spec) for name, one in topology.quotas.items()}
+    quotas = {name: (quota, topology.read(name)) for name, quota in topology.names.quotas.items()}
     listed = {name: topology.resolve(name, {}) for name in ("a", "b", "leaf")}
-    return quotas, topology.homes, {name: sorted(found) for name, found in topology.children.items()}, listed
+    return quotas, topology.names.homes, topology.names.children, listed
 
 
 QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
@@ -47,7 +47,7 @@ QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
     ("body", "kept"),
     [
         (branch("leaf", "top", leaf=True), True),
-        (branch("top"), False),  # another form of a quota that is known
+        (branch("top", leaf=True), True),  # another form of a quota that is known
         (node("n", 8), True),
         (pool(), False),
         (quota("a", 1, 1), True),

@@ -46,7 +46,7 @@ class Grove:
         lends: bool = True,
         weight: Amounts | None = None,
     ) -> None:
-        quota = PoolQuotaBody(name, "ns", parent, "", is_parent, lends, maximum, minimum, weight)
+        quota = PoolQuotaBody(name, "ns", parent, "", is_parent, lends, maximum, minimum or {}, weight or {})
         self.forest.quota_changed(self.quotas.get(name), quota)
         self.quotas[name] = quota
 

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from bursar.engine.what_if import Configure, Submit
 from bursar.ledger.claims import PENDING
 from bursar.policies.pools import configure
-from bursar.policies.pools.configure import QuotaObject
-from bursar.policies.pools.settings import DEFAULT, ENDLESS, ROOT, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, ENDLESS, ROOT, PoolQuotaBody, QuotaObject
 from bursar.policies.results import Setting
 from tests.policies.pools.twin import INNER, RESOURCES, Twin, TwinClaim, TwinQuota
 from tests.policies.pools.world import Amounts, World

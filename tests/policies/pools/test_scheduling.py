@@ -227,10 +227,10 @@ class TestStatus:
     @pytest.mark.parametrize(
         ("parent", "message"),
         [
-            ("missing", "the parent of q, missing, does not exist"),
-            ("q", "the parent of q, q, may have no children: is-parent is not true"),
-            ("leaf", "the parent of q, leaf, may have no children: is-parent is not true"),
-            ("far", "q and its parent far belong to different trees"),
+            ("missing", "there is no quota missing"),
+            ("q", "q may have no children: its label is-parent is not 'true'"),
+            ("leaf", "leaf may have no children: its label is-parent is not 'true'"),
+            ("far", "'' is not 't', the tree of its parent far"),
         ],
     )
     def test_a_loose_quota_says_why(self, parent: str, message: str) -> None:

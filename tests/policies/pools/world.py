@@ -11,12 +11,12 @@ from bursar.ledger.claims import RUNNING, Claim, ClaimSpec
 from bursar.policies.nodes.policy import KIND as NODES_NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
-from bursar.policies.pools.configure import NODE, OPTION, PROFILE, QUOTA, QuotaObject
+from bursar.policies.pools.configure import NODE, OPTION, PROFILE, QUOTA
 from bursar.policies.pools.derived_state import OWN
 from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.settings import PREFIX, QUOTA_OF_POD, ROOT, PoolOptions, PoolQuotaBody
+from bursar.policies.pools.settings import PREFIX, QUOTA_OF_POD, ROOT, PoolOptions, PoolQuotaBody, QuotaObject
 from bursar.policies.results import Output, Setting
 from bursar.resources import Limits, dimension_at, from_amounts
 from bursar.selectors import Requirement
@@ -70,7 +70,9 @@ class World:
         namespace: str = "quotas",
         namespaces: tuple[str, ...] = (),
     ) -> None:
-        body = PoolQuotaBody(name, namespace, parent, tree, is_parent, lends, maximum, minimum, weight, namespaces)
+        body = PoolQuotaBody(
+            name, namespace, parent, tree, is_parent, lends, maximum, minimum or {}, weight or {}, namespaces
+        )
         self.set(QUOTA, f"{namespace}/{name}", QuotaObject(body))
 
     def remove(self, name: str, namespace: str = "quotas") -> None:

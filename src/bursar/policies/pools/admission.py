@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bursar.objects.decode import ManifestError, join
 from bursar.policies.pools.node_pools import Profile
-from bursar.policies.pools.parse import max_amounts, quota_from, text_list, weight_from
+from bursar.policies.pools.parse import amounts_in, max_amounts, quota_from, stored_quota, text_list, weight_from
 from bursar.policies.pools.root_quotas import as_json, shown
 from bursar.policies.pools.settings import (
     BUILT_IN,
@@ -41,8 +41,10 @@ from bursar.policies.pools.settings import (
     TREE,
     UNSCHEDULABLE,
     WEIGHT,
+    PoolQuotaBody,
+    QuotaObject,
 )
-from bursar.policies.pools.topology import QuotaInfo, Topology, info_of, labels_of
+from bursar.policies.pools.topology import Topology, labels_of
 from bursar.resources import dimension
 from bursar.selectors import Requirement
 
@@ -55,94 +57,94 @@ def admit_quota(
     topology: Topology, old: Mapping[str, Any] | None, new: dict[str, Any], guarantee: bool
 ) -> dict[str, Any]:
     """The quota with its defaults; raises ``ManifestError``."""
-    before = None if old is None else info_of(old)
-    info = info_of(new)
-    if before is not None and info.name in (ROOT, SYSTEM) and _meaning(before) != _meaning(info):
+    name = str(new["metadata"]["name"])
+    if old is not None and name in (ROOT, SYSTEM) and _meaning(old) != _meaning(new):
         raise ManifestError("is built in and cannot be changed")
-    if info.name in BUILT_IN:
-        _read(info)
+    given = _read(new)
+    if name in BUILT_IN:
         return new
-    filled = _with_defaults(topology, old, new)
-    info = info_of(filled)
-    _check_unique(topology, info)
-    _check_self(info, filled)
-    if topology.root_profiles(info.name):
-        _check_parenthood(topology, info, before)
-        return filled  # everything else about it is the profile's
-    _check_reserved(info, before)
-    _check_place(topology, info, before, guarantee)
+    before = None if old is None else stored_quota(old)
+    filled = _with_defaults(topology, before, given, new)
+    given = _read(filled)
+    _check_unique(topology, given.quota)
+    _check_self(given, filled)
+    by_profile = bool(topology.grounds.profiles_of_root(name))  # the profile defines all but is-parent
+    if not by_profile:
+        _check_reserved(given, before)
+    _check_parenthood(topology, given.quota, before)
+    if not by_profile:
+        _check_place(topology, given, None if before is None else before.quota, guarantee)
     return filled
 
 
-def _meaning(info: QuotaInfo) -> tuple[object, ...]:
-    return (info.labels, info.spec, info.annotations.get(WEIGHT), info.annotations.get(NAMESPACES))
+def _read(manifest: Mapping[str, Any]) -> QuotaObject:
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
+    annotations = metadata.get("annotations") or {}
+    return quota_from(namespace, name, labels_of(manifest), annotations, spec.get("max") or {}, spec.get("min") or {})
 
 
-def _read(info: QuotaInfo) -> None:
-    maximum = info.spec.get("max") or {}
-    quota_from(info.namespace, info.name, info.labels, info.annotations, maximum, info.spec.get("min") or {})
+def _meaning(manifest: Mapping[str, Any]) -> tuple[object, ...]:
+    annotations = manifest["metadata"].get("annotations") or {}
+    return (labels_of(manifest), manifest.get("spec") or {}, annotations.get(WEIGHT), annotations.get(NAMESPACES))
 
 
 # Defaults
 
 
-def _with_defaults(topology: Topology, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    info = info_of(new)
-    labels = dict(info.labels)
-    labels[PARENT] = info.parent
-    if not labels.get(TREE) and info.parent != ROOT:
-        parent = topology.quotas.get(info.parent)
+def _with_defaults(
+    topology: Topology, before: QuotaObject | None, given: QuotaObject, manifest: dict[str, Any]
+) -> dict[str, Any]:
+    quota = given.quota
+    labels = {**given.labels, PARENT: quota.parent}
+    if not labels.get(TREE) and quota.parent != ROOT:
+        parent = topology.names.quotas.get(quota.parent)
         if parent is None:
-            raise ManifestError(f"there is no quota {info.parent}", join(_LABELS, PARENT))
+            raise ManifestError(f"there is no quota {quota.parent}", join(_LABELS, PARENT))
         if parent.tree:
             labels[TREE] = parent.tree
-    annotations = dict(info.annotations)
-    if not topology.root_profiles(info.name):
-        annotations[WEIGHT] = _weight(info, None if old is None else info_of(old))
-    metadata = {**new["metadata"], "labels": labels}
+    annotations = dict(given.annotations)
+    if not topology.grounds.profiles_of_root(quota.name):
+        annotations[WEIGHT] = _weight(given, before)
+    metadata = {**manifest["metadata"], "labels": labels}
     if annotations:
         metadata["annotations"] = annotations
-    return {**new, "metadata": metadata}
+    return {**manifest, "metadata": metadata}
 
 
-def _weight(info: QuotaInfo, before: QuotaInfo | None) -> str:
+def _weight(given: QuotaObject, before: QuotaObject | None) -> str:
     """The weight in the keys of max. One that is not given, or was filled in from the max before, follows the max."""
-    maximum = info.maximum()
-    given = weight_from(info.annotations)
-    if before is not None and given == before.maximum() and weight_from(before.annotations) == given:
-        given = {}
-    return as_json(shown({resource: given.get(resource, maximum[resource]) for resource in maximum}))
+    maximum = given.quota.maximum
+    weight = weight_from(given.annotations)
+    if before is not None and weight == before.quota.maximum and weight_from(before.annotations) == weight:
+        weight = {}
+    return as_json(shown({resource: weight.get(resource, maximum[resource]) for resource in maximum}))
 
 
 # Checks
 
 
-def _check_unique(topology: Topology, info: QuotaInfo) -> None:
-    known = topology.quotas.get(info.name)
-    if known is not None and known.namespace != info.namespace:
-        problem = f"there is a quota of this name in namespace {known.namespace}: names are unique in the cluster"
-        raise ManifestError(problem, "metadata.name")
-    for namespace in info.namespaces():
-        for name in sorted(topology.quotas):
-            other = topology.quotas[name]
-            if name != info.name and NAMESPACES in other.annotations and namespace in other.namespaces():
+def _check_unique(topology: Topology, quota: PoolQuotaBody) -> None:
+    topology.names.check_name(quota.name, quota.namespace, "metadata.name")
+    for namespace in quota.namespaces:
+        for name in topology.names.lists.get(namespace, []):
+            if name != quota.name:
                 problem = f"namespace {namespace} is bound to quota {name} already"
                 raise ManifestError(problem, join(_ANNOTATIONS, NAMESPACES))
 
 
-def _check_self(info: QuotaInfo, manifest: Mapping[str, Any]) -> None:
+def _check_self(given: QuotaObject, manifest: Mapping[str, Any]) -> None:
     for flag in _FLAGS:
-        value = info.labels.get(flag, "")
+        value = given.labels.get(flag, "")
         if value not in ("", "true", "false"):
             raise ManifestError(f"{value!r:.40} is neither 'true' nor 'false'", join(_LABELS, flag))
-    _read(info)
     status = manifest.get("status")
     used = status.get("used") if isinstance(status, dict) else None
     if not isinstance(used, dict):
         return
     in_use = max_amounts(used, "status.used")
-    maximum = info.maximum()
-    for resource in text_list(info.annotations, STRICT_KEYS):
+    maximum = given.quota.maximum
+    for resource in text_list(given.annotations, STRICT_KEYS):
         if resource not in in_use:
             continue
         if resource not in maximum:
@@ -153,130 +155,117 @@ def _check_self(info: QuotaInfo, manifest: Mapping[str, Any]) -> None:
             raise ManifestError(problem, join("spec.max", resource))
 
 
-def _check_reserved(info: QuotaInfo, before: QuotaInfo | None) -> None:
-    """What only the controller writes, on root quotas."""
+def _check_reserved(given: QuotaObject, before: QuotaObject | None) -> None:
+    """Only Bursar writes these, on root quotas."""
     for key in (IS_ROOT, PROFILE):
-        value = info.labels.get(key, "")
+        value = given.labels.get(key, "")
         if value and (key != IS_ROOT or value == "true") and (before is None or before.labels.get(key) != value):
             raise ManifestError("is set by Bursar, on the root quota of a profile", join(_LABELS, key))
     for key in (TOTAL, UNSCHEDULABLE):
-        value = info.annotations.get(key, "")
+        value = given.annotations.get(key, "")
         if value and (before is None or before.annotations.get(key) != value):
             raise ManifestError("is set by Bursar, on the root quota of a profile", join(_ANNOTATIONS, key))
 
 
-def _check_parenthood(topology: Topology, info: QuotaInfo, before: QuotaInfo | None) -> None:
+def _check_parenthood(topology: Topology, quota: PoolQuotaBody, before: QuotaObject | None) -> None:
     """A quota with children stays a parent; one with pods does not become one."""
-    if before is None or before.is_parent == info.is_parent:
+    if before is None or before.quota.is_parent == quota.is_parent:
         return
     path = join(_LABELS, IS_PARENT)
-    if before.is_parent:
-        children = [child.name for child in topology.children_of(info.name)]
+    if before.quota.is_parent:
+        children = topology.names.children.get(quota.name, [])
         if children:
             raise ManifestError(f"must stay true: {_listing(children)} are its children", path)
         return
-    pods = topology.pods_of(info.name)
+    pods = topology.pods_of(quota.name)
     if pods:
         raise ManifestError(f"must stay false: {_listing(pods)} belong to it", path)
 
 
-def _check_place(topology: Topology, info: QuotaInfo, before: QuotaInfo | None, guarantee: bool) -> None:
-    _check_parenthood(topology, info, before)
-    parent = topology.quotas.get(info.parent)
-    children = [child for child in topology.children_of(info.name) if child.name != info.name]
-    _check_tree(info, None if before is None else _tree_before(topology, before), parent, children)
-    if info.parent != ROOT:
-        path = join(_LABELS, PARENT)
-        if parent is None:
-            raise ManifestError(f"there is no quota {info.parent}", path)
-        if topology.below(info.name, info.parent):
-            raise ManifestError(f"{info.parent} is this quota or below it: a quota cannot be below itself", path)
-        if not parent.is_parent:
-            raise ManifestError(f"{info.parent} may have no children: its label is-parent is not 'true'", path)
-        _check_keys(info, parent)
+def _check_place(topology: Topology, given: QuotaObject, before: PoolQuotaBody | None, guarantee: bool) -> None:
+    quota = given.quota
+    children = [child for child in topology.children_of(quota.name) if child.name != quota.name]
+    _check_tree(quota, None if before is None else _tree_before(topology, before), children)
+    misplaced = topology.names.misplaced(quota)
+    if misplaced is not None:
+        raise ManifestError(misplaced[1], join(_LABELS, misplaced[0]))
+    parent = None if quota.parent == ROOT else topology.read(quota.parent).quota
+    if parent is not None:
+        _check_keys(quota, parent)
     for child in children:
-        _check_keys(child, info)
-    if not info.forced and not info.is_root and (before is None or _promised(before) != _promised(info)):
-        _check_sums(topology, info, parent, children)
-        if guarantee and info.tree:
-            _check_guarantee(topology, info)
+        _check_keys(child, quota)
+    if "true" in (given.labels.get(FORCE_UPDATE), given.labels.get(IS_ROOT)):
+        return
+    if before is not None and (before.parent, before.minimum) == (quota.parent, quota.minimum):
+        return  # it promises no more, however few nodes the tree has now
+    if parent is not None:
+        siblings = [other for other in topology.children_of(parent.name) if other.name != quota.name]
+        _check_sum([*siblings, quota], parent)
+    _check_sum(children, quota)
+    if guarantee and quota.tree:
+        _check_guarantee(topology, given)
 
 
-def _promised(info: QuotaInfo) -> tuple[str, dict[str, int]]:
-    """What the sums of mins depend on. Who leaves it as it is promises no more, however few nodes the tree has now."""
-    return info.parent, info.minimum()
-
-
-def _tree_before(topology: Topology, before: QuotaInfo) -> str | None:
-    """The tree that it belonged to: the one that it named, or else that of its parent; None: nobody can say."""
+def _tree_before(topology: Topology, before: PoolQuotaBody) -> str | None:
+    """The tree that it belonged to: the one that it named, or that of its parent; None if that is gone."""
     if before.tree or before.parent == ROOT:
         return before.tree
-    parent = topology.quotas.get(before.parent)
+    parent = topology.names.quotas.get(before.parent)
     return None if parent is None else parent.tree
 
 
-def _check_tree(info: QuotaInfo, before: str | None, parent: QuotaInfo | None, children: list[QuotaInfo]) -> None:
+def _check_tree(quota: PoolQuotaBody, before: str | None, children: list[PoolQuotaBody]) -> None:
     path = join(_LABELS, TREE)
-    if before is not None and before != info.tree:
-        raise ManifestError(f"cannot change from {before!r} to {info.tree!r}: a quota stays in its tree", path)
-    if info.parent != ROOT and parent is not None and parent.tree != info.tree:
-        raise ManifestError(f"{info.tree!r} is not {parent.tree!r}, the tree of its parent {parent.name}", path)
+    if before is not None and before != quota.tree:
+        raise ManifestError(f"cannot change from {before!r} to {quota.tree!r}: a quota stays in its tree", path)
     for child in children:
-        if child.tree != info.tree:
-            raise ManifestError(f"{info.tree!r} is not {child.tree!r}, the tree of its child {child.name}", path)
+        if child.tree != quota.tree:
+            raise ManifestError(f"{quota.tree!r} is not {child.tree!r}, the tree of its child {child.name}", path)
 
 
-def _check_keys(child: QuotaInfo, parent: QuotaInfo) -> None:
-    below = set(child.maximum())
-    above = set(parent.maximum())
-    if below != above:
-        differing = ", ".join(sorted(below ^ above))
-        raise ManifestError(f"{child.name} and its parent {parent.name} differ in {differing}", "spec.max")
-    missing = set(child.minimum()) - set(parent.minimum())
+def _check_keys(child: PoolQuotaBody, parent: PoolQuotaBody) -> None:
+    differing = child.maximum.keys() ^ parent.maximum.keys()
+    if differing:
+        problem = f"{child.name} and its parent {parent.name} differ in {', '.join(sorted(differing))}"
+        raise ManifestError(problem, "spec.max")
+    missing = child.minimum.keys() - parent.minimum.keys()
     if missing:
         resources = ", ".join(sorted(missing))
         raise ManifestError(f"{child.name} has {resources}, but its parent {parent.name} has not", "spec.min")
 
 
-def _check_sums(topology: Topology, info: QuotaInfo, parent: QuotaInfo | None, children: list[QuotaInfo]) -> None:
-    """The mins of children fit the min of their parent, from both sides."""
-    if info.parent != ROOT and parent is not None:
-        siblings = [other for other in topology.children_of(parent.name) if other.name != info.name]
-        _check_sum([*siblings, info], parent)
-    if children:
-        _check_sum(children, info)
-
-
-def _check_sum(children: list[QuotaInfo], parent: QuotaInfo) -> None:
+def _check_sum(children: list[PoolQuotaBody], parent: PoolQuotaBody) -> None:
+    """The mins of children fit the min of their parent."""
     sums: dict[str, int] = {}
     for child in children:
-        for resource, amount in child.minimum().items():
+        for resource, amount in child.minimum.items():
             sums[resource] = sums.get(resource, 0) + amount
-    has = parent.minimum()
     for resource in sorted(sums):
-        if sums[resource] > has.get(resource, 0):
+        has = parent.minimum.get(resource, 0)
+        if sums[resource] > has:
             show = dimension(resource).show
             together = f"{show(sums[resource])} for {_listing([child.name for child in children])} together"
-            problem = f"{together} is more than the {show(has.get(resource, 0))} of their parent {parent.name}"
+            problem = f"{together} is more than the {show(has)} of their parent {parent.name}"
             raise ManifestError(problem, join("spec.min", resource))
 
 
-def _check_guarantee(topology: Topology, info: QuotaInfo) -> None:
+def _check_guarantee(topology: Topology, given: QuotaObject) -> None:
     """With guaranteed usage, a min can only be promised where an ancestor has that much."""
-    need = _larger(info.minimum(), info.guaranteed(GUARANTEED))
-    if _fits(info.minimum(), info.guaranteed(GUARANTEED)):
+    at = given.quota
+    guaranteed = amounts_in(given.annotations, GUARANTEED)
+    if _fits(at.minimum, guaranteed):
         return
-    at = info
+    need = _larger(at.minimum, guaranteed)
     while at.parent != ROOT:
-        parent = topology.quotas[at.parent]
-        for sibling in topology.children_of(parent.name):
-            if sibling.name != at.name:
-                for resource, amount in sibling.guaranteed(GUARANTEED).items():
+        parent = topology.read(at.parent)
+        for sibling in topology.names.children.get(at.parent, []):
+            if sibling != at.name:
+                for resource, amount in amounts_in(topology.read(sibling).annotations, GUARANTEED).items():
                     need[resource] = need.get(resource, 0) + amount
-        need = _larger(parent.minimum(), need)
-        if _fits(need, parent.guaranteed(GUARANTEED)):
+        need = _larger(parent.quota.minimum, need)
+        if _fits(need, amounts_in(parent.annotations, GUARANTEED)):
             return
-        at = parent
+        at = parent.quota
     raise ManifestError("cannot be guaranteed: no quota above has that much left", "spec.min")
 
 
@@ -293,17 +282,17 @@ def _fits(amounts: dict[str, int], limits: dict[str, int]) -> bool:
 
 def check_quota_removal(topology: Topology, manifest: Mapping[str, Any]) -> None:
     """A quota that is built in, a root, a parent or in use stays."""
-    info = info_of(manifest)
-    if info.name in (ROOT, SYSTEM, DEFAULT):
+    name = str(manifest["metadata"]["name"])
+    if name in BUILT_IN:
         raise ManifestError("is built in and cannot be deleted")
-    profiles = topology.root_profiles(info.name)
+    profiles = topology.grounds.profiles_of_root(name)
     if profiles:
         raise ManifestError(f"is the root quota of profile {profiles[0].key}: delete that")
-    _check_unused(topology, info.name)
+    _check_unused(topology, name)
 
 
 def _check_unused(topology: Topology, name: str) -> None:
-    children = [child.name for child in topology.children_of(name)]
+    children = topology.names.children.get(name, [])
     if children:
         raise ManifestError(f"has children: {_listing(children)}")
     pods = topology.pods_of(name)
@@ -336,13 +325,12 @@ def admit_pod(
     namespace = str(new["metadata"].get("namespace") or "")
     name = topology.resolve(namespace, labels)
     before = None if old is None else topology.resolve(namespace, labels_of(old))
-    quota = topology.quotas.get(name)
+    quota = topology.names.quotas.get(name)
     if quota is None:
         return new
     if quota.is_parent and name not in (DEFAULT, before) and not parent_pods:
         raise ManifestError(f"quota {name} has children: a pod must name one of those", _path(labels))
-    profiles = [profile for profile in topology.profiles if profile.tree == quota.tree]
-    return with_affinity(new, profiles) if quota.tree else new
+    return with_affinity(new, topology.grounds.profiles_of(quota.tree)) if quota.tree else new
 
 
 def _path(labels: Mapping[str, str]) -> str:

@@ -10,10 +10,9 @@ from bursar.objects.core import LabelSelector, Manifest, Part, Quantities
 from bursar.objects.crds import MIN_WITHIN_MAX, SUBDOMAIN, Rule, WrittenStatus
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.validation import duration_ms, selector_from
-from bursar.policies.pools.configure import QuotaObject
 from bursar.policies.pools.node_pools import Profile
 from bursar.policies.pools.parse import profile_from, quota_from
-from bursar.policies.pools.settings import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE, PoolOptions
+from bursar.policies.pools.settings import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE, PoolOptions, QuotaObject
 
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _DURATION = r"^(0|([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?([0-9.]+ms)?)$"

@@ -9,11 +9,13 @@ they stay loose, and the claims in them wait. Only what would make two quotas on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, final
 
 from bursar.ledger.claims import PENDING, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
+from bursar.objects.decode import ManifestError
 from bursar.policies.pools.derived_state import (
     CLOSING,
     DEMAND,
@@ -31,18 +33,20 @@ from bursar.policies.pools.derived_state import (
 from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.root_quotas import profiles_of_root, root_quota
+from bursar.policies.pools.root_quotas import marks_of, root_quota
 from bursar.policies.pools.settings import (
     BUILT_IN_NAMESPACE,
     DEFAULT,
     DEFAULT_TREE,
     NAME,
+    PREFIX,
     ROOT,
     SYSTEM,
     PoolOptions,
     PoolQuotaBody,
+    QuotaObject,
 )
-from bursar.policies.results import Body, Setting, SettingError
+from bursar.policies.results import Setting, SettingError
 from bursar.resources import Limits
 
 QUOTA: Final = "pools.Quota"
@@ -51,24 +55,9 @@ NODE: Final = "pools.Node"
 OPTION: Final = "pools.Options"
 KINDS: Final = (QUOTA, PROFILE, NODE, OPTION)
 
+_OBJECTS: Final = {QUOTA: "ElasticQuota", PROFILE: "ElasticQuotaProfile"}  # for errors
 _DEMANDS: Final = (DEMAND, FIRM_DEMAND, STRAY_DEMAND)
-
-
-@final
-class QuotaObject(Body):
-    """An ElasticQuota as its object says it: the quota, and the marks to keep should it be a root quota."""
-
-    __slots__ = ("annotations", "labels", "quota")
-
-    def __init__(
-        self,
-        quota: PoolQuotaBody,
-        labels: tuple[tuple[str, str], ...] = (),
-        annotations: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        self.quota: Final = quota
-        self.labels: Final = labels  # those that are not of this dialect
-        self.annotations: Final = annotations
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @final
@@ -84,7 +73,15 @@ class Changer:
         self.concerned: Final[dict[str, Claim]] = {}  # claims that may belong elsewhere, or cost something else
 
     def apply(self, setting: Setting) -> list[Claim]:
-        """Claims that this may concern; whether it does is for the caller to find out."""
+        """Returns the claims that this may concern; the caller finds out which it does."""
+        try:
+            self._apply(setting)
+        except ManifestError as error:
+            subject = f"{_OBJECTS.get(setting.kind, setting.kind)} {setting.key}"
+            raise SettingError(subject, error.path, error.problem) from None
+        return [self.concerned[uid] for uid in sorted(self.concerned)]
+
+    def _apply(self, setting: Setting) -> None:
         body = setting.body
         if setting.kind == QUOTA:
             self._quota(setting.key, body if isinstance(body, QuotaObject) else None)
@@ -95,7 +92,6 @@ class Changer:
         else:
             cell = body.cell() if isinstance(body, PoolOptions) else None
             self.tx.put(NAME, OPTIONS, "", cell)
-        return [self.concerned[uid] for uid in sorted(self.concerned)]
 
     # Quotas
 
@@ -109,26 +105,25 @@ class Changer:
                 self._quota_gone(name, known)
             return
         self._enforce()
-        if profiles_of_root(self.books, name):
+        if self.books.grounds.profiles_of_root(name):
             self._keep_marks(name, body)
             self._sync_root(name)
             return
-        if known is not None and known.namespace != namespace and name not in (SYSTEM, DEFAULT):
-            problem = f"there is a quota of this name already, in namespace {known.namespace}: names are unique"
-            raise SettingError(f"ElasticQuota {key}", "metadata.name", problem)
+        self.books.resolver.check_name(name, namespace, "metadata.name")
         self._put(body.quota)
 
     def _quota_gone(self, name: str, known: PoolQuotaBody) -> None:
         if name in (SYSTEM, DEFAULT):
             self._put(_built_in(name))
-        elif profiles_of_root(self.books, name):
-            self.books.roots_changed.add(name)  # it is written anew
+        elif self.books.grounds.profiles_of_root(name):
+            self.books.roots_changed.add(name)  # it is written again
         else:
             self._drop(known)
 
     def _keep_marks(self, name: str, body: QuotaObject) -> None:
         quota = body.quota
-        cell = (body.labels, body.annotations, tuple(quota.weight.items()), quota.namespaces)
+        weight = tuple(sorted(quota.weight.items()))
+        cell = (_foreign(body.labels), _foreign(body.annotations), weight, quota.namespaces)
         self.tx.put(NAME, MARKS, name, cell if any(cell) else None)
 
     def _enforce(self) -> None:
@@ -194,7 +189,8 @@ class Changer:
     def _profile(self, key: str, profile: Profile | None) -> None:
         before = self.books.grounds.profiles.get(key)
         if profile is not None:
-            self._check(profile)
+            self.books.grounds.check_root(profile)
+            self.books.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
             self._enforce()
         self.books.grounds.differing.clear()
         self.tx.put(NAME, PROFILES, key, None if profile is None else profile.cell())
@@ -205,19 +201,8 @@ class Changer:
             self._sync_root(name)
         self._note_waiting()
 
-    def _check(self, profile: Profile) -> None:
-        for other in self.books.grounds.order:
-            same_root = other.quota_name == profile.quota_name and other.key != profile.key
-            if same_root and (other.tree, other.namespace) != (profile.tree, profile.namespace):
-                problem = f"{profile.quota_name} is the root quota of profile {other.key}, of another tree or namespace"
-                raise SettingError(f"ElasticQuotaProfile {profile.key}", "spec.quotaName", problem)
-        known = self.books.resolver.quotas.get(profile.quota_name)
-        if known is not None and known.namespace != profile.namespace:
-            problem = f"there is a quota {known.key} already: names are unique"
-            raise SettingError(f"ElasticQuotaProfile {profile.key}", "spec.quotaName", problem)
-
     def _sync_root(self, name: str) -> None:
-        wanted = root_quota(self.books, self.state, name)
+        wanted = root_quota(self.books.grounds, name, marks_of(self.state, name))
         if wanted is not None:
             self._put(wanted)
             return
@@ -288,3 +273,8 @@ def in_use(branch: Branch) -> bool:
 
 def _built_in(name: str) -> PoolQuotaBody:
     return PoolQuotaBody(name, BUILT_IN_NAMESPACE, ROOT, DEFAULT_TREE)
+
+
+def _foreign(marks: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Labels or annotations that are not of this dialect."""
+    return tuple([(k, marks[k]) for k in sorted(marks) if not k.startswith(PREFIX) and k != _LAST_APPLIED])

@@ -145,11 +145,10 @@ class Books:
             self._find_orphan(new.name)
 
     def _find_orphan(self, name: str) -> None:
-        for profile in self.grounds.order:
-            if profile.quota_name == name:
-                self.orphans.discard(name)
-                return
-        self.orphans.add(name)
+        if self.grounds.profiles_of_root(name):
+            self.orphans.discard(name)
+        else:
+            self.orphans.add(name)
 
     def _node_changed(self, name: str, cell: object) -> None:
         grounds = self.grounds
@@ -225,11 +224,6 @@ class Books:
         quota = top.quota
         if quota is None:
             return "it does not exist"
-        parent = self.resolver.quotas.get(quota.parent)
-        if parent is None:
-            return f"the parent of {top.name}, {quota.parent}, does not exist"
-        if parent.tree != quota.tree:
-            return f"{top.name} and its parent {parent.name} belong to different trees"
-        if not parent.is_parent:
-            return f"the parent of {top.name}, {parent.name}, may have no children: is-parent is not true"
-        return f"{top.name} is below itself"
+        misplaced = self.resolver.misplaced(quota)
+        problem = "" if misplaced is None else misplaced[1]
+        return problem if top is branch else f"{top.name}: {problem}"

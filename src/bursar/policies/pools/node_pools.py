@@ -12,8 +12,11 @@ not list and do not list (cpu, memory, pods) they have without limit, and so has
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast, final
 
+from bursar.objects.decode import ManifestError
+from bursar.policies.pools.settings import Amounts
 from bursar.policies.results import Body
 from bursar.quantity import MAX_AMOUNT
 from bursar.resources import Vector, dimension
@@ -21,49 +24,32 @@ from bursar.selectors import NodeTerm, Requirement
 
 _ALWAYS_THERE: Final = ("cpu", "memory", "pods")
 
+Pairs = tuple[tuple[str, str], ...]
+ProfileCell = tuple[
+    str, str, tuple[tuple[str, str, tuple[str, ...]], ...] | None, tuple[int, int], tuple[str, ...], Pairs, bool
+]
+"""Root quota, tree, requirements, ratio, resources, labels of the root quota, whether the object names the tree."""
+
 
 @final
+@dataclass
 class Profile(Body):
-    """One ElasticQuotaProfile. ``requirements`` None: it selects no node at all."""
+    """One ElasticQuotaProfile. It selects no node at all if ``requirements`` is None."""
 
-    __slots__ = (
-        "denominator",
-        "key",
-        "labels",
-        "name",
-        "namespace",
-        "numerator",
-        "pinned",
-        "quota_name",
-        "requirements",
-        "resources",
-        "tree",
-    )
+    namespace: str
+    name: str
+    quota_name: str
+    tree: str
+    requirements: tuple[Requirement, ...] | None
+    numerator: int = 1
+    denominator: int = 1
+    resources: tuple[str, ...] = ("cpu", "memory")  # what its root quota manages
+    labels: tuple[tuple[str, str], ...] = ()  # of the root quota
+    pinned: bool = True  # the object names the tree itself
 
-    def __init__(
-        self,
-        namespace: str,
-        name: str,
-        quota_name: str,
-        tree: str,
-        requirements: tuple[Requirement, ...] | None,
-        numerator: int = 1,
-        denominator: int = 1,
-        resources: tuple[str, ...] = ("cpu", "memory"),
-        labels: tuple[tuple[str, str], ...] = (),
-        pinned: bool = True,
-    ) -> None:
-        self.namespace: Final = namespace
-        self.name: Final = name
-        self.key: Final = f"{namespace}/{name}"
-        self.quota_name: Final = quota_name
-        self.tree: Final = tree
-        self.requirements: Final = requirements
-        self.numerator: Final = numerator
-        self.denominator: Final = denominator
-        self.resources: Final = resources  # what its root quota manages
-        self.labels: Final = labels  # of the root quota
-        self.pinned: Final = pinned  # the object names the tree itself
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
     def selects(self, labels: dict[str, str]) -> bool:
         if self.requirements is None:
@@ -80,10 +66,8 @@ class Profile(Body):
     def scaled(self, amount: int) -> int:
         return amount * self.numerator // self.denominator
 
-    def cell(self) -> tuple[object, ...]:
-        rows: object = None
-        if self.requirements is not None:
-            rows = tuple([(r.key, r.operator, r.values) for r in self.requirements])
+    def cell(self) -> ProfileCell:
+        rows = None if self.requirements is None else tuple([(r.key, r.operator, r.values) for r in self.requirements])
         ratio = (self.numerator, self.denominator)
         return (self.quota_name, self.tree, rows, ratio, self.resources, self.labels, self.pinned)
 
@@ -92,37 +76,20 @@ def profile_of(key: str, cell: object) -> Profile | None:
     """The profile in a cell; None for no cell."""
     if cell is None:
         return None
-    quota_name, tree, rows, ratio, resources, labels, pinned = cast("tuple[object, ...]", cell)
-    requirements: tuple[Requirement, ...] | None = None
-    if rows is not None:
-        given = cast("tuple[tuple[str, str, tuple[str, ...]], ...]", rows)
-        requirements = tuple([Requirement(name, operator, values) for name, operator, values in given])
+    quota_name, tree, rows, ratio, resources, labels, pinned = cast("ProfileCell", cell)
+    requirements = None if rows is None else tuple([Requirement(*row) for row in rows])
     namespace, _, name = key.partition("/")
-    numerator, denominator = cast("tuple[int, int]", ratio)
-    return Profile(
-        namespace,
-        name,
-        cast("str", quota_name),
-        cast("str", tree),
-        requirements,
-        numerator,
-        denominator,
-        cast("tuple[str, ...]", resources),
-        cast("tuple[tuple[str, str], ...]", labels),
-        cast("bool", pinned),
-    )
+    return Profile(namespace, name, quota_name, tree, requirements, *ratio, resources, labels, pinned)
 
 
 @final
+@dataclass
 class PoolNode(Body):
     """A node: its labels, what it has, and whether pods can be scheduled there now."""
 
-    __slots__ = ("allocatable", "labels", "schedulable")
-
-    def __init__(self, allocatable: dict[str, int], labels: dict[str, str], schedulable: bool = True) -> None:
-        self.allocatable: Final = allocatable
-        self.labels: Final = labels
-        self.schedulable: Final = schedulable
+    allocatable: dict[str, int]
+    labels: dict[str, str]
+    schedulable: bool = True
 
     def has(self, resource: str) -> int | None:
         """The amount of a resource; None: without limit, for what a manifest need not list."""
@@ -151,12 +118,8 @@ def node_of(cell: object) -> PoolNode | None:
     """The node in a cell; None for no cell."""
     if cell is None:
         return None
-    allocatable, labels, schedulable = cast("tuple[object, ...]", cell)
-    return PoolNode(
-        dict(cast("tuple[tuple[str, int], ...]", allocatable)),
-        dict(cast("tuple[tuple[str, str], ...]", labels)),
-        cast("bool", schedulable),
-    )
+    allocatable, labels, schedulable = cast("tuple[Amounts, Pairs, bool]", cell)
+    return PoolNode(dict(allocatable), dict(labels), schedulable)
 
 
 NOBODY: Final = ""  # owns the nodes that no profile selects
@@ -252,6 +215,17 @@ class Grounds:
 
     def profiles_of(self, tree: str) -> list[Profile]:
         return [profile for profile in self.order if profile.tree == tree]
+
+    def profiles_of_root(self, quota_name: str) -> list[Profile]:
+        """The profiles that share a root quota, in the order in which they select nodes."""
+        return [profile for profile in self.order if profile.quota_name == quota_name]
+
+    def check_root(self, profile: Profile) -> None:
+        """Raises ``ManifestError`` if the root quota is that of a profile of another tree or namespace."""
+        for other in self.profiles_of_root(profile.quota_name):
+            if other.key != profile.key and (other.tree, other.namespace) != (profile.tree, profile.namespace):
+                problem = f"{profile.quota_name} is the root quota of profile {other.key}, of another tree or namespace"
+                raise ManifestError(problem, "spec.quotaName")
 
     def total(self, profile: Profile) -> dict[str, int]:
         """What the profile hands out, without what has no limit."""

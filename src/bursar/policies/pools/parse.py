@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.requests import amounts_from
 from bursar.objects.validation import check_labels, check_name, is_qualified
-from bursar.policies.pools.configure import QuotaObject
 from bursar.policies.pools.node_pools import Profile
 from bursar.policies.pools.settings import (
     DEFAULT,
@@ -24,13 +23,13 @@ from bursar.policies.pools.settings import (
     LENDS,
     NAMESPACES,
     PARENT,
-    PREFIX,
     RESOURCE_KEYS,
     ROOT,
     SYSTEM,
     TREE,
     WEIGHT,
     PoolQuotaBody,
+    QuotaObject,
 )
 from bursar.quantity import MAX_AMOUNT, UNIT, QuantityError, parse
 from bursar.resources import dimension
@@ -38,8 +37,6 @@ from bursar.selectors import Requirement
 
 DEFAULT_KEYS: Final = ("cpu", "memory")
 _RATIO: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_LABELS: Final = "metadata.labels"
 _ANNOTATIONS: Final = "metadata.annotations"
 
 
@@ -52,24 +49,34 @@ def quota_from(
     minimum: Mapping[str, object],
 ) -> QuotaObject:
     """An ElasticQuota; raises ``ManifestError``."""
-    most = max_amounts(maximum, "spec.max")
-    least = amounts_from(minimum, "spec.min")
-    for resource, amount in least.items():
-        _check_min(resource, amount, most)
+    quota = quota_of_labels(namespace, name, labels)
+    quota.maximum = max_amounts(maximum, "spec.max")
+    quota.minimum = amounts_from(minimum, "spec.min")
+    for resource, amount in quota.minimum.items():
+        _check_min(resource, amount, quota.maximum)
     weight = weight_from(annotations)
-    quota = PoolQuotaBody(
-        name,
-        namespace,
-        labels.get(PARENT) or ROOT,
-        DEFAULT_TREE if name in (SYSTEM, DEFAULT) else labels.get(TREE, DEFAULT_TREE),
-        labels.get(IS_PARENT) == "true",
-        labels.get(LENDS) != "false",
-        most,
-        least,
-        {resource: amount for resource, amount in weight.items() if resource in most},
-        tuple(text_list(annotations, NAMESPACES)),
-    )
-    return QuotaObject(quota, _foreign(labels), _foreign(annotations))
+    quota.weight = {resource: amount for resource, amount in weight.items() if resource in quota.maximum}
+    quota.namespaces = tuple(text_list(annotations, NAMESPACES))
+    return QuotaObject(quota, labels, annotations)
+
+
+def stored_quota(manifest: Mapping[str, Any]) -> QuotaObject:
+    """A stored ElasticQuota, of which labels, max and min are read; they may break the rules of ``quota_from``."""
+    metadata = manifest["metadata"]
+    spec = manifest.get("spec") or {}
+    labels = metadata.get("labels") or {}
+    quota = quota_of_labels(str(metadata.get("namespace") or ""), str(metadata["name"]), labels)
+    quota.maximum = max_amounts(spec.get("max") or {}, "spec.max")
+    quota.minimum = max_amounts(spec.get("min") or {}, "spec.min")
+    return QuotaObject(quota, labels, metadata.get("annotations") or {})
+
+
+def quota_of_labels(namespace: str, name: str, labels: Mapping[str, str]) -> PoolQuotaBody:
+    """A quota in its place, without amounts."""
+    parent = labels.get(PARENT) or ROOT
+    tree = DEFAULT_TREE if name in (SYSTEM, DEFAULT) else labels.get(TREE, DEFAULT_TREE)
+    is_parent = labels.get(IS_PARENT) == "true"
+    return PoolQuotaBody(name, namespace, parent, tree, is_parent, labels.get(LENDS) != "false")
 
 
 def max_amounts(quantities: Mapping[str, object], path: str) -> dict[str, int]:
@@ -148,11 +155,6 @@ def _json(text: str, path: str) -> object:
         raise ManifestError(f"is not JSON: {error}", path) from None
     except RecursionError:
         raise ManifestError("is not JSON: nested too deeply", path) from None
-
-
-def _foreign(marks: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Labels or annotations that are not of this dialect."""
-    return tuple([(k, marks[k]) for k in sorted(marks) if not k.startswith(PREFIX) and k != _LAST_APPLIED])
 
 
 def profile_from(

@@ -89,12 +89,16 @@ def _read_profile(manifest: Mapping[str, Any]) -> Profile:
     return profile_of_object(msgspec.convert(manifest, ElasticQuotaProfile))
 
 
+def _read_node(manifest: Mapping[str, Any]) -> PoolNode:
+    return pool_node(msgspec.convert(manifest, Node))
+
+
 def _topology(view: ObjectView) -> Topology:
     return derived(view, Topology, lambda: _topology_of(view))
 
 
 def _topology_of(view: ObjectView) -> Topology:
-    return Topology(view, sorted(map(_read_profile, view.list(PROFILE_OBJECT)), key=lambda p: (p.name, p.namespace)))
+    return Topology(view, map(_read_profile, view.list(PROFILE_OBJECT)), _read_node)
 
 
 def _section(view: ObjectView) -> PoolsSection:
@@ -111,7 +115,7 @@ def quota_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[s
 
 def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     topology = _topology(view)
-    if not topology.quotas:
+    if not topology.names.quotas:
         return new
     return admit_pod(topology, old, new, _section(view).parent_quota_pods)
 
@@ -128,7 +132,8 @@ def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict
         raise ManifestError(problem, join("metadata.labels", TREE))
     if before is not None and before.quota_name != profile.quota_name:
         check_root_unused(topology, before.quota_name)
-    _check_root_name(topology, profile)
+    topology.grounds.check_root(profile)
+    topology.names.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
     labels = {**(new["metadata"].get("labels") or {}), TREE: profile.tree}
     return {**new, "metadata": {**new["metadata"], "labels": labels}}
 
@@ -136,17 +141,6 @@ def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict
 def _pinned(profile: Profile, tree: str) -> Profile:
     given = (profile.requirements, profile.numerator, profile.denominator, profile.resources, profile.labels)
     return Profile(profile.namespace, profile.name, profile.quota_name, tree, *given)
-
-
-def _check_root_name(topology: Topology, profile: Profile) -> None:
-    for other in topology.root_profiles(profile.quota_name):
-        if other.key != profile.key and (other.tree, other.namespace) != (profile.tree, profile.namespace):
-            problem = f"{profile.quota_name} is the root quota of profile {other.key}, of another tree or namespace"
-            raise ManifestError(problem, "spec.quotaName")
-    known = topology.quotas.get(profile.quota_name)
-    if known is None or known.namespace == profile.namespace:
-        return
-    raise ManifestError(f"there is a quota of this name in namespace {known.namespace}", "spec.quotaName")
 
 
 def quota_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
@@ -157,7 +151,7 @@ def profile_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
     """A root quota that others use, and no other profile keeps, keeps its profile."""
     profile = _read_profile(manifest)
     topology = _topology(view)
-    if len(topology.root_profiles(profile.quota_name)) <= 1:
+    if len(topology.grounds.profiles_of_root(profile.quota_name)) <= 1:
         check_root_unused(topology, profile.quota_name)
 
 

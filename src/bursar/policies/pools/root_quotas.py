@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import MARKS, Books
-from bursar.policies.pools.node_pools import Profile
+from bursar.policies.pools.node_pools import Grounds, Profile
 from bursar.policies.pools.settings import (
     ENDLESS,
     IGNORE_DEFAULT_TREE,
@@ -42,11 +42,6 @@ def marks_of(state: State, name: str) -> Marks:
     return NO_MARKS if found is None else cast("Marks", found)
 
 
-def profiles_of_root(books: Books, name: str) -> list[Profile]:
-    """In the order in which they claim nodes."""
-    return [profile for profile in books.grounds.order if profile.quota_name == name]
-
-
 def root_labels(profiles: list[Profile]) -> dict[str, str]:
     labels = {PROFILE: profiles[0].name}
     for profile in profiles:
@@ -57,22 +52,21 @@ def root_labels(profiles: list[Profile]) -> dict[str, str]:
     return labels
 
 
-def root_quota(books: Books, state: State, name: str) -> PoolQuotaBody | None:
-    """The root quota as its profiles want it; None when there is none."""
-    profiles = profiles_of_root(books, name)
+def root_quota(grounds: Grounds, name: str, marks: Marks = NO_MARKS) -> PoolQuotaBody | None:
+    """The root quota as its profiles define it; None when no profile does."""
+    profiles = grounds.profiles_of_root(name)
     if not profiles:
         return None
     labels = root_labels(profiles)
     maximum: dict[str, int] = {}
     minimum: dict[str, int] = {}
     for profile in profiles:
-        total = books.grounds.total(profile)
-        unlisted = books.grounds.sums[profile.key].unlisted
+        total = grounds.total(profile)
+        unlisted = grounds.sums[profile.key].unlisted
         for resource in profile.resources:
             maximum[resource] = ENDLESS * dimension(resource).resolution
             more = maximum[resource] if resource in unlisted else total.get(resource, 0)
             minimum[resource] = minimum.get(resource, 0) + more
-    marks = marks_of(state, name)
     return PoolQuotaBody(
         name,
         profiles[0].namespace,
@@ -90,7 +84,7 @@ def root_quota(books: Books, state: State, name: str) -> PoolQuotaBody | None:
 
 def root_manifest(books: Books, state: State, quota: PoolQuotaBody) -> dict[str, object]:
     """The object that people see."""
-    profiles = profiles_of_root(books, quota.name)
+    profiles = books.grounds.profiles_of_root(quota.name)
     foreign_labels, foreign_annotations, weight, namespaces = marks_of(state, quota.name)
     totals: dict[str, int] = {}
     idle: dict[str, int] = {}

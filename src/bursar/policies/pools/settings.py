@@ -1,16 +1,13 @@
-"""A quota as the policy sees it: the setting that brings it, and the cell in the ledger that keeps it.
+"""The names of the dialect, and its quotas and options as the policy keeps them in the ledger's cells.
 
-The amounts are in the resolution of their dimension. ``weight`` None in a dimension means: follow the max. A resource
-that ``max`` does not list is not managed by the quota; an explicit zero is none.
-
-The keys and names of the dialect: labels, annotations, built-in quotas.
-
-The options of the policy: the setting that brings them and the cell that keeps them.
+Amounts are in the resolution of their dimension. A quota manages the resources that its max lists, zeros included.
+Where it has no weight for a resource, the weight follows the max.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.policies.results import Body
@@ -62,54 +59,30 @@ ENDLESS: Final = 4611686018427387
 Amounts = tuple[tuple[str, int], ...]
 """(resource, amount), sorted by resource, zeros kept."""
 
+QuotaCell = tuple[str, str, str, bool, bool, Amounts, Amounts, Amounts, tuple[str, ...], bool]
+"""The fields of a ``PoolQuotaBody`` after its name, in their order."""
+
 
 @final
+@dataclass
 class PoolQuotaBody(Body):
     """One elastic quota."""
 
-    __slots__ = (
-        "is_parent",
-        "is_root",
-        "lends",
-        "maximum",
-        "minimum",
-        "name",
-        "namespace",
-        "namespaces",
-        "parent",
-        "tree",
-        "weight",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        namespace: str = "",
-        parent: str = ROOT,
-        tree: str = "",
-        is_parent: bool = False,
-        lends: bool = True,
-        maximum: Mapping[str, int] | None = None,
-        minimum: Mapping[str, int] | None = None,
-        weight: Mapping[str, int] | None = None,
-        namespaces: tuple[str, ...] = (),
-        is_root: bool = False,
-    ) -> None:
-        self.name: Final = name
-        self.namespace: Final = namespace
-        self.parent: Final = parent
-        self.tree: Final = tree
-        self.is_parent: Final = is_parent
-        self.lends: Final = lends
-        self.maximum: Final = _sorted(maximum)
-        self.minimum: Final = _sorted(minimum)
-        self.weight: Final = _sorted(weight)
-        self.namespaces: Final = namespaces
-        self.is_root: Final = is_root  # made from a profile, not by a user
+    name: str
+    namespace: str = ""
+    parent: str = ROOT
+    tree: str = DEFAULT_TREE
+    is_parent: bool = False
+    lends: bool = True
+    maximum: dict[str, int] = field(default_factory=dict)
+    minimum: dict[str, int] = field(default_factory=dict)
+    weight: dict[str, int] = field(default_factory=dict)
+    namespaces: tuple[str, ...] = ()
+    is_root: bool = False  # made from a profile, not by a user
 
     @property
     def key(self) -> str:
-        """What the object is called."""
+        """The namespace and name of the object."""
         return f"{self.namespace}/{self.name}"
 
     def keys(self) -> list[str]:
@@ -124,7 +97,7 @@ class PoolQuotaBody(Body):
         mine = (self.namespace, self.parent, self.tree, self.is_parent, self.namespaces, self.maximum)
         return mine == (other.namespace, other.parent, other.tree, other.is_parent, other.namespaces, other.maximum)
 
-    def cell(self) -> tuple[object, ...]:
+    def cell(self) -> QuotaCell:
         """The plain form for the ledger."""
         return (
             self.namespace,
@@ -132,76 +105,51 @@ class PoolQuotaBody(Body):
             self.tree,
             self.is_parent,
             self.lends,
-            tuple(self.maximum.items()),
-            tuple(self.minimum.items()),
-            tuple(self.weight.items()),
+            tuple(sorted(self.maximum.items())),
+            tuple(sorted(self.minimum.items())),
+            tuple(sorted(self.weight.items())),
             self.namespaces,
             self.is_root,
         )
-
-
-def _sorted(amounts: Mapping[str, int] | None) -> dict[str, int]:
-    return {} if amounts is None else {name: amounts[name] for name in sorted(amounts)}
 
 
 def quota_of(name: str, cell: object) -> PoolQuotaBody | None:
     """The quota in a cell; None for no cell."""
     if cell is None:
         return None
-    namespace, parent, tree, is_parent, lends, maximum, minimum, weight, namespaces, is_root = cast(
-        "tuple[object, ...]", cell
-    )
-    return PoolQuotaBody(
-        name,
-        cast("str", namespace),
-        cast("str", parent),
-        cast("str", tree),
-        cast("bool", is_parent),
-        cast("bool", lends),
-        dict(cast("Amounts", maximum)),
-        dict(cast("Amounts", minimum)),
-        dict(cast("Amounts", weight)),
-        cast("tuple[str, ...]", namespaces),
-        cast("bool", is_root),
-    )
+    namespace, parent, tree, is_parent, lends, most, least, weight, namespaces, is_root = cast("QuotaCell", cell)
+    place = (name, namespace, parent, tree)
+    return PoolQuotaBody(*place, is_parent, lends, dict(most), dict(least), dict(weight), namespaces, is_root)
+
+
+@final
+@dataclass
+class QuotaObject(Body):
+    """An ElasticQuota object: the quota, and all labels and annotations that it carries."""
+
+    quota: PoolQuotaBody
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 DELAY: Final = 120_000
 
 
 @final
+@dataclass
 class PoolOptions(Body):
-    """What the section ``pools`` of the Configuration says."""
+    """The section ``pools`` of the Configuration."""
 
-    __slots__ = ("default_preemption", "delay", "guarantee", "revoke", "runtime")
+    guarantee: bool = False  # what is in use is never taken back for others
+    runtime: bool = True  # False: quotas are held to their max only
+    revoke: bool = True
+    delay: int = DELAY  # milliseconds of over-use before claims are revoked
+    default_preemption: bool = False  # pods of the default quota may be preempted
 
-    def __init__(
-        self,
-        guarantee: bool = False,
-        runtime: bool = True,
-        revoke: bool = True,
-        delay: int = DELAY,
-        default_preemption: bool = False,
-    ) -> None:
-        self.guarantee: Final = guarantee  # what is in use is never taken back for others
-        self.runtime: Final = runtime  # False: quotas are held to their max only
-        self.revoke: Final = revoke
-        self.delay: Final = delay  # milliseconds of over-use before claims are taken back
-        self.default_preemption: Final = default_preemption  # pods of the default quota may be preempted
-
-    def cell(self) -> tuple[object, ...]:
+    def cell(self) -> tuple[bool, bool, bool, int, bool]:
         return (self.guarantee, self.runtime, self.revoke, self.delay, self.default_preemption)
 
 
 def options_of(cell: object) -> PoolOptions:
     """The options in a cell; the defaults for no cell."""
-    if cell is None:
-        return PoolOptions()
-    guarantee, runtime, revoke, delay, default_preemption = cast("tuple[object, ...]", cell)
-    return PoolOptions(
-        cast("bool", guarantee),
-        cast("bool", runtime),
-        cast("bool", revoke),
-        cast("int", delay),
-        cast("bool", default_preemption),
-    )
+    return PoolOptions() if cell is None else PoolOptions(*cast("tuple[bool, bool, bool, int, bool]", cell))

@@ -11,7 +11,7 @@ from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import Books
 from bursar.policies.pools.quota_node import NO_MAX, Branch
-from bursar.policies.pools.root_quotas import as_json, ignored_wish, profiles_of_root, root_manifest, shown
+from bursar.policies.pools.root_quotas import as_json, ignored_wish, root_manifest, shown
 from bursar.policies.pools.runtime import Trace, distribute
 from bursar.policies.pools.settings import (
     ALLOCATED,
@@ -61,7 +61,7 @@ class Writer(StatusWriter):
             if self.changed("root", name, None):
                 self.write(QUOTA_OBJECT, self.roots.pop(name), "object", None)
             return
-        profiles = profiles_of_root(self.books, name)
+        profiles = self.books.grounds.profiles_of_root(name)
         if not profiles:
             message = f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
             self._warn(QUOTA_OBJECT, quota.key, "ProfileGone", message)

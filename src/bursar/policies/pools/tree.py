@@ -13,15 +13,17 @@ the default quota too, so that it holds nobody up.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
+from bursar.objects.decode import ManifestError
 from bursar.policies.pools.propagation import Flows, account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
-from bursar.policies.pools.settings import DEFAULT, QUOTA_OF_POD, ROOT, SYSTEM, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, PARENT, QUOTA_OF_POD, ROOT, SYSTEM, TREE, PoolQuotaBody
 
 
 @final
@@ -236,15 +238,19 @@ def resolve_name(
 
 @final
 class Resolver:
-    """All quotas by name, and the claims that the default quota holds."""
+    """All quotas by name, with the rules that hold among them, and the claims of the default quota.
 
-    __slots__ = ("annotated", "by_namespace", "homes", "lists", "quotas", "strays")
+    The policy fills it from cells and admission from manifests, so both apply the same rules.
+    """
+
+    __slots__ = ("annotated", "by_namespace", "children", "homes", "lists", "quotas", "strays")
 
     def __init__(self) -> None:
         self.quotas: Final[dict[str, PoolQuotaBody]] = {}
-        self.homes: Final[dict[str, str]] = {}
+        self.children: Final[dict[str, list[str]]] = {}  # by the parent that they name, sorted
+        self.homes: Final[dict[str, str]] = {}  # quota -> its namespace
         self.lists: Final[dict[str, list[str]]] = {}  # namespace -> quotas that list it, sorted
-        self.annotated: Final[dict[str, str]] = {}
+        self.annotated: Final[dict[str, str]] = {}  # namespace -> the first of those
         self.by_namespace: Final[dict[str, dict[str, Claim]]] = {}  # unlabelled claims of the default quota
         self.strays: Final[dict[str, Claim]] = {}  # those whose label names no quota
 
@@ -252,25 +258,60 @@ class Resolver:
         if old is not None:
             del self.quotas[old.name]
             del self.homes[old.name]
+            _leave(self.children, old.parent, old.name)
             for namespace in old.namespaces:
-                self.lists[namespace].remove(old.name)
+                _leave(self.lists, namespace, old.name)
                 self._first(namespace)
         if new is not None:
             self.quotas[new.name] = new
             self.homes[new.name] = new.namespace
+            insort(self.children.setdefault(new.parent, []), new.name)
             for namespace in new.namespaces:
-                names = self.lists.setdefault(namespace, [])
-                names.append(new.name)
-                names.sort()
+                insort(self.lists.setdefault(namespace, []), new.name)
                 self._first(namespace)
 
     def _first(self, namespace: str) -> None:
-        names = self.lists[namespace]
-        if names:
-            self.annotated[namespace] = names[0]
+        if namespace in self.lists:
+            self.annotated[namespace] = self.lists[namespace][0]
         else:
-            del self.lists[namespace]
-            del self.annotated[namespace]
+            self.annotated.pop(namespace, None)
+
+    # Rules
+
+    def check_name(self, name: str, namespace: str, path: str) -> None:
+        """Raises ``ManifestError`` if another namespace has a quota of this name."""
+        known = self.quotas.get(name)
+        if known is not None and known.namespace != namespace and name not in (SYSTEM, DEFAULT):
+            problem = f"there is a quota of this name in namespace {known.namespace}: names are unique in the cluster"
+            raise ManifestError(problem, path)
+
+    def misplaced(self, quota: PoolQuotaBody) -> tuple[str, str] | None:
+        """(label, problem) that keeps a quota from its parent; None if nothing does."""
+        if quota.parent == ROOT:
+            return None
+        parent = self.quotas.get(quota.parent)
+        if parent is None:
+            return PARENT, f"there is no quota {quota.parent}"
+        if parent.tree != quota.tree:
+            return TREE, f"{quota.tree!r} is not {parent.tree!r}, the tree of its parent {parent.name}"
+        if not parent.is_parent:
+            return PARENT, f"{parent.name} may have no children: its label is-parent is not 'true'"
+        if self._is_below(parent.name, quota.name):
+            return PARENT, f"{parent.name} is this quota or below it: a quota cannot be below itself"
+        return None
+
+    def _is_below(self, name: str, ancestor: str) -> bool:
+        """Whether a quota is the ancestor or below it."""
+        seen: set[str] = set()
+        while name != ancestor:
+            quota = self.quotas.get(name)
+            if quota is None or name in seen:
+                return False
+            seen.add(name)
+            name = quota.parent
+        return True
+
+    # Claims
 
     def resolve(self, claim: Claim) -> PoolQuotaBody | None:
         """None while there is not even a default quota."""
@@ -302,3 +343,9 @@ class Resolver:
         for namespace in (*quota.namespaces, quota.name):
             found.extend(self.by_namespace.get(namespace, {}).values())
         return found
+
+
+def _leave(names: dict[str, list[str]], key: str, name: str) -> None:
+    names[key].remove(name)
+    if not names[key]:
+        del names[key]
