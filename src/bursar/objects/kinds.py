@@ -55,7 +55,7 @@ class Kind:
     bare: bool = False  # documents without an apiVersion are read as this kind too
     name_path: tuple[str, ...] = ("metadata", "name")  # what identifies an object
     any_name: bool = False  # the name may be any text, not only a DNS name
-    check: Callable[[Any], None] | None = None  # of the struct; raises errors.ManifestError with the field's path
+    check: Callable[[Any], object] | None = None  # of the struct; raises errors.ManifestError with the field's path
     columns: tuple[PrinterColumn, ...] = ()  # the age comes last without being listed
     status: type[msgspec.Struct] | None = None  # what Bursar writes there; None: conditions only
 

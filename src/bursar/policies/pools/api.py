@@ -108,17 +108,21 @@ class PoolsSection(Part, frozen=True):
     parent_quota_pods: Annotated[bool, Meta(description="Pods may name a quota that has children.")] = False
 
 
-def quota_of_object(quota: PoolQuota) -> QuotaObject:
+def quota_of_object(quota: PoolQuota, key: str = "") -> QuotaObject:
+    """The quota, under the key that the cluster knows it by; raises ``ManifestError``."""
     meta = quota.metadata
-    return quota_from(meta.namespace, meta.name, meta.labels, meta.annotations, quota.spec.max, quota.spec.min)
+    namespace, _, name = key.partition("/") if key else (meta.namespace, "", meta.name)
+    return quota_from(namespace, name, meta.labels, meta.annotations, quota.spec.max, quota.spec.min)
 
 
-def profile_of_object(profile: ElasticQuotaProfile) -> Profile:
+def profile_of_object(profile: ElasticQuotaProfile, key: str = "") -> Profile:
+    """The profile, under the key that the cluster knows it by; raises ``ManifestError``."""
     meta, spec = profile.metadata, profile.spec
+    namespace, _, name = key.partition("/") if key else (meta.namespace, "", meta.name)
     requirements = selector_from(spec.node_selector, "spec.nodeSelector").requirements
     return profile_from(
-        meta.namespace,
-        meta.name,
+        namespace,
+        name,
         meta.labels,
         meta.annotations,
         spec.quota_name,
@@ -140,14 +144,6 @@ def options_of_section(section: PoolsSection | None) -> PoolOptions:
     )
 
 
-def _check_quota(quota: PoolQuota) -> None:
-    quota_of_object(quota)
-
-
-def _check_profile(profile: ElasticQuotaProfile) -> None:
-    profile_of_object(profile)
-
-
 def _mark(place: str, key: str) -> str:
     """The JSON path of a label or annotation."""
     return f".metadata.{place}." + key.replace(".", "\\.")
@@ -162,7 +158,7 @@ QUOTA = Kind(
     PoolQuota,
     strict=True,
     short_names=("eq", "eqs"),
-    check=_check_quota,
+    check=quota_of_object,
     columns=(
         PrinterColumn("Parent", _mark("labels", PARENT)),
         PrinterColumn("Used", ".status.used"),
@@ -184,7 +180,7 @@ PROFILE = Kind(
     ElasticQuotaProfile,
     strict=True,
     short_names=("eqp",),
-    check=_check_profile,
+    check=profile_of_object,
     columns=(
         PrinterColumn("Root Quota", ".spec.quotaName"),
         PrinterColumn("Tree", ".status.treeId"),

@@ -10,6 +10,7 @@ they stay loose, and the claims in them wait. Only what would make two quotas on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, final
 
 from bursar.ledger.claims import PENDING, Claim
@@ -216,11 +217,8 @@ class Changer:
         if branch is None or not in_use(branch):
             self._drop(root)
             return
-        empty = PoolQuotaBody(
-            root.name, root.namespace, ROOT, root.tree, root.is_parent, root.lends, dict(root.maximum)
-        )
-        kept = (*empty.cell()[:-1], True)
-        self.tx.put(NAME, QUOTAS, root.name, kept)
+        kept = replace(root, parent=ROOT, minimum={}, weight={}, namespaces=())
+        self.tx.put(NAME, QUOTAS, root.name, kept.cell())
 
     def _node(self, name: str, node: PoolNode | None) -> None:
         grounds = self.books.grounds

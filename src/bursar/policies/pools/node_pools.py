@@ -12,7 +12,7 @@ not list and do not list (cpu, memory, pods) they have without limit, and so has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.objects.decode import ManifestError
@@ -126,16 +126,14 @@ NOBODY: Final = ""  # owns the nodes that no profile selects
 
 
 @final
+@dataclass
 class NodeSum:
     """What some nodes have together."""
 
-    __slots__ = ("amounts", "count", "idle", "unlisted")
-
-    def __init__(self) -> None:
-        self.amounts: Final[dict[str, int]] = {}
-        self.idle: Final[dict[str, int]] = {}  # the part on nodes that take no pods now
-        self.unlisted: Final[dict[str, int]] = {}  # on how many nodes a resource has no limit
-        self.count: int = 0
+    amounts: dict[str, int] = field(default_factory=dict)
+    idle: dict[str, int] = field(default_factory=dict)  # the part on nodes that take no pods now
+    unlisted: dict[str, int] = field(default_factory=dict)  # on how many nodes a resource has no limit
+    count: int = 0
 
     def add(self, node: PoolNode, sign: int) -> None:
         self.count += sign

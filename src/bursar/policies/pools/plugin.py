@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -52,11 +53,11 @@ _ENDLESS = "4611686018427387"  # how upstream writes a max that does not limit
 
 
 def quota_settings(key: str, quota: PoolQuota | None) -> list[Setting]:
-    return [Setting(configure.QUOTA, key, None if quota is None else quota_of_object(_named(key, quota)))]
+    return [Setting(configure.QUOTA, key, None if quota is None else quota_of_object(quota, key))]
 
 
 def profile_settings(key: str, profile: ElasticQuotaProfile | None) -> list[Setting]:
-    return [Setting(configure.PROFILE, key, None if profile is None else profile_of_object(_named(key, profile)))]
+    return [Setting(configure.PROFILE, key, None if profile is None else profile_of_object(profile, key))]
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
@@ -73,13 +74,6 @@ def pool_node(node: Node) -> PoolNode:
 
 def option_settings(key: str, section: PoolsSection | None) -> list[Setting]:
     return [Setting(configure.OPTION, key, options_of_section(section))]
-
-
-def _named(key: str, manifest: Any) -> Any:  # noqa: ANN401 either kind
-    """With the namespace that the object really has."""
-    namespace, _, name = key.partition("/")
-    metadata = msgspec.structs.replace(manifest.metadata, namespace=namespace, name=name)
-    return msgspec.structs.replace(manifest, metadata=metadata)
 
 
 # Admission
@@ -126,7 +120,7 @@ def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict
     topology = _topology(view)
     before = None if old is None else _read_profile(old)
     if before is not None and not profile.pinned:
-        profile = _pinned(profile, before.tree)
+        profile = replace(profile, tree=before.tree, pinned=True)
     if before is not None and before.tree != profile.tree:
         problem = f"cannot change from {before.tree!r} to {profile.tree!r}: make another profile"
         raise ManifestError(problem, join("metadata.labels", TREE))
@@ -136,11 +130,6 @@ def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict
     topology.names.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
     labels = {**(new["metadata"].get("labels") or {}), TREE: profile.tree}
     return {**new, "metadata": {**new["metadata"], "labels": labels}}
-
-
-def _pinned(profile: Profile, tree: str) -> Profile:
-    given = (profile.requirements, profile.numerator, profile.denominator, profile.resources, profile.labels)
-    return Profile(profile.namespace, profile.name, profile.quota_name, tree, *given)
 
 
 def quota_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:

@@ -84,7 +84,9 @@ class Flows:
     # Slots
 
     def slot(self, resource: str) -> int:
-        dim = dimension(resource).index
+        return self._slot_for(dimension(resource).index)
+
+    def _slot_for(self, dim: int) -> int:
         known = self.slot_of(dim)
         return known if known >= 0 else self._new_slot(dim)
 
@@ -113,9 +115,7 @@ class Flows:
     def demand(self, branch: Branch, cost: Vector, sign: int, firm: bool) -> None:
         """Own pods of a quota ask for more (sign 1) or less (-1)."""
         for i in range(len(cost.dims)):
-            slot = self.slot_of(int(cost.dims[i]))
-            if slot < 0:
-                slot = self._new_slot(int(cost.dims[i]))
+            slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
             branch.own[slot] += amount
             if firm:
@@ -130,9 +130,7 @@ class Flows:
     def use(self, branch: Branch, cost: Vector, sign: int) -> None:
         """Own pods of a quota use more or less."""
         for i in range(len(cost.dims)):
-            slot = self.slot_of(int(cost.dims[i]))
-            if slot < 0:
-                slot = self._new_slot(int(cost.dims[i]))
+            slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
             branch.taken[slot] += amount
             if branch.inner is not None:
@@ -143,9 +141,7 @@ class Flows:
     def use_firm(self, branch: Branch, cost: Vector, sign: int) -> None:
         """The same, of pods that may not be preempted."""
         for i in range(len(cost.dims)):
-            slot = self.slot_of(int(cost.dims[i]))
-            if slot < 0:
-                slot = self._new_slot(int(cost.dims[i]))
+            slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
             branch.firm_taken[slot] += amount
             self._firm(branch, slot, 0, amount)

@@ -30,6 +30,7 @@ however large the pool is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from librt.vecs import append, vec
@@ -39,26 +40,22 @@ from bursar.policies.pools.quota_node import Branch
 
 
 @final
+@dataclass
 class Round:
     """One round of a distribution, for explanations: what there was, and what each sibling was handed."""
 
-    __slots__ = ("handed", "pool")
-
-    def __init__(self, pool: int, handed: dict[int, int]) -> None:
-        self.pool: Final = pool
-        self.handed: Final = handed  # by position of the sibling
+    pool: int
+    handed: dict[int, int]  # by position of the sibling
 
 
 @final
+@dataclass
 class Trace:
     """How a distribution came about, for explanations."""
 
-    __slots__ = ("needs", "rounds", "scaled")
-
-    def __init__(self) -> None:
-        self.needs: list[int] = []
-        self.scaled: bool = False  # the needs did not fit and were scaled down
-        self.rounds: Final[list[Round]] = []
+    needs: list[int] = field(default_factory=list)
+    scaled: bool = False  # the needs did not fit and were scaled down
+    rounds: list[Round] = field(default_factory=list)
 
 
 def needs_of(lims: list[int], bases: list[int], lends: list[bool]) -> list[int]:
