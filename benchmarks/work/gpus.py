@@ -10,7 +10,7 @@ from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.gpus.settings import GPU, GpuBody
 from bursar.policies.namespace.policy import QUOTA, LimitsPolicy, judge
-from bursar.policies.namespace.settings import NamespaceQuota, NamespaceQuotaBody, Space
+from bursar.policies.namespace.settings import NamespaceQuotaBody, Space
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
@@ -78,10 +78,8 @@ def checks(rounds: int) -> dict[str, float]:
     """
     engine = engine_of(1, 1, 1)
     engine.decide(Claim("counted", worker(1), 0, "ns-0"))
-    cells = {
-        f"ns-0/{name}": NamespaceQuotaBody(_WIDE, {"limits.tflops": 10**12, "gpus": 8}).cell() for name in ("a", "b")
-    }
-    space = Space({key: NamespaceQuota(key, cell) for key, cell in cells.items()})
+    singles = {"limits.tflops": 10**12, "gpus": 8}
+    space = Space({f"ns-0/{name}": NamespaceQuotaBody(_WIDE, singles) for name in ("a", "b")})
     account = engine.state.accounts["limits/ns-0"]
     cost = from_amounts({"requests.tflops": 30_000, "requests.vram": 2**32, "limits.tflops": 30_000, "workers": 1})
 

@@ -94,7 +94,7 @@ class World:
         problem: str = "",
     ) -> None:
         """None takes the quota away."""
-        self.set(QUOTA, key, None if totals is None else NamespaceQuotaBody(totals, singles, threshold, problem))
+        self.set(QUOTA, key, None if totals is None else NamespaceQuotaBody(totals, singles or {}, threshold, problem))
 
     def node(self, name: str, labels: dict[str, str] | None = None, gpus: int = 0) -> None:
         """``gpus``: what the device plugin offers."""

@@ -37,12 +37,11 @@ from bursar.policies.namespace.settings import (
     WORKERS,
     WORKERS_CODE,
     DemandBody,
-    NamespaceQuota,
     NamespaceQuotaBody,
     Space,
     spoiled,
 )
-from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, Views, alerting, cost_of
+from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting, cost_of
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.nodes.rules import facts_of
 from bursar.policies.policy import NeedsSource, QuotaPolicy
@@ -68,7 +67,7 @@ def judge(space: Space, namespace: str, account: Account, cost: Vector, count: i
     return _first_single(space, namespace, account, cost, count) or _first_total(space, namespace, account, cost)
 
 
-def _unusable(quota: NamespaceQuota, account: Account) -> Refusal:
+def _unusable(quota: NamespaceQuotaBody, account: Account) -> Refusal:
     note = f"quota {quota.key} is invalid and was never valid: {quota.problem}"
     return Refusal(NAME, INVALID, note, account.name)
 
@@ -178,11 +177,12 @@ class LimitsPolicy(QuotaPolicy):
         self.workers: Final = WorkerCache()
         self.costs: Costs = Costs(self.state)
         self.status: Final = NamespaceStatusWriter()
-        self.views: Final = Views()
+        self.last_view: View = View(0, {})
         self.spaces: Final[dict[str, Space]] = {}
         self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
         self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: who counts there
         self.unsettled: Final[dict[str, None]] = {}  # namespaces whose alerts may have to change
+        self.unviewed: Final[dict[str, None]] = {}  # namespaces that changed since the last view
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
@@ -240,7 +240,7 @@ class LimitsPolicy(QuotaPolicy):
     def _touched(self, namespace: str) -> None:
         self.unsettled[namespace] = None
         self.status.dirty.add(namespace)
-        self.views.touched(namespace)
+        self.unviewed[namespace] = None
 
     # One claim
 
@@ -368,18 +368,21 @@ class LimitsPolicy(QuotaPolicy):
 
     def view(self, version: int) -> View:
         """Usage as of now, which is that version; call it with the engine's lock, read the view without."""
-        renewed: list[NamespaceUsage] = []
-        for namespace in self.views.stale:
-            account = self.state.accounts.get(PREFIX + namespace)
-            workers = [(claim.key, cost_of(claim, NAME)) for claim in self._residents(namespace)]
-            workers.sort(key=_by_key)
-            quotas = tuple(self.space(namespace).quotas.values())
-            used = EMPTY if account is None else account.used.vector()
-            renewed.append(NamespaceUsage(namespace, quotas, used, self._declared(namespace), tuple(workers)))
-        return self.views.keep(version, renewed)
+        usages = self.last_view.usages
+        if self.unviewed:
+            usages = {**usages, **{namespace: self._usage(namespace) for namespace in self.unviewed}}
+        self.unviewed.clear()
+        self.last_view = View(version, usages)
+        return self.last_view
 
-    def _residents(self, namespace: str) -> list[Claim]:
-        return list(self.residents.get(PREFIX + namespace, {}).values())
+    def _usage(self, namespace: str) -> NamespaceUsage:
+        account = self.state.accounts.get(PREFIX + namespace)
+        residents = self.residents.get(PREFIX + namespace, {})
+        workers = [(claim.key, cost_of(claim, NAME)) for claim in residents.values()]
+        workers.sort(key=_by_key)
+        used = EMPTY if account is None else account.used.vector()
+        quotas = tuple(self.space(namespace).quotas.values())
+        return NamespaceUsage(quotas, used, self._declared(namespace), workers)
 
 
 def _count(binding: Binding) -> int:
@@ -396,11 +399,10 @@ def _by_key(worker: tuple[str, Vector]) -> str:
 
 
 def _holds(claim: Claim, short: Vector) -> bool:
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == NAME and binding.costs:
-            for dim in short.indices():
-                if binding.costs[0].get(dim) > 0:
-                    return True
+    cost = cost_of(claim, NAME)
+    for dim in short.indices():
+        if cost.get(dim) > 0:
+            return True
     return False
 
 

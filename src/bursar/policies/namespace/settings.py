@@ -1,15 +1,15 @@
-"""Quotas in their three forms: the setting, the cell in the ledger, and what a namespace's quotas say together.
+"""Quotas and declared demand as settings, in the ledger's cells, and combined for a namespace.
 
 Amounts are by dimension: ``requests.tflops``, ``requests.vram``, ``limits.tflops``, ``limits.vram`` and ``workers``
 (totals) or ``gpus`` (one workload). What is not listed is unlimited, zero is none.
 
-A quota that turns invalid keeps its last good amounts and carries the problem beside them. One that was never valid
-has no amounts to keep: until it is mended, its namespace starts no worker.
+A quota that turns invalid keeps its last valid amounts and carries the problem beside them. One that was never valid
+has no amounts to keep: until it is corrected, its namespace starts no worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.policies.results import Body
@@ -30,65 +30,46 @@ COUNT_CODE: Final = "single.max.gpuCount.limit"
 WORKERS_CODE: Final = "total.max.workers.limit"
 DIMENSIONS: Final = ("requests.tflops", "requests.vram", "limits.tflops", "limits.vram", WORKERS)
 
+_Amounts = tuple[tuple[str, int], ...]
+
 
 @final
+@dataclass
 class NamespaceQuotaBody(Body):
-    """A quota as it comes from outside. ``problem``: it is invalid, and the amounts mean nothing."""
+    """One quota. If it has a ``problem`` it is invalid, and its amounts are those of the last valid spec."""
 
-    __slots__ = ("problem", "singles", "threshold", "totals")
-
-    def __init__(
-        self,
-        totals: Mapping[str, int],
-        singles: Mapping[str, int] | None = None,
-        threshold: int = DEFAULT_THRESHOLD,
-        problem: str = "",
-    ) -> None:
-        self.totals: Final = dict(totals)
-        self.singles: Final = dict(singles) if singles is not None else {}
-        self.threshold: Final = threshold
-        self.problem: Final = problem
+    totals: dict[str, int]
+    singles: dict[str, int] = field(default_factory=dict)
+    threshold: int = DEFAULT_THRESHOLD
+    problem: str = ""
+    good: bool = True  # was valid once: its amounts are in force
+    key: str = ""  # namespace/name
 
     def cell(self) -> tuple[object, ...]:
-        return (_pairs(self.totals), _pairs(self.singles), self.threshold, self.problem, not self.problem)
+        totals, singles = tuple(sorted(self.totals.items())), tuple(sorted(self.singles.items()))
+        return (totals, singles, self.threshold, self.problem, self.good)
+
+
+def quota_of(key: str, cell: object) -> NamespaceQuotaBody:
+    """The quota in a cell."""
+    totals, singles, threshold, problem, good = cast("tuple[_Amounts, _Amounts, int, str, bool]", cell)
+    return NamespaceQuotaBody(dict(totals), dict(singles), threshold, problem, good, key)
 
 
 def spoiled(old: object, problem: str) -> tuple[object, ...]:
-    """The cell of a quota that turned invalid: what was good stays in force."""
+    """The cell of a quota that turned invalid: its last valid amounts stay in force."""
     if old is None:
         return ((), (), DEFAULT_THRESHOLD, problem, False)
     totals, singles, threshold, _, good = cast("tuple[object, ...]", old)
     return (totals, singles, threshold, problem, good)
 
 
-def _pairs(amounts: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(amounts.items()))
-
-
 @final
+@dataclass
 class DemandBody(Body):
     """What a workload declares: the cost of all its replicas together."""
 
-    __slots__ = ("cost",)
-
-    def __init__(self, cost: Vector) -> None:
-        self.cost: Final = cost
-
-
-@final
-class NamespaceQuota:
-    """One quota, parsed."""
-
-    __slots__ = ("good", "key", "problem", "singles", "threshold", "totals")
-
-    def __init__(self, key: str, cell: object) -> None:
-        totals, singles, threshold, problem, good = cast("tuple[object, ...]", cell)
-        self.key: Final = key  # namespace/name
-        self.totals: Final = dict(cast("tuple[tuple[str, int], ...]", totals))
-        self.singles: Final = dict(cast("tuple[tuple[str, int], ...]", singles))
-        self.threshold: Final = cast("int", threshold)
-        self.problem: Final = cast("str", problem)
-        self.good: Final = cast("bool", good)  # was valid once: its amounts are in force
+    cost: Vector
 
 
 @final
@@ -97,7 +78,7 @@ class Space:
 
     __slots__ = ("count", "quotas", "singles", "totals", "unusable")
 
-    def __init__(self, quotas: dict[str, NamespaceQuota]) -> None:
+    def __init__(self, quotas: dict[str, NamespaceQuotaBody]) -> None:
         self.quotas: Final = {key: quotas[key] for key in sorted(quotas)}
         totals: dict[str, int] = {}
         singles: dict[str, int] = {}
@@ -116,7 +97,7 @@ class Space:
         """The space after a quota changed, or went (None)."""
         quotas = {k: quota for k, quota in self.quotas.items() if k != key}
         if cell is not None:
-            quotas[key] = NamespaceQuota(key, cell)
+            quotas[key] = quota_of(key, cell)
         return Space(quotas)
 
 

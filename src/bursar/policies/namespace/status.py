@@ -1,33 +1,24 @@
-"""What a quota's status says: used, what is left in percent, and its conditions. Integers only, also for percents.
+"""The status of namespace quotas: used, available percent, conditions and alert events; and views to list usage.
 
-The alert is raised when the used share reaches the threshold, exactly at its value too; a threshold of 0 when
-anything is used. A dimension without a limit never alerts and shows 100 percent without decimals: not tracked.
-
-What was published about quotas, so that only what changed is written, and alerts are told once at each edge.
-
-This is memory of the outside, not of the ledger: after a restart all statuses are written once more, alerts are not
-told again. An alert is told when its cell differs from what it was before the first change that was not told yet,
-which a trial that was undone does not disturb.
-
-Usage of all namespaces at one version, to list at leisure: taken under the engine's lock, read without it.
-
-A view never changes. It shares with the view before it whatever did not change in between, so taking one costs the
-namespaces that were touched since (and a copy of references), not all workers there are. Everything that takes time
-(amounts as text, percents, conditions) is made from the view, when nobody has to wait for it.
+Percents are computed in integers. The alert is raised when the used share reaches the threshold, or, with a threshold
+of 0, when anything is used. A dimension without a limit never alerts and shows 100 percent without decimals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim
-from bursar.policies.namespace.settings import DIMENSIONS, WORKERS, NamespaceQuota
+from bursar.objects.core import timestamp_in_seconds
+from bursar.policies.namespace.settings import DIMENSIONS, WORKERS, NamespaceQuotaBody
 from bursar.policies.status import StatusWriter, condition
 from bursar.resources import EMPTY, Tally, Vector, dimension
 
 UNTRACKED: Final = "100"
-_DAY: Final = 86_400_000
+KIND: Final = "GPUResourceQuota.tensor-fusion.ai"
+ALERT: Final = "AlertThresholdReached"
 
 
 def available_percent(total: int | None, used: int) -> str:
@@ -45,17 +36,17 @@ def reached(total: int | None, used: int, threshold: int) -> bool:
     return total is not None and used > 0 and used * 100 >= threshold * total
 
 
-def alerting(quota: NamespaceQuota, used: Tally) -> list[str]:
+def alerting(quota: NamespaceQuotaBody, used: Tally) -> list[str]:
     """The dimensions whose threshold is reached."""
     return [n for n in DIMENSIONS if reached(quota.totals.get(n), used.amount(n), quota.threshold)]
 
 
-def exceeded(quota: NamespaceQuota, used: Tally) -> list[str]:
+def exceeded(quota: NamespaceQuotaBody, used: Tally) -> list[str]:
     """The dimensions in which more is used than the quota allows."""
     return [n for n in DIMENSIONS if n in quota.totals and used.amount(n) > quota.totals[n]]
 
 
-def shares(quota: NamespaceQuota, used: Tally, names: list[str]) -> str:
+def shares(quota: NamespaceQuotaBody, used: Tally, names: list[str]) -> str:
     parts: list[str] = []
     for name in names:
         show = dimension(name).show
@@ -73,47 +64,35 @@ def amounts(vector: Vector) -> dict[str, object]:
     return shown
 
 
-def conditions(quota: NamespaceQuota, used: Tally) -> list[dict[str, object]]:
+def conditions(quota: NamespaceQuotaBody, used: Tally) -> list[dict[str, object]]:
     over = exceeded(quota, used)
     alert = alerting(quota, used)
-    broken = bool(quota.problem)
+    over_message = f"used more than allowed: {shares(quota, used, over)}" if over else "usage is within the quota"
+    ready = condition("Ready", True, "QuotaReady", "the quota is in force")
+    validity = condition("Invalid", False, "ValidSpec", "the spec is valid")
+    if quota.problem:
+        ready = condition("Ready", False, "QuotaInvalid", "the quota is invalid")
+        stands = "the last valid spec stays in force" if quota.good else "no worker starts until it is mended"
+        validity = condition("Invalid", True, "InvalidSpec", f"{quota.problem}; {stands}")
     return [
-        condition(
-            "Ready",
-            not broken,
-            "QuotaInvalid" if broken else "QuotaReady",
-            "the quota is invalid" if broken else "the quota is in force",
-        ),
-        condition(
-            "Exceeded",
-            bool(over),
-            "QuotaExceeded" if over else "QuotaNotExceeded",
-            f"used more than allowed: {shares(quota, used, over)}" if over else "usage is within the quota",
-        ),
-        condition(
-            "AlertThresholdReached",
-            bool(alert),
-            "AlertThresholdReached" if alert else "AlertThresholdNotReached",
-            alert_message(quota, used, alert),
-        ),
-        condition("Invalid", broken, "InvalidSpec" if broken else "ValidSpec", _validity(quota)),
+        ready,
+        condition("Exceeded", bool(over), "QuotaExceeded" if over else "QuotaNotExceeded", over_message),
+        condition(ALERT, bool(alert), _alert_reason(bool(alert)), alert_message(quota, used, alert)),
+        validity,
     ]
 
 
-def _validity(quota: NamespaceQuota) -> str:
-    if not quota.problem:
-        return "the spec is valid"
-    stands = "the last valid spec stays in force" if quota.good else "no worker starts until it is mended"
-    return f"{quota.problem}; {stands}"
+def _alert_reason(on: bool) -> str:
+    return ALERT if on else "AlertThresholdNotReached"
 
 
-def alert_message(quota: NamespaceQuota, used: Tally, names: list[str]) -> str:
+def alert_message(quota: NamespaceQuotaBody, used: Tally, names: list[str]) -> str:
     if not names:
         return f"usage is below {quota.threshold} percent"
     return f"usage is at or above {quota.threshold} percent: {shares(quota, used, names)}"
 
 
-def status_of(quota: NamespaceQuota, used: Tally, declared: Vector) -> dict[str, object]:
+def status_of(quota: NamespaceQuotaBody, used: Tally, declared: Vector) -> dict[str, object]:
     """The whole status but its times."""
     percents = {name: available_percent(quota.totals.get(name), used.amount(name)) for name in DIMENSIONS}
     status: dict[str, object] = {"used": amounts(used.vector()), "availablePercent": percents}
@@ -125,7 +104,7 @@ def status_of(quota: NamespaceQuota, used: Tally, declared: Vector) -> dict[str,
 
 def stamped(status: dict[str, object], before: dict[str, object] | None, now: int) -> dict[str, object]:
     """Adds times to a status: a condition keeps its transition time for as long as it holds, or does not hold."""
-    time = timestamp(now)
+    time = timestamp_in_seconds(now)
     times = {} if before is None else {(c["type"], c["status"]): c["lastTransitionTime"] for c in _conditions(before)}
     rows = [{**c, "lastTransitionTime": times.get((c["type"], c["status"]), time)} for c in _conditions(status)]
     return {**status, "conditions": rows, "lastUpdateTime": time}
@@ -133,24 +112,6 @@ def stamped(status: dict[str, object], before: dict[str, object] | None, now: in
 
 def _conditions(status: dict[str, object]) -> list[dict[str, object]]:
     return cast("list[dict[str, object]]", status["conditions"])
-
-
-def timestamp(now: int) -> str:
-    """Milliseconds since 1970 in the form of Kubernetes (RFC 3339, whole seconds, UTC)."""
-    days = now // _DAY
-    seconds = now % _DAY // 1000
-    # Days are counted from 1 March of a year divisible by 400, so that leap days come last.
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * shifted + 2) // 5 + 1
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    year = era * 400 + year_of_era + (1 if month <= 2 else 0)
-    return f"{year:04}-{month:02}-{day:02}T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
-
-
-KIND: Final = "GPUResourceQuota.tensor-fusion.ai"
 
 
 @final
@@ -167,16 +128,15 @@ class NamespaceStatusWriter(StatusWriter):
         """Remembers the alert of a quota before it changes. If a rollback restores it, no event is written."""
         self.alerts.setdefault(key, on)
 
-    def publish(self, quota: NamespaceQuota, used: Tally, declared: Vector, alert: bool, now: int) -> None:
+    def publish(self, quota: NamespaceQuotaBody, used: Tally, declared: Vector, alert: bool, now: int) -> None:
         key = quota.key
         status = status_of(quota, used, declared)
         if self.changed(KIND, key, status):
             self.stamped[key] = stamped(status, self.stamped.get(key), now)
             self.write(KIND, key, "status", self.stamped[key])
         if self.alerts.pop(key, alert) != alert:
-            reason = "AlertThresholdReached" if alert else "AlertThresholdNotReached"
             message = alert_message(quota, used, alerting(quota, used))
-            self.write_event(KIND, key, reason, message, "Warning" if alert else "Normal")
+            self.write_event(KIND, key, _alert_reason(alert), message, "Warning" if alert else "Normal")
 
     def forget(self, known: Mapping[str, object]) -> None:
         """Forgets quotas that were deleted."""
@@ -188,80 +148,42 @@ class NamespaceStatusWriter(StatusWriter):
 
 
 @final
+@dataclass
 class NamespaceUsage:
-    """One namespace: its quotas, what counts against them, what is declared, and who the workers are."""
+    """The quotas, usage, declared demand and workers of one namespace."""
 
-    __slots__ = ("declared", "namespace", "quotas", "used", "workers")
-
-    def __init__(
-        self,
-        namespace: str,
-        quotas: tuple[NamespaceQuota, ...],
-        used: Vector,
-        declared: Vector,
-        workers: tuple[tuple[str, Vector], ...],
-    ) -> None:
-        self.namespace: Final = namespace
-        self.quotas: Final = quotas
-        self.used: Final = used
-        self.declared: Final = declared
-        self.workers: Final = workers  # (namespace/name, cost) by name
-
-    def worker_rows(self) -> Iterator[dict[str, object]]:
-        for key, cost in self.workers:
-            yield {"worker": key, **amounts(cost)}
-
-    def quota_rows(self) -> Iterator[dict[str, object]]:
-        used = Tally()
-        used.add(self.used)
-        for quota in self.quotas:
-            yield {"quota": quota.key, **status_of(quota, used, self.declared)}
+    quotas: tuple[NamespaceQuotaBody, ...]
+    used: Vector
+    declared: Vector
+    workers: list[tuple[str, Vector]]  # (namespace/name, cost) by name
 
 
 @final
+@dataclass
 class View:
-    """All namespaces that ever had a worker or a quota, by name, at one version of the ledger."""
+    """Usage of all namespaces at one version of the ledger; it is taken under the engine's lock and read without it.
 
-    __slots__ = ("usages", "version")
+    A view never changes, and shares unchanged namespaces with the one before it. So taking one costs a copy of
+    references and the namespaces that changed since. Texts are made when it is read.
+    """
 
-    def __init__(self, version: int, usages: dict[str, NamespaceUsage]) -> None:
-        self.version: Final = version
-        self.usages: Final = usages
+    version: int
+    usages: dict[str, NamespaceUsage]
 
     def quota_rows(self) -> Iterator[dict[str, object]]:
         """Quotas by namespace and name, each with the status it had at this version."""
         for namespace in sorted(self.usages):
-            yield from self.usages[namespace].quota_rows()
+            usage = self.usages[namespace]
+            used = Tally()
+            used.add(usage.used)
+            for quota in usage.quotas:
+                yield {"quota": quota.key, **status_of(quota, used, usage.declared)}
 
     def worker_rows(self) -> Iterator[dict[str, object]]:
         """Workers by namespace and name, each with what it costs."""
         for namespace in sorted(self.usages):
-            yield from self.usages[namespace].worker_rows()
-
-
-@final
-class Views:
-    """Makes views; knows which namespaces changed since the last one."""
-
-    __slots__ = ("last", "stale")
-
-    def __init__(self) -> None:
-        self.stale: Final[dict[str, None]] = {}
-        self.last: View = View(0, {})
-
-    def touched(self, namespace: str) -> None:
-        self.stale[namespace] = None
-
-    def keep(self, version: int, renewed: list[NamespaceUsage]) -> View:
-        """The view of now: the last one, with what was made anew."""
-        usages = self.last.usages
-        if renewed:
-            usages = dict(usages)
-            for usage in renewed:
-                usages[usage.namespace] = usage
-        self.stale.clear()
-        self.last = View(version, usages)
-        return self.last
+            for key, cost in self.usages[namespace].workers:
+                yield {"worker": key, **amounts(cost)}
 
 
 def cost_of(claim: Claim, policy: str) -> Vector:
