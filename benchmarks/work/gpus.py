@@ -9,7 +9,7 @@ from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.gpus.settings import GPU, GpuBody
-from bursar.policies.namespace.policy import QUOTA, LimitsPolicy, judge
+from bursar.policies.namespace.policy import QUOTA, LimitsPolicy, quota_refusal
 from bursar.policies.namespace.settings import NamespaceQuotaBody, Space
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
@@ -85,7 +85,7 @@ def checks(rounds: int) -> dict[str, float]:
 
     def work() -> int:
         for _ in range(rounds):
-            judge(space, "ns-0", account, cost, 1)
+            quota_refusal(space, "ns-0", account, cost, 1)
         return rounds
 
     return {"checks": rate(work)}

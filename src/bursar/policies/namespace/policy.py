@@ -1,22 +1,11 @@
 """The limits policy: the workers of a namespace stay within every GPUResourceQuota of that namespace.
 
-In the ledger: one account ``limits/<namespace>`` for each namespace that ever had a worker or a quota, whose usage is
-true whether there is a quota or not and whose limits are the least of what its quotas allow; one cell for each quota,
-one for each workload that declares its demand, one for each quota whose alert is on. So a quota that comes late,
-changes or goes moves no charge at all. The account comes with the namespace's first worker (``demand``) or quota.
+The ledger has one account ``limits/<namespace>`` for each namespace that ever had a worker or a quota. Its usage is
+right with and without quotas, and its limits are the least of what they allow, so a change of quotas moves no charge.
+It is opened with the first worker (``demand``) or quota. Cells hold quotas, declared demand, and alerts that are on.
 
-A worker whose cost depends on the GPU it gets is charged the largest footprint while it has no place, and what it
-really takes on its node: the very GPUs that the allocator chooses there.
-
-Does a worker fit the quotas of its namespace: the checks in their order, and the refusal of the first that fails.
-
-First what one workload may ask for (nothing but a change of the workload or the quota helps there), then the totals
-of the namespace. Only the amounts handed in are checked, so that a caller who shrinks hands in nothing.
-
-What a worker costs its namespace, where that depends on the GPUs it gets, and bindings that many workers share.
-
-Without a place the cost is an upper bound: the largest footprint among the GPUs that the worker may land on. At a
-place it is the sum over the GPUs that the allocator chooses there, in the very state that the decision is made in.
+A worker whose cost depends on its GPU is charged its largest footprint while it has no node. On a node it is charged
+for the GPUs that the allocator chooses there.
 """
 
 from __future__ import annotations
@@ -54,8 +43,11 @@ INVALID: Final = "limits.invalid"
 _NOTHING_USED: Final = Tally()
 
 
-def judge(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
-    """Why the cost, on top of what is used, is too much; ``count`` is the number of GPUs, 0 to leave it unchecked."""
+def quota_refusal(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
+    """The first check that fails when the cost is added to what is used; a ``count`` of 0 GPUs is not checked.
+
+    Limits of one workload come first, because waiting does not help there. Then come the totals of the namespace.
+    """
     if space.unusable:
         return _unusable(space.quotas[space.unusable], account)
     if (
@@ -274,40 +266,32 @@ class LimitsPolicy(QuotaPolicy):
         if not binding.accounts:
             raise RuntimeError(f"claim {claim.uid} was not submitted: namespace {claim.namespace} has no account")
         if not forced:
-            refusal = self.judge(claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding))
+            refusal = self.quota_refusal(
+                claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding)
+            )
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)
         return None
 
     def _admission_cost(self, claim: Claim, binding: Binding) -> Vector:
-        """What a worker must have room for to be admitted: also on a node where it takes less, the largest footprint,
-        so that its quota does not depend on which node is looked at first.
-        """
+        """The cost by which a worker is admitted: its largest footprint, so that the choice of node does not matter."""
         worker = self.workers.of(claim.spec)
         if claim.state != PENDING or not isinstance(worker, Worker) or worker.cost is not None:
             return binding.costs[0]
         return self.costs.varying(claim, worker, "") or binding.costs[0]
 
-    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        """Only what grows is checked, against what is left without the claim."""
-        mark = tx.savepoint()
-        self.release(tx, claim, old)
-        if not forced:
-            grown = _grown(old.costs[0] if old.costs else EMPTY, new.costs[0])
-            count = _count(new) if _count(new) > _count(old) else 0
-            refusal = self.judge(claim, new.accounts[0], grown, count) if grown or count else None
-            if refusal is not None:
-                tx.rollback_to(mark)
-                return refusal
-        return self.charge(tx, claim, new, True)
+    def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
+        grown = _grown(old.costs[0] if old.costs else EMPTY, new.costs[0])
+        count = _count(new) if _count(new) > _count(old) else 0
+        return self.quota_refusal(claim, new.accounts[0], grown, count) if grown or count else None
 
-    def judge(self, claim: Claim, account: Account, cost: Vector, count: int) -> Refusal | None:
+    def quota_refusal(self, claim: Claim, account: Account, cost: Vector, count: int) -> Refusal | None:
         space = self.spaces.get(claim.namespace)
-        return None if space is None else judge(space, claim.namespace, account, cost, count)
+        return None if space is None else quota_refusal(space, claim.namespace, account, cost, count)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        """Workers of the same namespace that are less important and hold some of what is short."""
+        """Workers of the same namespace with a lower priority that hold some of what is short."""
         if refusal.permanent or not refusal.resource or not binding.accounts:
             return iter(())
         return self._victims(claim, binding.accounts[0], binding.costs[0])
@@ -324,7 +308,7 @@ class LimitsPolicy(QuotaPolicy):
                 yield other
 
     def settle(self, tx: Transaction) -> None:
-        """Note which alerts go on or off."""
+        """Records which alerts go on or off."""
         for namespace in self.unsettled:
             account = self.state.accounts.get(PREFIX + namespace)
             for key, quota in self.space(namespace).quotas.items():
@@ -342,7 +326,7 @@ class LimitsPolicy(QuotaPolicy):
             return Check(NAME, True)
         refusal = None
         if not claim.counts():
-            refusal = self.judge(claim, binding.accounts[0], binding.costs[0], _count(binding))
+            refusal = self.quota_refusal(claim, binding.accounts[0], binding.costs[0], _count(binding))
         found = Check.of_account(binding.accounts[0], binding.costs[0], None)
         children = (found,) if refusal is None else (Check.of_refusal(refusal), found)
         return Check(NAME, refusal is None, "", children)
@@ -367,7 +351,7 @@ class LimitsPolicy(QuotaPolicy):
         return declared
 
     def view(self, version: int) -> View:
-        """Usage as of now, which is that version; call it with the engine's lock, read the view without."""
+        """Usage at the current version. Call it under the engine's lock; read the view without it."""
         usages = self.last_view.usages
         if self.unviewed:
             usages = {**usages, **{namespace: self._usage(namespace) for namespace in self.unviewed}}
