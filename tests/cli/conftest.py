@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from bursar.cli import tables
 from bursar.cli.main import cli
-from bursar.sim.objects import timestamp
+from bursar.objects.validation import timestamp
 from tests.server.live import Live, ManualClock, live, node, pod, quota
 
 TREE: dict[str, Any] = {

@@ -27,8 +27,7 @@ from click.testing import CliRunner
 
 from bursar.cli import tables
 from bursar.cli.main import cli
-from bursar.objects.validation import duration_ms
-from bursar.sim.objects import timestamp
+from bursar.objects.validation import duration_ms, timestamp
 from tests.server.live import Live, ManualClock, live
 
 WIDTH = 90

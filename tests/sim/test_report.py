@@ -6,9 +6,9 @@ import pytest
 
 from bursar.control.admission import known_kinds
 from bursar.objects.manifests import load_text
+from bursar.objects.validation import show_duration
 from bursar.policies.plugin import default_registry
 from bursar.sim import report
-from bursar.sim.pods import show_duration
 from bursar.sim.runner import Result, run_scenario
 from bursar.sim.scenario import read_scenario
 

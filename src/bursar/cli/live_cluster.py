@@ -32,13 +32,13 @@ from bursar.kube.controller.pod_model import ENDED
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, Kind
 from bursar.objects.manifests import Document
+from bursar.objects.validation import few
 from bursar.policies.plugin import default_registry
 from bursar.server.client import Client, RequestFailedError
 from bursar.server.operations import Operation
 from bursar.server.service import Service
 
 T = TypeVar("T")
-_NAMED = 3  # pods that a warning names
 
 
 @contextmanager
@@ -98,7 +98,7 @@ class LiveCluster:
         waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
         hindered = _hindered(listed.objects, wrong, waiting) if wrong else {}
         if hindered:
-            self._warn(f"left out until their quota is put right: {_some(sorted(hindered))}")
+            self._warn(f"left out until their quota is put right: {few(sorted(hindered))}")
         self._apply(service, [pod for pod in waiting if _key(pod) not in hindered])
         service.position()  # waits until everything is on the disk
         return service, hindered
@@ -139,10 +139,6 @@ def _try(service: Service, body: Body) -> tuple[Body, str] | None:
     except ManifestError as error:
         return body, str(error)
     return None
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _key(body: Body) -> str:

@@ -296,8 +296,9 @@ def _changes(client: Client, asked: ListQuery, output: str) -> Lines:
 
 def _touched(change: types.Change) -> str:
     objects = [one for one in change.objects if one.result != "unchanged"]
-    names = ", ".join(f"{one.kind.partition('.')[0]}/{one.key}" for one in objects[:3])
-    return f"{names} and {len(objects) - 3} more" if len(objects) > 3 else names
+    from bursar.objects.validation import few
+
+    return few([f"{one.kind.partition('.')[0]}/{one.key}" for one in objects])
 
 
 def _kinds(client: Client, asked: ListQuery, output: str) -> Lines:

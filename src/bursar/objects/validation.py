@@ -1,14 +1,13 @@
-"""The spelling rules of Kubernetes: names of objects, namespaces, labels and resources.
+"""How values are written: names and labels, selectors, durations (``1h30m``, ``250ms``), times and lists of names.
 
-Label selectors and node selector terms of manifests, checked, as the core's own requirements.
-
-Durations as people write them (``30s``, ``5m``, ``1h30m``, ``250ms``, ``1.5s``), in exact milliseconds.
+Durations and times are exact milliseconds inside Bursar. Nothing here reads a clock.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from bursar.objects.core import LabelSelector, NodeSelector, SelectorRequirement
@@ -147,3 +146,34 @@ def _part(number: str, unit: str, path: str) -> int:
     if finer:
         raise ManifestError(f"'{number}{unit}' is not a duration: finer than a millisecond", path)
     return milliseconds
+
+
+def show_duration(ms: int) -> str:
+    """A duration as people write it: 1h30m, 250ms."""
+    parts: list[str] = []
+    for unit, size in _UNITS.items():
+        count, ms = divmod(ms, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(ms: int, *, whole: bool = False) -> str:
+    """A time as Kubernetes writes it; with milliseconds only where there are some, and never if ``whole``."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="milliseconds" if ms % 1000 and not whole else "seconds").replace("+00:00", "Z")
+
+
+def time_ms(text: str) -> int:
+    """The milliseconds of a time in RFC 3339, in UTC if it names no zone; ``ValueError`` if it is none."""
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

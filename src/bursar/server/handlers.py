@@ -12,7 +12,7 @@ from typing import Any
 from bursar._version import __version__
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind
-from bursar.objects.validation import duration_ms
+from bursar.objects.validation import duration_ms, timestamp
 from bursar.server import time_travel, types
 from bursar.server import what_if as trials
 from bursar.server.changes import load_changes
@@ -24,7 +24,6 @@ from bursar.server.service import Pending, Service
 from bursar.server.time_travel import moment_of
 from bursar.server.what_if import explanation
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import timestamp
 
 HORIZON_MOST = 7 * 24 * 3600 * 1000
 

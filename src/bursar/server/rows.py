@@ -14,13 +14,14 @@ from bursar.ledger.state import Account
 from bursar.objects.core import Pod
 from bursar.objects.kinds import NODE, POD
 from bursar.objects.requests import pod_resources
+from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Plugin, Registry
 from bursar.policies.policy import Policy
 from bursar.policies.quota_table import GpuRecord
 from bursar.resources import UNLIMITED, dimension
 from bursar.server import types
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import Stored, timestamp
+from bursar.sim.objects import Stored
 from bursar.sim.pods import PENDING, SimPod
 
 NODE_PREFIX = "nodes/"

@@ -32,6 +32,7 @@ from bursar.ledger.journal import Record
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind
 from bursar.objects.manifests import Document
+from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Registry, default_registry
 from bursar.server import time_travel, types
 from bursar.server.changes import (
@@ -47,7 +48,6 @@ from bursar.server.changes import (
 from bursar.server.hub import Hub, News
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import timestamp
 from bursar.sim.pods import Happening
 from bursar.sim.pods import SimEvent as Notice
 from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store

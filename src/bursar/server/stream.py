@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from bursar.objects.validation import timestamp
 from bursar.server import time_travel
 from bursar.server.hub import News
 from bursar.server.problems import in_thread
 from bursar.server.service import Service
-from bursar.sim.objects import timestamp
 
 HEARTBEAT = 15.0
 WAITING_AT_MOST = 1000

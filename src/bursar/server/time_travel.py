@@ -24,7 +24,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from threading import Lock, RLock
 from typing import Any
 
@@ -33,16 +32,15 @@ import msgspec
 from bursar.engine.decision import Decision, decision_from_record
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.kinds import POD, KindSet
-from bursar.objects.validation import duration_ms
+from bursar.objects.validation import duration_ms, time_ms, timestamp
 from bursar.policies.plugin import Registry
 from bursar.server import types
 from bursar.sim import persistence
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import Shelf, timestamp
+from bursar.sim.objects import Shelf
 from bursar.store import snapshots, verify
 from bursar.store.store import Store
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[0-9]{1,15}")
 Clock = Callable[[], int]
 
@@ -131,9 +129,7 @@ def _span(text: str) -> int:
 
 def _time(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
+        return time_ms(text)
     except (ValueError, OverflowError):
         forms = "a time such as 2026-11-01T10:03:00Z, a time span ago such as -5m, or the number of a journal record"
         raise MomentError(f"{text!r:.60} is not {forms}") from None

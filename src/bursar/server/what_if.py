@@ -21,6 +21,7 @@ from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, subject_of
 from bursar.objects.manifests import Document
+from bursar.objects.validation import show_duration, timestamp
 from bursar.policies.results import Check
 from bursar.resources import dimension
 from bursar.server import quotas, types
@@ -28,8 +29,7 @@ from bursar.server.problems import RefusedError
 from bursar.server.rows import ClaimView
 from bursar.server.time_travel import moment_of
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import timestamp
-from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING, show_duration
+from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING
 from bursar.sim.suggestions import fixes_for
 
 MOST_PODS = 1000

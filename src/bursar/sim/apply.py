@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -25,6 +24,7 @@ from bursar.objects.kinds import NODE, POD, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import node_needs
 from bursar.objects.requests import check_whole
+from bursar.objects.validation import time_ms
 from bursar.sim.objects import Stage, Stored
 from bursar.sim.pods import ENDED, PENDING, Clock, PodLife, SimPod, pod_times
 
@@ -79,7 +79,7 @@ def created_before(given: TypedObject, now: int) -> int:
     """When the object says that it was created, in milliseconds; now, when it does not say or cannot be right."""
     text = (given.body.get("metadata") or {}).get("creationTimestamp")
     try:
-        created = round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+        created = time_ms(str(text))
     except ValueError:
         return now
     return min(created, now)

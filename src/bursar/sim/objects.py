@@ -16,7 +16,6 @@ none in memory. Each is named by the resource version with which it was applied,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -26,6 +25,7 @@ from msgspec.structs import replace
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
+from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Derived
 
 Load = Callable[[int], bytes]
@@ -63,13 +63,6 @@ class Shelf:
 
 
 Body = dict[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def timestamp(ms: int) -> str:
-    """The time as Kubernetes writes it; with milliseconds only where there are some."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace("+00:00", "Z")
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):

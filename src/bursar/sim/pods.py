@@ -116,19 +116,6 @@ class Happening:
     reason: str
 
 
-_UNITS = (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
-
-
-def show_duration(ms: int) -> str:
-    """A duration as people write it: 1h30m, 250ms."""
-    parts: list[str] = []
-    for unit, size in _UNITS:
-        count, ms = divmod(ms, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
-
-
 class Clock:
     """Timers fire in the order of their time, then in the order in which they were set."""
 

@@ -6,7 +6,7 @@ import textwrap
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
-from bursar.sim.pods import show_duration
+from bursar.objects.validation import show_duration
 from bursar.sim.runner import Result, StepResult
 
 WIDTH = 80

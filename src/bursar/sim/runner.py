@@ -18,12 +18,12 @@ from bursar.control.controller import SettlingError
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
-from bursar.objects.validation import is_qualified
+from bursar.objects.validation import few, is_qualified, show_duration
 from bursar.policies.plugin import Registry
 from bursar.quantity import QuantityError
 from bursar.resources import dimension
 from bursar.sim.cluster import Cluster
-from bursar.sim.pods import Happening, PodView, show_duration
+from bursar.sim.pods import Happening, PodView
 from bursar.sim.scenario import ABSENT, ObjectExpectation, PodExpectation, Scenario, Step
 
 _PLAIN_RESOURCES = ("cpu", "memory", "pods", "storage", "ephemeral-storage", "tflops", "vram", "gpu")
@@ -207,20 +207,15 @@ def act(cluster: Steered, step: Step) -> None:
 def _title(step: Step) -> str:
     if step.action == "apply":
         names = [f"{d.body.get('kind', '?')} {(d.body.get('metadata') or {}).get('name', '?')}" for d in step.documents]
-        return f"apply {_few(names)}"
+        return f"apply {few(names)}"
     if step.action == "delete":
-        return f"delete {_few([f'{kind.kind} {key}' for kind, key in step.references])}"
+        return f"delete {few([f'{kind.kind} {key}' for kind, key in step.references])}"
     if step.action == "finish":
-        return f"finish {_few(list(step.pods))}"
+        return f"finish {few(list(step.pods))}"
     if step.action == "advance":
         return f"advance {show_duration(step.duration)}"
     count = len(step.pod_expectations) + len(step.object_expectations)
     return f"expect {count} thing{'s' if count > 1 else ''}"
-
-
-def _few(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 # Expectations

@@ -8,7 +8,7 @@ import pytest
 
 from bursar.engine.decision import NEVER, WAITING
 from bursar.engine.what_if import Submit
-from bursar.objects.core import timestamp_in_seconds
+from bursar.objects.validation import timestamp
 from bursar.policies.namespace.policy import DEMAND
 from bursar.policies.namespace.settings import DemandBody
 from bursar.resources import from_amounts
@@ -286,4 +286,4 @@ def test_percent_may_only_count_gpus_it_can_reach() -> None:
     ],
 )
 def test_timestamps(now: int, text: str) -> None:
-    assert timestamp_in_seconds(now) == text
+    assert timestamp(now, whole=True) == text

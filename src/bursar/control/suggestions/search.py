@@ -36,6 +36,7 @@ from bursar.control.suggestions.trial import (
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.objects.pods import PREEMPTIBLE_LABEL, SYSTEM_CLASSES
+from bursar.objects.validation import few
 from bursar.policies.fix_fields import Path, look_up
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
@@ -290,8 +291,7 @@ def _wait(tries: Trials) -> Iterator[Suggestion]:
     known = [end for end in ends if end is not None]
     verdict = tries.attempt(Attempt(ended=tuple(claim.uid for claim in chosen)))
     names = tuple(claim.key for claim in chosen)
-    subject = f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
-    fix = Suggestion("wait", f"wait for {subject} to end", tries.base, waits_for=names)
+    fix = Suggestion("wait", f"wait for {few(names, 4)} to end", tries.base, waits_for=names)
     if len(known) == len(ends):
         fix = replace(fix, ends_at=max(known))
     yield _verified(fix, verdict)

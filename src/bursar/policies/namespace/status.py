@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim
-from bursar.objects.core import timestamp_in_seconds
+from bursar.objects.validation import timestamp
 from bursar.policies.namespace.settings import DIMENSIONS, WORKERS, NamespaceQuotaBody
 from bursar.policies.status import StatusWriter, condition
 from bursar.resources import EMPTY, Tally, Vector, dimension
@@ -104,7 +104,7 @@ def status_of(quota: NamespaceQuotaBody, used: Tally, declared: Vector) -> dict[
 
 def stamped(status: dict[str, object], before: dict[str, object] | None, now: int) -> dict[str, object]:
     """Adds times to a status: a condition keeps its transition time for as long as it holds, or does not hold."""
-    time = timestamp_in_seconds(now)
+    time = timestamp(now, whole=True)
     times = {} if before is None else {(c["type"], c["status"]): c["lastTransitionTime"] for c in _conditions(before)}
     rows = [{**c, "lastTransitionTime": times.get((c["type"], c["status"]), time)} for c in _conditions(status)]
     return {**status, "conditions": rows, "lastUpdateTime": time}
