@@ -64,9 +64,11 @@ class Killer:
         with Store.open(self.path) as store:
             assert max(acks.values(), default=0) <= store.last_seq, "an acknowledged record is not there"
             sides: dict[str, set[str]] = {"left": set(), "right": set()}
-            for found in store.load_objects("Side"):
-                side, _, number = found.key.partition("/")
-                assert found.body == number.encode()
+            for kind, key, _version, body in store.objects():
+                if kind != "Side":
+                    continue
+                side, _, number = key.partition("/")
+                assert body == number.encode()
                 sides[side].add(number)
             assert sides["left"] == sides["right"], "half of a batch is there"
             missing = set(acks) - sides["left"]

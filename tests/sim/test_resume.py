@@ -34,13 +34,13 @@ class Tape:
 
     def restart(self, old: Cluster) -> Cluster:
         self.lines.extend(old.engine.journal.take())
-        for row in old.take_changes():
-            if row.record is None:
-                self.records.pop((row.kind, row.key), None)
+        for kind, key, version, record, applied_as, manifest in old.take_changes():
+            if record is None:
+                self.records.pop((kind, key), None)
             else:
-                self.records[row.kind, row.key] = (row.version, row.record)
-            if row.manifest is not None:
-                self.manifests[row.applied_as] = row.manifest
+                self.records[kind, key] = (version, record)
+            if manifest is not None:
+                self.manifests[applied_as] = manifest
         new = Cluster(manifests=self.manifests.__getitem__)
         new.engine.replay(self.lines)
         rows = [(kind, key, version, text) for (kind, key), (version, text) in sorted(self.records.items())]

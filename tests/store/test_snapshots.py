@@ -4,11 +4,12 @@ import pytest
 
 from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
+from bursar.server.time_travel import MomentError, at_record
 from bursar.store.schema import DamagedStoreError, StoreError
 from bursar.store.snapshots import newest, packed, prune, restore, take
 from bursar.store.store import Batch, ObjectWrite, Store
 from tests.engine.machine import Machine, new_engine
-from tests.store.world import filled, gone, lines_of, lived, put
+from tests.store.world import filled, gone, lines_of, lived, objects_at, put
 
 
 @pytest.fixture
@@ -153,9 +154,9 @@ class TestPruning:
             assert prune(store, early.at - 1) == 0
             assert prune(store, late.at - 1) == 20
             assert prune(store, late.at - 1) == 0
-            assert [o.body for o in store.objects_at(20)] == [b"2", b"{}"]
-            with pytest.raises(StoreError, match="what was before record 20 was pruned"):
-                store.objects_at(19)
+            assert [body for *_, body in objects_at(store, 20)] == [b"2", b"{}"]
+            with pytest.raises(MomentError, match="there is no record 19: the journal has 20 to"):
+                at_record(store, 19)
         with Store.open(path) as store:
             assert (store.pruned_to, store.last_seq) == (20, len(lines))
             assert store.line_at(0) == 20

@@ -6,17 +6,13 @@ import pytest
 
 from bursar.store.schema import DamagedStoreError, ForeignFileError, StoreBusyError, StoreError
 from bursar.store.snapshots import backup, check
-from bursar.store.store import Batch, ObjectWrite, Store, StoredObject, line_position
-from tests.store.world import filled, gone, lines_of, put
+from bursar.store.store import Batch, ObjectWrite, Store, line_position
+from tests.store.world import filled, gone, lines_of, objects_at, put
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "bursar.db"
-
-
-def keys(objects: list[StoredObject]) -> list[tuple[str, int, bytes]]:
-    return [(found.key, found.version, found.body) for found in objects]
 
 
 class TestWriting:
@@ -27,7 +23,7 @@ class TestWriting:
         with Store.open(path) as store:
             assert list(store.load_journal()) == lines
             assert store.last_seq == len(lines)
-            assert store.load_objects() == [StoredObject("Pod", "a/p", 1, b'{"x":1}')]
+            assert list(store.objects()) == [("Pod", "a/p", 1, b'{"x":1}')]
             assert (store.meta("uids"), store.meta("nothing")) == ("4", None)
 
     def test_part_of_a_journal(self, path: Path) -> None:
@@ -47,7 +43,7 @@ class TestWriting:
                 store.commit(Batch(lines[4:5], [ObjectWrite("Pod", "a", "one", b"")]))  # type: ignore[arg-type]
             with pytest.raises(StoreError, match="not a journal line"):
                 store.commit(Batch([*lines[4:5], b"rubbish"]))
-            assert (store.last_seq, list(store.load_journal()), store.load_objects()) == (4, lines[:4], [])
+            assert (store.last_seq, list(store.load_journal()), list(store.objects())) == (4, lines[:4], [])
             assert store.commit(Batch(lines[4:5])) == 5
 
     def test_several_batches_are_written_together_or_not_at_all(self, path: Path) -> None:
@@ -68,7 +64,7 @@ class TestWriting:
     def test_a_reader_sees_what_a_writer_commits(self, path: Path) -> None:
         with Store.create(path) as writer, Store.open(path, read_only=True) as reader:
             writer.commit(Batch(objects=[put("a", 1)]))
-            assert keys(reader.load_objects("Pod")) == [("a", 1, b"{}")]
+            assert list(reader.objects()) == [("Pod", "a", 1, b"{}")]
 
     def test_durability_is_full(self, path: Path) -> None:
         with Store.create(path) as store:
@@ -85,18 +81,16 @@ class TestObjects:
             store.commit(Batch(lines[:2], [put("a", 2, b"1"), put("b", 3, b"1")], at=2))
             store.commit(Batch(lines[2:3], [put("a", 4, b"2"), gone("b", 5), put("a", 6, b"3")], at=3))
             store.commit(Batch(lines[3:4], [put("b", 7, b"4", "Node")], at=4))
-            assert keys(store.objects_at(0)) == [("early", 1, b"{}")]
-            assert keys(store.objects_at(1)) == [("early", 1, b"{}")]
-            assert keys(store.objects_at(2)) == [("a", 2, b"1"), ("b", 3, b"1"), ("early", 1, b"{}")]
-            assert keys(store.objects_at(3)) == [("a", 6, b"3"), ("early", 1, b"{}")]
-            assert store.objects_at(4) == store.load_objects()
+            assert objects_at(store, 0) == [("Pod", "early", 1, b"{}")]
+            assert objects_at(store, 1) == [("Pod", "early", 1, b"{}")]
+            assert objects_at(store, 2) == [("Pod", "a", 2, b"1"), ("Pod", "b", 3, b"1"), ("Pod", "early", 1, b"{}")]
+            assert objects_at(store, 3) == [("Pod", "a", 6, b"3"), ("Pod", "early", 1, b"{}")]
+            assert objects_at(store, 4) == list(store.objects())
             assert [(c.seq, c.at, c.version, c.body) for c in store.object_changes("Pod", "b")] == [
                 (2, 2, 3, b"1"),
                 (3, 3, 5, None),
             ]
-            assert store.object("Pod", "b") is None
-            assert store.object("Node", "b") == StoredObject("Node", "b", 7, b"4")
-            assert keys(store.load_objects("Node")) == [("b", 7, b"4")]
+            assert [row for row in store.objects() if row[1] == "b"] == [("Node", "b", 7, b"4")]
 
     def test_the_last_record_at_a_time(self, path: Path) -> None:
         lines = [b'[1,%d,%d,"",[]]' % (seq, at) for seq, at in [(1, 10), (2, 20), (3, 20), (4, 35)]]

@@ -31,6 +31,11 @@ def gone(key: str, version: int, kind: str = "Pod") -> ObjectWrite:
     return ObjectWrite(kind, key, version, None)
 
 
+def objects_at(store: Store, seq: int) -> list[tuple[object, ...]]:
+    """(kind, key, version, body) of the objects after a journal record."""
+    return list(store.objects_at(store.last_entry("seq", seq)[0]))
+
+
 def filled(path: Path, lines: list[bytes]) -> Store:
     """A new store with a journal."""
     store = Store.create(path)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,7 @@ from bursar.objects.manifests import Document
 from bursar.server import types
 from bursar.sim import persistence
 from bursar.sim.apply import ConflictError
-from bursar.sim.cluster import Cluster
+from bursar.sim.cluster import Applied, Cluster, Result
 from bursar.sim.objects import Shelf
 from bursar.sim.persistence import ObjectRecord
 from bursar.sim.pods import EVICTED, RUNNING
@@ -35,8 +35,6 @@ _AFTER_CHANGES = "change0"  # the next text after all that begin with the prefix
 _ANSWER = "answer/"
 _AFTER_ANSWERS = "answer0"
 SLOTS = 4096
-
-Result = Literal["created", "changed", "unchanged", "deleted"]
 
 
 class LoggedObject(msgspec.Struct, frozen=True):
@@ -118,15 +116,10 @@ class Inverse:
     def mixed(self) -> bool:
         return bool(self.deletions and self.bodies)
 
-    def run(self, cluster: Cluster) -> list[tuple[Kind, str, Result]]:
-        outcomes: list[tuple[Kind, str, Result]] = []
-        if self.deletions:
-            cluster.delete(self.deletions)
-            outcomes.extend((kind, key, "deleted") for kind, key in self.deletions)
-        if self.bodies:
-            documents = [Document("", number, body) for number, body in enumerate(self.bodies, 1)]
-            outcomes.extend((one.kind, one.key, one.result) for one in cluster.apply(documents))
-        return outcomes
+    def run(self, cluster: Cluster) -> list[Applied]:
+        deleted = cluster.delete(self.deletions) if self.deletions else []
+        documents = [Document("", number, body) for number, body in enumerate(self.bodies, 1)]
+        return deleted + (cluster.apply(documents) if documents else [])
 
 
 def inverse_of(record: ChangeRecord, cluster: Cluster, store: Store) -> Inverse:

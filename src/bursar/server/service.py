@@ -30,7 +30,6 @@ from typing import TypeVar
 from bursar.engine.decision import EVICTED, OUTCOMES, Decision, GangDecisions
 from bursar.ledger.journal import Record
 from bursar.objects.decode import ManifestError
-from bursar.objects.kinds import POD, Kind
 from bursar.objects.manifests import Document
 from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Registry, default_registry
@@ -41,13 +40,12 @@ from bursar.server.changes import (
     GivenAnswer,
     Inverse,
     LoggedObject,
-    Result,
     inverse_of,
     load_change,
 )
 from bursar.server.hub import Hub, News
 from bursar.server.time_travel import Clock, wall_clock
-from bursar.sim.cluster import Cluster
+from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening
 from bursar.sim.pods import SimEvent as Notice
 from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
@@ -75,16 +73,12 @@ class RequestCounters:
                 self.evictions[happening.reason.partition(" by ")[0]] += 1
 
 
-Outcome = tuple[Kind, str, Result]
-Run = Callable[[Cluster], list[Outcome]]
-
-
 @dataclass(frozen=True, slots=True)
 class Action:
     """One change that is asked for; a repetition of it has the same ``key``, if the caller gave one."""
 
     verb: str
-    run: Run
+    run: Callable[[Cluster], list[Applied]]
     key: str = ""
     request: str = ""  # what was asked, as a fingerprint
     inverse: Inverse | None = None  # of the change that this one takes back
@@ -94,36 +88,11 @@ class Action:
         return f"{self.verb} {self.request}"
 
 
-def applying(documents: Sequence[Document]) -> Run:
-    def run(cluster: Cluster) -> list[Outcome]:
-        return [(one.kind, one.key, one.result) for one in cluster.apply(documents)]
-
-    return run
-
-
-def deleting(references: Sequence[str]) -> Run:
-    def run(cluster: Cluster) -> list[Outcome]:
-        found = [cluster.kinds.reference(text) for text in dict.fromkeys(references)]
-        cluster.delete(found)
-        return [(kind, key, "deleted") for kind, key in found]
-
-    return run
-
-
-def finishing(pods: Sequence[str]) -> Run:
-    def run(cluster: Cluster) -> list[Outcome]:
-        cluster.finish(pods)
-        kind = cluster.kinds.find(POD.name)
-        return [(kind, pod, "changed") for pod in dict.fromkeys(pods)]
-
-    return run
-
-
 def described(
     cluster: Cluster,
     number: int,
     action: Action,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[Applied],
     happenings: Sequence[Happening],
     *,
     dry_run: bool = False,
@@ -134,7 +103,7 @@ def described(
         id=number,
         moment=time_travel.moment_of(cluster),
         verb=action.verb,
-        objects=[_object_outcome(cluster, *outcome) for outcome in outcomes],
+        objects=[_object_outcome(cluster, outcome) for outcome in outcomes],
         pods=[_pod_news(happening) for happening in happenings],
         dry_run=dry_run,
         undoes=0 if inverse is None else inverse.number,
@@ -142,10 +111,10 @@ def described(
     )
 
 
-def _object_outcome(cluster: Cluster, kind: Kind, key: str, result: Result) -> types.ObjectOutcome:
-    stored = cluster.objects.find(kind.name, key)
+def _object_outcome(cluster: Cluster, one: Applied) -> types.ObjectOutcome:
+    stored = cluster.objects.find(one.kind.name, one.key)
     version = "" if stored is None else str(stored.version)
-    return types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version=version)
+    return types.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version=version)
 
 
 def _pod_news(happening: Happening) -> types.PodNews:
@@ -159,7 +128,7 @@ def _pod_news(happening: Happening) -> types.PodNews:
 
 
 def logged(
-    cluster: Cluster, change: types.Change, changed: Sequence[Outcome], happenings: Sequence[Happening]
+    cluster: Cluster, change: types.Change, changed: Sequence[Applied], happenings: Sequence[Happening]
 ) -> ChangeRecord:
     """A change as it is kept, so that it can be taken back; ``changed``: the outcomes that are not "unchanged"."""
     touched = cluster.objects.touched
@@ -270,13 +239,16 @@ class Service:
     def apply(
         self, documents: Sequence[Document], *, dry_run: bool = False, key: str = "", request: str = ""
     ) -> Pending:
-        return self._change(Action("apply", applying(documents), key, request), dry_run)
+        return self._change(Action("apply", lambda cluster: cluster.apply(documents), key, request), dry_run)
 
     def delete(self, references: Sequence[str], *, dry_run: bool = False, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("delete", deleting(references), key, request), dry_run)
+        def run(cluster: Cluster) -> list[Applied]:
+            return cluster.delete(cluster.kinds.reference(text) for text in references)
+
+        return self._change(Action("delete", run, key, request), dry_run)
 
     def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("finish", finishing(pods), key, request), dry_run=False)
+        return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request), dry_run=False)
 
     def undo(self, number: int, *, dry_run: bool = False) -> Pending:
         with self.lock:
@@ -305,7 +277,7 @@ class Service:
     def _make(self, action: Action) -> Pending:
         outcomes = action.run(self.cluster)
         happenings, events = self.cluster.take_news()
-        changed = [outcome for outcome in outcomes if outcome[2] != "unchanged"]
+        changed = [outcome for outcome in outcomes if outcome.result != "unchanged"]
         self._changes += bool(changed)
         number = self._changes if changed else 0
         change = described(self.cluster, number, action, outcomes, happenings)

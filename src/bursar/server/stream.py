@@ -71,7 +71,7 @@ class Stream:
 
     async def _missed(self, last: int) -> AsyncIterator[tuple[int, bytes]]:
         store = self._service.store
-        entry = time_travel.last_entry(store, "seq", last - 1)[0]
+        entry = store.last_entry("seq", last - 1)[0]
         end = store.last_seq
         while last < end:
             upto = min(last + _CHUNK, end)

@@ -90,34 +90,13 @@ def find(store: Store, text: str, now: int, latest: int, option: str) -> Revisio
 def at_record(store: Store, seq: int) -> Revision:
     if not store.pruned_to <= seq <= store.last_seq:
         raise MomentError(f"there is no record {seq}: the journal has {store.pruned_to} to {store.last_seq}")
-    _, version, at = last_entry(store, "seq", seq)
+    _, version, at = store.last_entry("seq", seq)
     return Revision(seq, version, at)
 
 
 def at_time(store: Store, at: int) -> Revision:
-    _, version, _ = last_entry(store, "at", at)
+    _, version, _ = store.last_entry("at", at)
     return Revision(store.line_at(at), version, at)
-
-
-def entry_of(store: Store, version: int) -> int:
-    """The number of the last entry in the history of objects that belongs to a version."""
-    return last_entry(store, "version", version)[0]
-
-
-def last_entry(store: Store, column: str, value: int) -> tuple[int, int, int]:
-    """(id, version, at) of the last entry whose column is at most the value. All columns grow with the id."""
-    low, high = 0, int(store.rows("SELECT coalesce(max(id), 0) FROM object_history")[0][0])
-    found = (0, 0, 0)
-    query = f"SELECT id, version, at, {column} FROM object_history WHERE id <= ? ORDER BY id DESC LIMIT 1"  # noqa: S608 one of three
-    while low < high:
-        middle = (low + high + 1) // 2
-        rows = store.rows(query, middle)
-        if not rows or rows[0][3] <= value:
-            low = middle
-            found = rows[0][:3] if rows else found
-        else:
-            high = rows[0][0] - 1
-    return found
 
 
 def _span(text: str) -> int:
@@ -168,8 +147,7 @@ def present(store: Store, registry: Registry) -> Cluster:
     """The cluster as it was when the last batch was written."""
     cluster = _restored(store, registry, store.last_seq)
     known = counters(store)
-    rows = store.stream("SELECT kind, key, version, body FROM objects ORDER BY kind, key")
-    cluster.resume(known.now, known.uids, known.version, rows)
+    cluster.resume(known.now, known.uids, known.version, store.objects())
     give_back()
     return cluster
 
@@ -177,11 +155,7 @@ def present(store: Store, registry: Registry) -> Cluster:
 def past(store: Store, registry: Registry, moment: Revision) -> Cluster:
     """The cluster as it was at a moment."""
     cluster = _restored(store, registry, moment.seq)
-    rows = store.stream(
-        "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
-        " (SELECT max(id) FROM object_history WHERE id <= ? GROUP BY kind, key) ORDER BY kind, key",
-        entry_of(store, moment.version),
-    )
+    rows = store.objects_at(store.last_entry("version", moment.version)[0])
     cluster.resume(moment.at, counters(store).uids, moment.version, rows)
     give_back()
     return cluster
@@ -329,7 +303,7 @@ def object_differences(
     store: Store, kinds: KindSet, start: Revision, end: Revision
 ) -> Iterator[types.ObjectDifference]:
     """The objects that differ between two moments."""
-    first, last = entry_of(store, start.version), entry_of(store, end.version)
+    first, last = (store.last_entry("version", moment.version)[0] for moment in (start, end))
     touched = store.rows(
         "SELECT DISTINCT kind, key FROM object_history WHERE id > ? AND id <= ? ORDER BY kind, key", first, last
     )

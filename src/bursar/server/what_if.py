@@ -124,18 +124,12 @@ def plan(
     """``scratch`` makes a copy of the cluster."""
     before, after = scratch(), scratch()
     moment = moment_of(after)
-    outcomes: list[types.ObjectOutcome] = []
-    if delete:
-        references = [after.kinds.reference(text) for text in dict.fromkeys(delete)]
-        after.delete(references)
-        outcomes.extend(
-            types.ObjectOutcome(kind=kind.name, key=key, result="deleted", resource_version="")
-            for kind, key in references
-        )
-    outcomes.extend(
-        types.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version="")
-        for one in after.apply(documents)
-    )
+    references = [after.kinds.reference(text) for text in delete]
+    applied = (after.delete(references) if references else []) + after.apply(documents)
+    outcomes = [
+        types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version="")
+        for kind, key, result in applied
+    ]
     if horizon:
         before.advance(horizon)
         after.advance(horizon)

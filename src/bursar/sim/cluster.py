@@ -11,8 +11,7 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from bursar.control import actions as outside
 from bursar.control.admission import Admission, ObjectChange, known_kinds
@@ -33,14 +32,15 @@ from bursar.sim.objects import Load, ObjectStore, Shelf
 from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, resume_pods, said_again
 from bursar.sim.pods import ENDED, PENDING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
+Result = Literal["created", "changed", "unchanged", "deleted"]
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of an object that was applied."""
+
+class Applied(NamedTuple):
+    """What became of an object of a step."""
 
     kind: Kind
     key: str
-    result: Literal["created", "changed", "unchanged"]
+    result: Result
 
 
 class Cluster:
@@ -67,12 +67,13 @@ class Cluster:
         self.settle()
         return applied
 
-    def delete(self, references: Iterable[tuple[Kind, str]]) -> None:
+    def delete(self, references: Iterable[tuple[Kind, str]]) -> list[Applied]:
         """Delete all of them, or none."""
         stage = self._store.stage()
         changes: list[ObjectChange] = []
         pods: list[SimPod] = []
-        for kind, key in dict.fromkeys(references):
+        named = list(dict.fromkeys(references))
+        for kind, key in named:
             stored = stage.find(kind.name, key)
             if stored is None:
                 raise ManifestError("does not exist", subject=f"{kind.kind} {key}")
@@ -87,13 +88,15 @@ class Cluster:
         for pod in pods:
             self._pods.delete(pod)
         self.settle()
+        return [Applied(kind, key, "deleted") for kind, key in named]
 
-    def finish(self, keys: Iterable[str]) -> None:
+    def finish(self, keys: Iterable[str]) -> list[Applied]:
         """These pods succeed; all of them must be running."""
         pods = [self._pods.running(key) for key in dict.fromkeys(keys)]
         for pod in pods:
             self._pods.succeed(pod)
         self.settle()
+        return [Applied(self.kinds.find(POD.name), pod.key, "changed") for pod in pods]
 
     def advance(self, duration: int) -> None:
         """Let time pass, settling whenever something is due."""

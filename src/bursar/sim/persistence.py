@@ -1,13 +1,10 @@
-"""Objects of the embedded cluster as text, so that it can be stopped and started again.
+"""Stopping the embedded cluster and starting it again: objects as rows of a store.
 
-A record holds what Bursar wrote, for a pod what it is doing and when its next timer is due, and the version with which
-the manifest was applied. The manifest itself stands apart, because it seldom changes: writing what a pod is doing needs
-neither to have nor to repeat it.
+A record holds what Bursar wrote about an object, the state of a pod with its next timer, and the version with which the
+manifest was applied. The manifest stands apart because it seldom changes.
 
-Stopping a cluster and starting it again: what must be written, and going on from what was.
-
-A cluster is stopped at rest, so what its policies want written was written; going on writes nothing anew. What was once
-in memory before (a name, a status that its policy remembers) is once in memory again.
+A cluster is stopped at rest, so all outputs of its policies were written, and starting writes nothing again. Equal
+values that were one object in memory before (a name, a status that its policy remembers) are one again.
 """
 
 from __future__ import annotations
@@ -15,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from sys import intern
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from bursar.control.admission import CONFIGURATION, ObjectChange
@@ -29,16 +27,10 @@ from bursar.policies.policy import Policy
 from bursar.sim.objects import Body, ObjectStore, Shelf, Stored, manifest_text, shared
 from bursar.sim.pods import ENDED, PodLife, SimPod
 
-
-class ObjectRow(NamedTuple):
-    """An object as it is to be written. Without a record it is gone; the manifest only when it is new."""
-
-    kind: str
-    key: str
-    version: int
-    record: bytes | None
-    applied_as: int = 0
-    manifest: bytes | None = None
+ObjectRow = tuple[str, str, int, bytes | None, int, bytes | None]
+"""(kind, key, version, record, version of the manifest, manifest): no record if the object is gone, and the manifest
+only if it is new.
+"""
 
 
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,31 +61,10 @@ _DECODER = msgspec.json.Decoder(ObjectRecord)
 
 
 def encode(stored: Stored, pod: SimPod | None) -> bytes:
-    doing = None
+    record = msgspec.convert(stored, ObjectRecord, from_attributes=True)
     if pod is not None:
-        doing = PodRecord(
-            pod.phase,
-            pod.reason,
-            pod.message,
-            pod.evicted,
-            pod.deleted,
-            pod.due,
-            pod.order,
-            pod.runs_for,
-            pod.leaves_after,
-        )
-    return _ENCODER.encode(
-        ObjectRecord(
-            stored.uid,
-            stored.created,
-            stored.applied_as,
-            stored.generation,
-            stored.written,
-            stored.node,
-            stored.leaves_since,
-            doing,
-        )
-    )
+        record = replace(record, pod=msgspec.convert(pod, PodRecord, from_attributes=True))
+    return _ENCODER.encode(record)
 
 
 def read(text: bytes) -> ObjectRecord:
@@ -110,37 +81,16 @@ def decode(
     except msgspec.DecodeError as error:
         raise ManifestError(f"the stored record cannot be read: {error}", subject=f"{kind} {key}") from error
     known = kinds.find(kind)
-    stored = Stored(
-        known,
-        key,
-        record.uid,
-        record.created,
-        shelf,
-        record.applied_as,
-        record.generation,
-        version,
-        shared(known, record.written),
-        intern(record.node),  # many pods are on one node, and most of them do the same
-        record.leaves_since,
-    )
-    return stored, None if record.pod is None else _pod(stored, record.pod)
-
-
-def _pod(stored: Stored, record: PodRecord) -> SimPod:
-    return SimPod(
-        stored.uid,
-        stored.key,
-        record.runs_for,
-        record.leaves_after,
-        intern(record.phase),
-        stored.node,
-        record.reason,
-        record.message,
-        record.evicted,
-        record.deleted,
-        record.due,
-        record.order,
-    )
+    fields = structs.asdict(record)
+    doing = fields.pop("pod")
+    fields["written"] = shared(known, record.written)
+    fields["node"] = intern(record.node)  # many pods are on one node, and most of them do the same
+    stored = Stored(kind=known, key=key, shelf=shelf, version=version, **fields)
+    if doing is None:
+        return stored, None
+    pod = SimPod(uid=stored.uid, key=key, node=stored.node, **structs.asdict(doing))
+    pod.phase = intern(pod.phase)
+    return stored, pod
 
 
 Said = dict[tuple[str, str, str], dict[str, object] | None]  # by kind, key and part of an object
@@ -152,11 +102,11 @@ def changed_rows(store: ObjectStore, pods: PodLife) -> list[ObjectRow]:
     for (kind, key), version in sorted(store.touched.items(), key=lambda item: item[1]):
         stored = store.find(kind, key)
         if stored is None:
-            found.append(ObjectRow(kind, key, version, None))
+            found.append((kind, key, version, None, 0, None))
             continue
         pod = pods.by_key.get(key) if kind == POD.name else None
         manifest = manifest_text(stored.body) if stored.applied_as > store.taken else None
-        found.append(ObjectRow(kind, key, version, encode(stored, pod), stored.applied_as, manifest))
+        found.append((kind, key, version, encode(stored, pod), stored.applied_as, manifest))
     store.touched.clear()
     store.taken = store.version
     return found

@@ -28,7 +28,7 @@ from itertools import chain
 from pathlib import Path
 from threading import Condition, Lock, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -63,20 +63,11 @@ class Batch(msgspec.Struct, frozen=True):
     meta: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-class StoredObject(msgspec.Struct, frozen=True):
-    kind: str
-    key: str
-    version: int
-    body: bytes
-
-
 class ObjectEntry(msgspec.Struct, frozen=True):
     """One entry of an object's history."""
 
     seq: int
     at: int
-    kind: str
-    key: str
     version: int
     body: bytes | None
 
@@ -262,15 +253,21 @@ class Store:
         """The lines in order, from one number to another, both included; as of the call that starts it."""
         if from_seq <= self.pruned_to:
             raise StoreError(self.path, f"journal records up to {self.pruned_to} were pruned", "start from a snapshot")
-        return chain.from_iterable(self._pages(from_seq, 2**62 if to_seq is None else to_seq))
+        last = 2**62 if to_seq is None else to_seq
+        pages = self._pages("SELECT line FROM journal WHERE seq BETWEEN ? AND ? ORDER BY seq", from_seq, last)
+        return chain.from_iterable([line for (line,) in rows] for rows in pages)
 
-    def _pages(self, first: int, last: int) -> Iterator[list[bytes]]:
-        # A connection of its own: a long scan sees one state of the file and keeps nobody from reading.
+    def stream(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """The rows of a long query, as of the call that starts it; a few are in memory at a time."""
+        return chain.from_iterable(self._pages(query, *values))
+
+    def _pages(self, query: str, *values: object) -> Iterator[list[tuple[Any, ...]]]:
+        # A connection of its own: a long scan sees one state of the file and blocks no other reader.
         with closing(schema.connect_reader(self.path)) as db:
             try:
-                found = db.execute("SELECT line FROM journal WHERE seq BETWEEN ? AND ? ORDER BY seq", (first, last))
+                found = db.execute(query, values)
                 while rows := found.fetchmany(_ROWS):
-                    yield [line for (line,) in rows]
+                    yield rows
             except sqlite3.DatabaseError as error:
                 raise damaged(self.path, error) from error
 
@@ -296,42 +293,39 @@ class Store:
             raise StoreError(self.path, f"there is no manifest {number}")
         return bytes(found[0][0])
 
-    def stream(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows of a long query, as of the call that starts it; a few are in memory at a time."""
-        # A connection of its own: a long scan sees one state of the file and keeps nobody from reading.
-        with closing(schema.connect_reader(self.path)) as db:
-            try:
-                found = db.execute(query, values)
-                while rows := found.fetchmany(_ROWS):
-                    yield from rows
-            except sqlite3.DatabaseError as error:
-                raise damaged(self.path, error) from error
+    def objects(self) -> Iterator[tuple[Any, ...]]:
+        """(kind, key, version, body) of the objects that are there now, by kind and key."""
+        return self.stream("SELECT kind, key, version, body FROM objects ORDER BY kind, key")
 
-    def object(self, kind: str, key: str) -> StoredObject | None:
-        found = self.rows("SELECT kind, key, version, body FROM objects WHERE kind = ? AND key = ?", kind, key)
-        return StoredObject(*found[0]) if found else None
-
-    def load_objects(self, kind: str | None = None) -> list[StoredObject]:
-        """The objects that are there now, by kind and key."""
-        query = "SELECT kind, key, version, body FROM objects"
-        ordered = " ORDER BY kind, key"
-        found = self.rows(query + ordered) if kind is None else self.rows(f"{query} WHERE kind = ?{ordered}", kind)
-        return [StoredObject(*row) for row in found]
-
-    def objects_at(self, seq: int) -> list[StoredObject]:
-        """The objects as they were after a journal record, by kind and key."""
-        if seq < self.pruned_to:
-            raise StoreError(self.path, f"what was before record {self.pruned_to} was pruned")
-        found = self.rows(
+    def objects_at(self, entry: int) -> Iterator[tuple[Any, ...]]:
+        """The same as of an entry in the history of the objects."""
+        return self.stream(
             "SELECT kind, key, version, body FROM object_history WHERE body IS NOT NULL AND id IN"
-            " (SELECT max(id) FROM object_history WHERE seq <= ? GROUP BY kind, key) ORDER BY kind, key",
-            seq,
+            " (SELECT max(id) FROM object_history WHERE id <= ? GROUP BY kind, key) ORDER BY kind, key",
+            entry,
         )
-        return [StoredObject(*row) for row in found]
+
+    def last_entry(self, column: Literal["seq", "version", "at"], value: int) -> tuple[int, int, int]:
+        """(id, version, at) of the last entry in the history whose column is at most the value.
+
+        All three columns grow with the id.
+        """
+        low, high = 0, int(self.rows("SELECT coalesce(max(id), 0) FROM object_history")[0][0])
+        found = (0, 0, 0)
+        query = f"SELECT id, version, at, {column} FROM object_history WHERE id <= ? ORDER BY id DESC LIMIT 1"  # noqa: S608 one of three
+        while low < high:
+            middle = (low + high + 1) // 2
+            rows = self.rows(query, middle)
+            if not rows or rows[0][3] <= value:
+                low = middle
+                found = rows[0][:3] if rows else found
+            else:
+                high = rows[0][0] - 1
+        return found
 
     def object_changes(self, kind: str, key: str) -> list[ObjectEntry]:
         """All that happened to one object, oldest first."""
-        query = "SELECT seq, at, kind, key, version, body FROM object_history WHERE kind = ? AND key = ? ORDER BY id"
+        query = "SELECT seq, at, version, body FROM object_history WHERE kind = ? AND key = ? ORDER BY id"
         return [ObjectEntry(*row) for row in self.rows(query, kind, key)]
 
 
