@@ -9,7 +9,6 @@ fields that are empty. They are trees of plain values, in which there are no cyc
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -19,11 +18,6 @@ Quantities = dict[str, str | int | float]
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=0, le=65535)]  # 0 is what a port that is not given looks like
-
-
-def timestamp_in_seconds(ms: int) -> str:
-    """Milliseconds since 1970 as Kubernetes writes times: RFC 3339, whole seconds, UTC."""
-    return datetime.fromtimestamp(ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 class Lenient(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
