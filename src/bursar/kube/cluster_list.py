@@ -1,9 +1,8 @@
-"""Everything that decisions rest on, listed once from a live cluster, for those who only look.
+"""Lists everything that decisions depend on from a live cluster, once, for read-only commands.
 
-Of the pods that wait only those are taken that a controller would decide over: those with its gate, and where there is
-no gate those that are governed. All others wait for somebody else, and count when they are bound; as for a controller,
-those that nobody governs are never taken away for others. Devices that drivers publish, and pods that claim some, are
-marked as a controller marks them.
+Of the pending pods it takes those that a controller would decide: gated ones, and governed ones where there is no
+gate. Any other pod counts once it is bound. Pods that are not governed are never victims. Devices that DRA drivers
+publish, and pods that claim them, are marked as a controller marks them.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from bursar.control.admission import CONFIGURATION, known_kinds
 from bursar.kube.admission.predicate import ENFORCED, NAMESPACE_LABEL, AdmissionOptions, Governed, facts_of
 from bursar.kube.client.api import RESOURCE_SLICES, Api, Resource
 from bursar.kube.client.auth import ClusterConfig
-from bursar.kube.client.deep_json import read_any
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
-from bursar.kube.client.models import Meta
+from bursar.kube.client.models import Meta, read_any
 from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.object_cache import Devices, read_slice
 from bursar.kube.controller.object_sync import QuotaSelection

@@ -1,6 +1,6 @@
-"""An HTTP server inside a running event loop: the webhook's and the one for health and metrics are such servers.
+"""An HTTP server inside a running event loop, for the webhook and for health and metrics.
 
-A connection on which no request arrives is closed, so that idle ones do not take the place of those that ask.
+It closes connections on which no request arrives, so that idle ones do not block others.
 """
 
 from __future__ import annotations

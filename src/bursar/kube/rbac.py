@@ -1,8 +1,7 @@
-"""What Bursar may do in a cluster: one table of the calls it makes, and the roles made of it.
+"""RBAC: one table of the calls that Bursar makes, and the roles generated from it.
 
-No wildcards. What can be granted by name is granted by name, what can be granted in Bursar's own namespace is granted
-there. Roles for people: everybody who may view a namespace sees its quotas; who may edit one may edit its workloads,
-but not its quotas, as Kubernetes does with ResourceQuota.
+There are no wildcards. Rights are granted by name where possible, and in Bursar's own namespace where possible. Roles
+for people: viewers of a namespace see its quotas; editors may edit workloads but not quotas, as for ResourceQuota.
 """
 
 from __future__ import annotations

@@ -248,5 +248,5 @@ class ControlPlane:
         """The controller manager works: it has put all of ``edit`` together, which takes it two rounds: the rules for
         writing come first, and those for reading when ``view`` has them.
         """
-        wishes = (("create", "pods"), ("get", "pods"))
-        return all(objects.may(self.api(), ALICE, verb, resource) for verb, resource in wishes)
+        gated_pods = (("create", "pods"), ("get", "pods"))
+        return all(objects.may(self.api(), ALICE, verb, resource) for verb, resource in gated_pods)

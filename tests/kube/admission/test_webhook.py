@@ -51,9 +51,9 @@ def test_parent_tree_and_weight_are_filled_in() -> None:
 
 
 def test_labels_that_were_missing_are_added_as_a_whole() -> None:
-    bare = pool_quota("team")
-    del bare["metadata"]["labels"], bare["metadata"]["annotations"]
-    paths = [operation["path"] for operation in ask(webhook(), MUTATE_QUOTAS, bare)["patch"]]
+    resources_only = pool_quota("team")
+    del resources_only["metadata"]["labels"], resources_only["metadata"]["annotations"]
+    paths = [operation["path"] for operation in ask(webhook(), MUTATE_QUOTAS, resources_only)["patch"]]
     assert paths == ["/metadata/annotations", "/metadata/labels"]
 
 

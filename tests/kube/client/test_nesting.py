@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from bursar.kube.client.api import CONFIG_MAPS, Api
-from bursar.kube.client.deep_json import DEEPEST, TOO_DEEP, level
 from bursar.kube.client.http import Request
-from bursar.kube.client.models import Meta, RawObject
+from bursar.kube.client.models import DEEPEST, TOO_DEEP, Meta, RawObject, level
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.watch import Following, as_body
 from tests.kube.client.conformance import Diary, tell

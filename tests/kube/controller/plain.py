@@ -54,7 +54,7 @@ class PlainKubernetes:
     # Steps of a scenario
 
     def apply(self, documents: Iterable[Document]) -> None:
-        for given in self.mirror.world.kinds.read_all(documents):
+        for given in self.mirror.cache.kinds.read_all(documents):
             if given.kind.name == "Pod":
                 self._apply_pod(given)
             else:
@@ -229,8 +229,8 @@ class PlainKubernetes:
                     self._start(claim)
             for (kind, key), written_parts in outputs.items():
                 for output in written_parts.values():
-                    self.mirror.world.note_written(output)
-                    self._write(self.mirror.world.kinds.find(kind), key, output.part, output.value)
+                    self.mirror.cache.note_written(output)
+                    self._write(self.mirror.cache.kinds.find(kind), key, output.part, output.value)
 
     def _hold(self, victim: Claim) -> None:
         """Before somebody is told to leave, it stands written for whom."""
@@ -251,11 +251,11 @@ class PlainKubernetes:
             self._show_pod(key)
 
     def _start(self, claim: Claim) -> None:
-        sight = self.mirror.pods.by_uid[claim.uid]
-        pod, reading = self.pods[claim.key], sight.reading
+        tracked = self.mirror.pods.by_uid[claim.uid]
+        pod, reading = self.pods[claim.key], tracked.reading
         assert reading is not None
         filled = reading.filled
-        orders = self.mirror.placement.orders(claim, unjudged(sight.seen.spec), expressible=filled.expressible)
+        orders = self.mirror.placement.orders(claim, unjudged(tracked.seen.spec), expressible=filled.expressible)
         record = written(admission_record(claim, 1, 0, orders, ()))
         pin = claim.place if orders.pin else ""
         marks = {"bursar.dev/admission": record}

@@ -77,7 +77,7 @@ class Stage:
         self.announce(term.number)
         self.terms += 1
         self.term = term
-        self._note_leavers(term.reclaimer)
+        self._note_leavers(term.evictor)
         self._running = asyncio.create_task(term.run())
         await eventually(lambda: term.ready or self._ended())
         self.check_running()
@@ -90,14 +90,14 @@ class Stage:
         if self.present is None or after["metadata"]["annotations"].get(TERM) != self.present:
             raise Refusal(403, f"the annotation {TERM} is not that of the namespace {OWN}, {self.present}")
 
-    def _note_leavers(self, reclaimer: Evictor) -> None:
-        evict = reclaimer.evict
+    def _note_leavers(self, evictor: Evictor) -> None:
+        evict = evictor.evict
 
         def noted(claim: Claim) -> None:
             self.leavers.add(claim.uid)
             evict(claim)
 
-        reclaimer.evict = noted  # type: ignore[method-assign]
+        evictor.evict = noted  # type: ignore[method-assign]
 
     def _tell(self, told: Notice, _uid: str) -> None:
         self.told.append(told)

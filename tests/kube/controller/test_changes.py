@@ -62,7 +62,7 @@ def apply(cluster: PlainKubernetes, *bodies: Body) -> None:
 
 
 def delete(cluster: PlainKubernetes, body: Body) -> None:
-    (given,) = cluster.mirror.world.kinds.read_all([Document("", 0, body)])
+    (given,) = cluster.mirror.cache.kinds.read_all([Document("", 0, body)])
     cluster.delete([(given.kind, given.key)])
 
 
@@ -195,13 +195,13 @@ def test_a_pod_that_could_not_be_read_counts_when_somebody_else_let_it_go(then: 
 
 def test_an_object_that_others_need_goes_when_they_do_not_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_with(node("n", 8), node("needed", 8))
-    controller, world = cluster.mirror.controller, cluster.mirror.world
+    controller, cache = cluster.mirror.controller, cluster.mirror.cache
     with monkeypatch.context() as patch:
         patch.setattr(controller, "apply", refuse)
         delete(cluster, node("needed", 8))
-    assert world.get("Node", "needed") is not None
+    assert cache.get("Node", "needed") is not None
     apply(cluster, node("n", 7))
-    assert world.get("Node", "needed") is None
+    assert cache.get("Node", "needed") is None
 
 
 def test_an_object_that_others_need_stays_when_it_is_created_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_an_object_that_others_need_stays_when_it_is_created_anew(monkeypatch: p
         delete(cluster, node("needed", 8))
     apply(cluster, node("needed", 8))
     apply(cluster, node("n", 7))
-    assert cluster.mirror.world.get("Node", "needed") is not None
+    assert cluster.mirror.cache.get("Node", "needed") is not None
 
 
 def refuse(_changes: object) -> None:
@@ -224,9 +224,9 @@ def test_a_ledger_is_built_in_steps_however_many_objects_there_are() -> None:
     kinds = {kind.kind: kind for kind in mirror.kinds if kind.group in {"", "n8s.nebuly.ai"}}
     bodies = [node(f"n{number}", 8) for number in range(50)] + [quota(f"a{number}", 1, 2) for number in range(50)]
     objects = [(kinds[body["kind"]], msgspec.json.encode(body)) for body in bodies]
-    taken = [mirror.world.version for _ in mirror.building(objects, [])]
+    taken = [mirror.cache.version for _ in mirror.building(objects, [])]
     assert max(after - before for before, after in pairwise(taken)) == 1
-    assert mirror.world.version == len(bodies)
+    assert mirror.cache.version == len(bodies)
 
 
 def test_time_goes_on_when_somebody_sets_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

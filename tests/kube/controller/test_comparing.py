@@ -43,8 +43,8 @@ def repaired(mirror: Mirror) -> list[bool]:
 
 def test_a_claim_without_a_pod_is_released_and_who_waits_may_start() -> None:
     mirror = team().mirror
-    sight = mirror.pods.by_key.pop("a/runs")
-    del mirror.pods.by_uid[sight.uid]
+    tracked = mirror.pods.by_key.pop("a/runs")
+    del mirror.pods.by_uid[tracked.uid]
     assert found(mirror) == ["a/runs counts, but there is no such pod"]
     assert repaired(mirror) == [True]
     assert found(mirror) == []
@@ -71,11 +71,13 @@ def test_a_claim_in_the_wrong_place_is_moved_to_where_its_pod_is() -> None:
 @pytest.mark.parametrize(("name", "asks"), [("runs", 2), ("waits", 1)])
 def test_a_claim_that_counts_for_less_than_its_pod_asks_for_is_told_again(name: str, asks: int) -> None:
     mirror = team().mirror
-    sight = mirror.pods.by_key[f"a/{name}"]
+    tracked = mirror.pods.by_key[f"a/{name}"]
     more = {GPU: "1", "cpu": "500m"}
-    container = sight.seen.spec.containers[0]
+    container = tracked.seen.spec.containers[0]
     grown = msgspec.structs.replace(container, resources=msgspec.structs.replace(container.resources, requests=more))
-    sight.seen = msgspec.structs.replace(sight.seen, spec=msgspec.structs.replace(sight.seen.spec, containers=(grown,)))
+    tracked.seen = msgspec.structs.replace(
+        tracked.seen, spec=msgspec.structs.replace(tracked.seen.spec, containers=(grown,))
+    )
     assert found(mirror) == [f"a/{name} asks for 500m cpu, 1 {GPU}, but counts for {asks} {GPU}"]
     assert repaired(mirror) == [True]
     assert found(mirror) == []

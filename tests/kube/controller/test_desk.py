@@ -18,13 +18,13 @@ def test_what_is_wanted_meanwhile_is_done_once_more() -> None:
             await go.wait()
             done.append(key)
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 2)
-        desk.want("a")
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 2)
+        queue.want("a")
         await asyncio.sleep(0)
         for _ in range(5):
-            desk.want("a")
+            queue.want("a")
         go.set()
-        await desk.idle()
+        await queue.idle()
 
     asyncio.run(main())
     assert done == ["a", "a"]
@@ -44,10 +44,10 @@ def test_no_more_than_so_many_at_once() -> None:
             await asyncio.sleep(0.001)
             running -= 1
 
-        desk: KeyedWorkQueue[int] = KeyedWorkQueue(perform, 3)
+        queue: KeyedWorkQueue[int] = KeyedWorkQueue(perform, 3)
         for key in range(20):
-            desk.want(key)
-        await desk.idle()
+            queue.want(key)
+        await queue.idle()
 
     asyncio.run(main())
     assert most == 3
@@ -63,9 +63,9 @@ def test_work_that_cannot_be_done_now_is_tried_again() -> None:
             if tries < 3:
                 raise Again("not yet", 0.0)
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
-        desk.want("a")
-        await desk.idle()
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
+        queue.want("a")
+        await queue.idle()
 
     asyncio.run(main())
     assert tries == 3
@@ -78,10 +78,10 @@ def test_an_unexpected_error_is_told() -> None:
         async def perform(_key: str) -> None:
             raise ValueError("broken")
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
-        desk.broken = lambda key, error: told.append((key, str(error)))
-        desk.want("a")
-        await desk.idle()
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
+        queue.broken = lambda key, error: told.append((key, str(error)))
+        queue.want("a")
+        await queue.idle()
 
     asyncio.run(main())
     assert told == [("a", "broken")]
@@ -92,11 +92,11 @@ def test_closing_ends_all_work() -> None:
         async def perform(_key: str) -> None:
             await asyncio.sleep(60)
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
-        desk.want("a")
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
+        queue.want("a")
         await asyncio.sleep(0)
-        await asyncio.wait_for(desk.close(), 5)
-        assert len(desk) == 0
+        await asyncio.wait_for(queue.close(), 5)
+        assert len(queue) == 0
 
     asyncio.run(main())
 
@@ -115,12 +115,12 @@ def test_what_comes_together_is_done_together_each_time() -> None:
         async def perform(_key: str) -> None:
             done.append(now())
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.05)
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.05)
         until = now() + 0.2
         while now() < until:
-            desk.want("a")
+            queue.want("a")
             await asyncio.sleep(0.001)
-        await desk.idle()
+        await queue.idle()
 
     asyncio.run(main())
     assert 2 <= len(done) <= 5
@@ -134,11 +134,11 @@ def test_what_is_forgotten_while_more_is_waited_for_is_not_done() -> None:
         async def perform(key: str) -> None:
             done.append(key)
 
-        desk: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.01)
-        desk.want("a")
+        queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1, settle_for=0.01)
+        queue.want("a")
         await asyncio.sleep(0)
-        desk.forget("a")
-        await desk.idle()
+        queue.forget("a")
+        await queue.idle()
 
     asyncio.run(main())
     assert done == []

@@ -111,7 +111,7 @@ def test_a_gpu_node_is_cordoned_until_it_is_marked() -> None:
         return json.dumps({"metadata": meta, "status": status}).encode()
 
     def cordoned() -> bool:
-        known = mirror.world.find(NODE.name, "n")
+        known = mirror.cache.find(NODE.name, "n")
         assert known is not None
         assert isinstance(known.given.typed, Node)
         return known.given.typed.spec.unschedulable

@@ -10,7 +10,7 @@ from bursar.kube.client.api import LEASES, NAMESPACES
 from bursar.kube.client.errors import Fenced, NotFound, Unanswered
 from bursar.kube.controller.leader_term import NOBODY, Fence, TermOptions
 from bursar.kube.controller.patches import TERM
-from bursar.kube.controller.work_queue import Dethroned
+from bursar.kube.controller.work_queue import LeadershipLost
 from tests.kube.controller.stage import OWN, Stage, replica, stage
 from tests.kube.waiting import eventually
 
@@ -77,7 +77,7 @@ async def test_whoever_is_late_never_writes_over_its_successor(at: str) -> None:
         await eventually(lambda: calls(cluster, at))
         hand_lease(cluster, "another", 8)
         cluster.announce(8)
-        with pytest.raises(Dethroned, match="term 7 is over"):
+        with pytest.raises(LeadershipLost, match="term 7 is over"):
             await writing
         assert cluster.present == "8"
 

@@ -33,7 +33,7 @@ def test_a_chain_of_objects_comes_into_force_with_the_one_that_all_of_them_lacke
     assert {key for _, key in cluster.mirror.objects.invalid} == {"a/leaf", "a/middle"}
     apply(cluster, branch("top"))
     assert not cluster.mirror.objects.invalid
-    assert cluster.mirror.world.get(KIND, "a/leaf") is not None
+    assert cluster.mirror.cache.get(KIND, "a/leaf") is not None
 
 
 @pytest.mark.parametrize("in_force", [False, True])
@@ -45,7 +45,7 @@ def test_an_object_that_is_deleted_while_it_is_invalid_never_comes_into_force(in
     delete(cluster, branch("leaf", "top", leaf=True))
     assert not cluster.mirror.objects.invalid
     apply(cluster, branch("top"))
-    assert cluster.mirror.world.get(KIND, "a/leaf") is None
+    assert cluster.mirror.cache.get(KIND, "a/leaf") is None
 
 
 def test_who_shows_what_is_wrong_hears_that_an_object_is_gone_that_was_never_in_force() -> None:
@@ -69,7 +69,7 @@ def unreadable(body: Body) -> Body:
 
 def shown(cluster: PlainKubernetes, body: Body) -> None:
     """As the API server shows it, which looks at no annotation."""
-    kind = cluster.mirror.world.kinds.find(KIND)
+    kind = cluster.mirror.cache.kinds.find(KIND)
     stored = {**body, "metadata": {**body["metadata"], "uid": "u"}}
     cluster.objects[KIND, f"a/{body['metadata']['name']}"] = stored
     cluster.mirror.object_seen(kind, msgspec.json.encode(stored))
@@ -84,7 +84,7 @@ def test_an_object_that_cannot_be_read_any_more_is_told_and_its_last_good_form_s
     assert [one[:2] for one in told] == [(KIND, "a/leaf")]
     assert "shared-weight" in told[0][2]
     assert [key for _, key in cluster.mirror.objects.invalid] == ["a/leaf"]
-    assert cluster.mirror.world.get(KIND, "a/leaf") is not None
+    assert cluster.mirror.cache.get(KIND, "a/leaf") is not None
     shown(cluster, branch("leaf", leaf=True))
     assert told[1:] == [(KIND, "a/leaf", "")]
     assert not cluster.mirror.objects.invalid
@@ -95,7 +95,7 @@ def test_what_an_object_was_before_it_could_not_be_read_never_comes_into_force()
     shown(cluster, branch("leaf", "top", leaf=True))
     shown(cluster, unreadable(branch("leaf", "top", leaf=True)))
     apply(cluster, branch("top"))
-    assert cluster.mirror.world.get(KIND, "a/leaf") is None
+    assert cluster.mirror.cache.get(KIND, "a/leaf") is None
 
 
 def test_an_object_that_could_not_be_read_is_forgotten_when_it_is_gone() -> None:

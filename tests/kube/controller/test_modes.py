@@ -149,7 +149,7 @@ async def test_a_dry_run_changes_nothing_and_takes_nobodys_lease() -> None:
             term = trying.term
             assert term is not None
             assert term.number == 7
-            await eventually(lambda: term.writer.started and term.reclaimer.evicted)
+            await eventually(lambda: term.writer.started and term.evictor.evicted)
             await asyncio.sleep(1.5)
             assert trying.term is term, "the term went on"
         assert cluster.fake.state.version == before

@@ -110,7 +110,7 @@ async def test_a_term_keeps_no_images_and_takes_no_heartbeat_for_a_change() -> N
         cluster.fake.state.create(NODES, "", node())
         term = await cluster.lead()
         (held,) = [raw for kind, raw in term._watches.objects() if kind.name == NODE.name]
-        known = term.mirror.world.get(NODE.name, "n")
+        known = term.mirror.cache.get(NODE.name, "n")
         assert known is not None
         assert (b"images" in held, "images" in known["status"]) == (False, False)
         told: list[str] = []

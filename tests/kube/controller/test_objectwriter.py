@@ -49,11 +49,11 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_conditions_that_are_not_bursars_to_write_are_left_alone(kind: str, told: bool) -> None:
-    world = ObjectCache(known_kinds(default_registry()))
-    writer = ObjectWriter(cast("Api", None), world, lambda *_: None)
+    cache = ObjectCache(known_kinds(default_registry()))
+    writer = ObjectWriter(cast("Api", None), cache, lambda *_: None)
     writer.invalid((kind, "a/one"), "is wrong")
-    assert bool(len(writer.desk)) == told
-    await writer.desk.close()
+    assert bool(len(writer.queue)) == told
+    await writer.queue.close()
 
 
 def since(cluster: Stage, resource: Resource = GPU_QUOTA) -> dict[str, tuple[str, str]]:
@@ -142,9 +142,9 @@ def world_with(cluster: Stage) -> ObjectCache:
     """Of one quota."""
     cluster.fake.serve(POOL_QUOTA)
     body = cluster.fake.state.create(POOL_QUOTA, "a", branch("quota"))
-    world = ObjectCache(known_kinds(default_registry()))
-    world.keep(*world.read(POOL_KIND, msgspec.json.encode(body)))
-    return world
+    cache = ObjectCache(known_kinds(default_registry()))
+    cache.keep(*cache.read(POOL_KIND, msgspec.json.encode(body)))
+    return cache
 
 
 def now_in(cluster: Stage) -> Body:
@@ -154,17 +154,17 @@ def now_in(cluster: Stage) -> Body:
 async def test_what_was_sent_is_no_wish_of_anybody_although_something_else_is_wanted_by_now() -> None:
     """Numbers change with every pod, and are written once a second."""
     async with stage() as cluster:
-        world = world_with(cluster)
-        before = world.find(*QUOTA)
+        cache = world_with(cluster)
+        before = cache.find(*QUOTA)
         assert before is not None
-        writer = ObjectWriter(cluster.api, world, lambda *_: None)
+        writer = ObjectWriter(cluster.api, cache, lambda *_: None)
         writer.write(annotated(runtime="1"))
-        await writer.desk.idle()
+        await writer.queue.idle()
         writer.write(annotated(runtime="2"))
         assert now_in(cluster)["metadata"]["annotations"] == {"runtime": "1"}
-        seen, _ = world.read(POOL_KIND, msgspec.json.encode(now_in(cluster)))
+        seen, _ = cache.read(POOL_KIND, msgspec.json.encode(now_in(cluster)))
         assert seen.typed == before.given.typed
-        await writer.desk.close()
+        await writer.queue.close()
 
 
 async def test_marks_that_could_not_be_written_are_written_with_those_that_came_meanwhile() -> None:
@@ -174,7 +174,7 @@ async def test_marks_that_could_not_be_written_are_written_with_those_that_came_
         writer.write(annotated(first="1", both="1"))
         await eventually(lambda: any(seen.method == "PATCH" for seen in cluster.fake.seen))
         writer.write(annotated(second="2", both="2"))
-        await writer.desk.idle()
+        await writer.queue.idle()
         assert now_in(cluster)["metadata"]["annotations"] == {"first": "1", "second": "2", "both": "2"}
 
 

@@ -11,12 +11,12 @@ from bursar.kube.controller.work_queue import Again, sent
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("wish", "after"), [(None, None), (0.0, None), (3.0, 3.0), (3600.0, 60.0)])
+@pytest.mark.parametrize(("wanted", "after"), [(None, None), (0.0, None), (3.0, 3.0), (3600.0, 60.0)])
 async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none_and_none_without_end(
-    wish: float | None, after: float | None
+    wanted: float | None, after: float | None
 ) -> None:
     async def write() -> None:
-        raise error_for("patch /pods/p", 503, ApiStatus(code=503), wish)
+        raise error_for("patch /pods/p", 503, ApiStatus(code=503), wanted)
 
     with pytest.raises(Again) as again:
         await sent(write(), refused=lambda _: None)

@@ -23,19 +23,19 @@ def seen(reason: str) -> SeenPod:
 
 def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
     """Not the time in which it does not get to the pod, or another gate keeps it from it."""
-    sight = TrackedPod(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
+    tracked = TrackedPod(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
     now = 0
-    pods = SimpleNamespace(unbound={"u": sight})
+    pods = SimpleNamespace(unbound={"u": tracked})
     watch = PinWatch(cast("PodSync", pods), lambda: now, PATIENCE)
     assert list(watch.lost()) == []
     now += 2 * PATIENCE
-    sight.seen = seen("Unschedulable")
+    tracked.seen = seen("Unschedulable")
     assert list(watch.lost()) == [], "it was tried a moment ago"
     now += PATIENCE - 1
     assert list(watch.lost()) == []
     now += 1
-    assert [one for one, _ in watch.lost()] == [sight]
+    assert [one for one, _ in watch.lost()] == [tracked]
     pods.unbound.clear()
     assert list(watch.lost()) == []
-    pods.unbound["u"] = sight
+    pods.unbound["u"] = tracked
     assert list(watch.lost()) == [], "it was somewhere meanwhile"

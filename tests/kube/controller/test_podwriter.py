@@ -25,9 +25,9 @@ async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_awa
     mirror = cluster.mirror
     api, now = cast("Api", None), mirror.notes.now
     writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, 0, mirror.report, now)
-    sight, claim = mirror.pods.by_key["a/waits"], mirror.controller.claim("a/waits")
+    tracked, claim = mirror.pods.by_key["a/waits"], mirror.controller.claim("a/waits")
     assert claim is not None
-    sight.hold = HoldRecord("elsewhere")
+    tracked.hold = HoldRecord("elsewhere")
     sent: list[object] = []
     answered = asyncio.Event()
 
@@ -37,7 +37,7 @@ async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_awa
         return patch
 
     monkeypatch.setattr(writer, "_send", send)
-    writer.resume(sight)
+    writer.resume(tracked)
     writer.tidy()
     await asyncio.sleep(0.01)
     assert sent == [None]
@@ -47,6 +47,6 @@ async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_awa
     assert sent == [None], "the hold waits until the other one is gone"
     answered.set()
     await holding
-    await writer.desk.idle()
+    await writer.queue.idle()
     assert sent == [None, "status", '{"place":""}', "status"]
-    assert sight.hold == HoldRecord("")
+    assert tracked.hold == HoldRecord("")

@@ -41,7 +41,7 @@ def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
     mirror = Mirror(default_registry(), MirrorOptions())
     mirror.notes._clock = lambda: kubernetes.now
     objects = [
-        (mirror.world.kinds.find(kind), msgspec.json.encode(body)) for (kind, _), body in kubernetes.objects.items()
+        (mirror.cache.kinds.find(kind), msgspec.json.encode(body)) for (kind, _), body in kubernetes.objects.items()
     ]
     pods = [msgspec.json.encode(pod) for pod in kubernetes.pods.values()]
     mirror.build(objects, [read_pod(raw) for raw in pods])
@@ -55,7 +55,7 @@ def _charges(mirror: Mirror) -> Charges:
         if not claim.counts() or mirror.controller.reason(claim.uid)[0] == LEAVING:
             continue  # one that was admitted and not let go yet is decided anew by the next leader
         for binding in claim.bindings:
-            if binding is None or (binding.policy == "nodes" and mirror.world.find("Node", claim.place) is None):
+            if binding is None or (binding.policy == "nodes" and mirror.cache.find("Node", claim.place) is None):
                 continue  # a node that is gone is nobody's to share out
             total: dict[str, int] = {}
             for cost in binding.costs[:1]:

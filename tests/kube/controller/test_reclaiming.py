@@ -63,7 +63,7 @@ async def test_only_evictions_that_the_server_accepted_are_counted(answer: dict[
         term = await cluster.lead(TermOptions(pin_patience=1))
         await cluster.until(lambda: evictions(cluster) == 1)
         await asyncio.sleep(0.1)
-        assert term.reclaimer.evicted == counted
+        assert term.evictor.evicted == counted
 
 
 async def test_a_pod_that_finds_a_node_after_all_stays() -> None:
@@ -175,6 +175,6 @@ async def test_nobody_leaves_for_a_pod_that_is_gone() -> None:
         cluster.fake.cut_watches()
         claims = term.mirror.engine.state.claims
         await cluster.until(lambda: len(claims) == 4)
-        await cluster.until(lambda: not len(term.reclaimer.desk))
+        await cluster.until(lambda: not len(term.evictor.queue))
         assert evictions(cluster) == 0
         assert not any(claim.leaving for claim in claims.values())

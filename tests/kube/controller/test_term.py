@@ -106,7 +106,7 @@ async def test_a_start_that_arrives_at_a_pod_that_is_being_deleted_ends_no_term(
 async def test_a_pod_that_is_refused_for_long_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Webhooks of others refuse what they like: it must not keep the quota of those that they let pass."""
     monkeypatch.setattr(pod_writer, "REFUSAL_PATIENCE", 500)
-    monkeypatch.setattr(pod_writer, "SET_ASIDE_FOR", 1_500)
+    monkeypatch.setattr(pod_writer, "BACK_OFF_FOR", 1_500)
     monkeypatch.setattr(work_queue, "_REFUSED_PAUSE", 0.1)
     async with stage() as cluster:
         cluster.node("n", 8)
@@ -123,7 +123,7 @@ async def test_a_pod_that_is_refused_for_long_leaves_its_place_to_others(monkeyp
         await cluster.until(lambda: cluster.started(first))
         cluster.check_running()
         assert term.differences == 0
-        assert len(term.writer._aside) == 0
+        assert len(term.writer._backoff) == 0
 
 
 async def test_nobody_is_written_to_for_nothing_when_a_term_begins() -> None:
@@ -229,13 +229,13 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(monkeypatch: pytest.M
             cluster.schedule()
             owner = cluster.pod("b", "owner", 1)
             await cluster.until(lambda: not any(map(is_gated, cluster.pods())))
-            term.reclaimer.take_back(owner["metadata"]["uid"])
+            term.evictor.take_back(owner["metadata"]["uid"])
             for pod in cluster.pods():
                 cluster.delete(pod)
             await cluster.until(lambda: not term.mirror.pods.by_uid)
         await asyncio.sleep(0.3)
         assert _kept_by_uid(term.writer) == {}
-        assert _kept_by_uid(term.reclaimer) == {}
+        assert _kept_by_uid(term.evictor) == {}
         assert _kept_by_uid(term.mirror.pods) == {}
 
 

@@ -45,7 +45,7 @@ def show(cluster: PlainKubernetes, body: Body) -> None:
     """As the API server shows what came past every webhook."""
     (kind,) = [
         kind
-        for kind in cluster.mirror.world.kinds
+        for kind in cluster.mirror.cache.kinds
         if (kind.api_version, kind.kind) == (body["apiVersion"], body["kind"])
     ]
     metadata = {**body["metadata"], "uid": "u"}

@@ -77,8 +77,8 @@ def _mirror() -> Mirror:
 @pytest.mark.parametrize("what", ALIKE)
 def test_what_makes_no_difference(what: str) -> None:
     one, other = ALIKE[what]
-    wishes = _mirror().pods.wishes
-    assert wishes.read(one) is wishes.read(other)
+    gated_pods = _mirror().pods.gated_pods
+    assert gated_pods.read(one) is gated_pods.read(other)
     assert _without_name(one) == _without_name(other)
 
 
@@ -90,22 +90,22 @@ def test_what_makes_a_difference(what: str) -> None:
 @pytest.mark.parametrize("what", [*DIFFERENT])
 def test_what_is_kept_is_what_would_be_read_anew(what: str) -> None:
     pod = DIFFERENT[what]
-    wishes = _mirror().pods.wishes
+    gated_pods = _mirror().pods.gated_pods
     if "class" in what:
         with pytest.raises(ManifestError):
-            wishes.read(pod)
+            gated_pods.read(pod)
         return
-    wishes.read(_pod())
-    assert wishes.read(pod) == wishes.read(pod) == _mirror().pods.wishes.read(pod)
+    gated_pods.read(_pod())
+    assert gated_pods.read(pod) == gated_pods.read(pod) == _mirror().pods.gated_pods.read(pod)
 
 
 def test_all_is_read_anew_when_an_object_comes_changes_or_goes() -> None:
     mirror = _mirror()
-    wishes = mirror.pods.wishes
+    gated_pods = mirror.pods.gated_pods
     kind = next(kind for kind in mirror.kinds if kind.name == PRIORITY_CLASS.name)
 
     def priority() -> int | None:
-        return wishes.read(_pod()).spec.priority
+        return gated_pods.read(_pod()).spec.priority
 
     assert priority() == 0
     for value in (7, 9):
@@ -117,11 +117,11 @@ def test_all_is_read_anew_when_an_object_comes_changes_or_goes() -> None:
 
 
 def test_what_cannot_be_read_is_an_error_each_time() -> None:
-    wishes = _mirror().pods.wishes
+    gated_pods = _mirror().pods.gated_pods
     bad = _pod(spec={"containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]})
     for _ in range(2):
         with pytest.raises(ManifestError, match=r"Pod team/p.*cpu"):
-            wishes.read(bad)
+            gated_pods.read(bad)
 
 
 def test_admission_sees_what_the_server_would_show() -> None:

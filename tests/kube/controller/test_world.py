@@ -19,19 +19,19 @@ Body = dict[str, Any]
 
 
 def world_of(*bodies: Body) -> ObjectCache:
-    world = ObjectCache(known_kinds(default_registry()))
+    cache = ObjectCache(known_kinds(default_registry()))
     for body in bodies:
-        take(world, body)
-    return world
+        take(cache, body)
+    return cache
 
 
-def take(world: ObjectCache, body: Body) -> None:
-    kind = next(one for one in world.kinds if (one.api_version, one.kind) == (body["apiVersion"], body["kind"]))
-    world.keep(*world.read(kind, msgspec.json.encode(body)))
+def take(cache: ObjectCache, body: Body) -> None:
+    kind = next(one for one in cache.kinds if (one.api_version, one.kind) == (body["apiVersion"], body["kind"]))
+    cache.keep(*cache.read(kind, msgspec.json.encode(body)))
 
 
-def drop(world: ObjectCache, kind: str, key: str) -> None:
-    world.drop(world.kinds.find(kind).name, key)
+def drop(cache: ObjectCache, kind: str, key: str) -> None:
+    cache.drop(cache.kinds.find(kind).name, key)
 
 
 def content(topology: Topology) -> object:
@@ -55,42 +55,42 @@ QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
     ids=["a new quota", "a quota", "a node", "a profile", "a quota of another dialect"],
 )
 def test_the_tree_of_quotas_is_made_anew_only_when_it_must_be(body: Body, kept: bool) -> None:
-    world = world_of(branch("top"), branch("other"))
-    before = _topology(world)
-    take(world, body)
-    assert (_topology(world) is before) == kept
-    assert content(_topology(world)) == content(_topology_of(world))
+    cache = world_of(branch("top"), branch("other"))
+    before = _topology(cache)
+    take(cache, body)
+    assert (_topology(cache) is before) == kept
+    assert content(_topology(cache)) == content(_topology_of(cache))
 
 
 def test_a_profile_that_stands_for_its_root_quota_follows_the_nodes() -> None:
-    world = world_of(pool(), node("n", 8))
-    before = _topology(world)
-    take(world, node("m", 8))
-    assert _topology(world) is not before
-    take(world, branch("root"))
-    assert content(_topology(world)) == content(_topology_of(world))
-    known = _topology(world)
-    take(world, node("o", 8))
-    assert _topology(world) is known
+    cache = world_of(pool(), node("n", 8))
+    before = _topology(cache)
+    take(cache, node("m", 8))
+    assert _topology(cache) is not before
+    take(cache, branch("root"))
+    assert content(_topology(cache)) == content(_topology_of(cache))
+    known = _topology(cache)
+    take(cache, node("o", 8))
+    assert _topology(cache) is known
 
 
 def test_a_quota_that_lists_namespaces_is_found_when_it_comes_and_not_when_it_is_gone() -> None:
-    world = world_of(branch("top"))
-    assert _topology(world).resolve("b", {}) == "koordinator-default-quota"
+    cache = world_of(branch("top"))
+    assert _topology(cache).resolve("b", {}) == "koordinator-default-quota"
     lists = branch("leaf", leaf=True)
     lists["metadata"]["annotations"] = {"quota.scheduling.koordinator.sh/namespaces": '["b"]'}
-    take(world, lists)
-    assert _topology(world).resolve("b", {}) == "leaf"
-    drop(world, QUOTA, "a/leaf")
-    assert _topology(world).resolve("b", {}) == "koordinator-default-quota"
-    assert content(_topology(world)) == content(_topology_of(world))
+    take(cache, lists)
+    assert _topology(cache).resolve("b", {}) == "leaf"
+    drop(cache, QUOTA, "a/leaf")
+    assert _topology(cache).resolve("b", {}) == "koordinator-default-quota"
+    assert content(_topology(cache)) == content(_topology_of(cache))
 
 
 def test_objects_are_listed_by_namespace() -> None:
-    world = world_of(quota("a", 1, 1), quota("b", 1, 1), quota("a", 2, 2))
+    cache = world_of(quota("a", 1, 1), quota("b", 1, 1), quota("a", 2, 2))
     kind = "ElasticQuota.n8s.nebuly.ai"
-    assert [body["spec"]["min"] for body in world.list(kind, "a")] == [{"nvidia.com/gpu": 2}]
-    assert len(list(world.list(kind))) == 2
-    drop(world, kind, "a/quota")
-    assert list(world.list(kind, "a")) == []
-    assert len(list(world.list(kind))) == 1
+    assert [body["spec"]["min"] for body in cache.list(kind, "a")] == [{"nvidia.com/gpu": 2}]
+    assert len(list(cache.list(kind))) == 2
+    drop(cache, kind, "a/quota")
+    assert list(cache.list(kind, "a")) == []
+    assert len(list(cache.list(kind))) == 1

@@ -1,4 +1,4 @@
-"""``python -m bursar.kube.admission``: write the admission files anew, with other names where that is wanted."""
+"""``python -m bursar.kube.admission``: write the admission manifests, with other names where wanted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Keeps the webhook's certificates: the Secret, the bundle in the webhook configurations, the live TLS context.
+"""Rotation of the webhook's certificates: the Secret, the CA bundle of the webhook configurations, the live TLS
+context.
 
-The leader makes and renews; every replica reads the Secret and serves what it finds there. Before a new certificate is
-stored, the API server is told to trust both authorities, so that at no moment a replica serves what nobody trusts. A
-leader that dies in between leaves a bundle with one authority too many, and the next pass starts anew.
+The leader creates and renews; every replica reads the Secret and serves what it finds. Before a new certificate is
+stored, the CA bundle trusts both authorities, so that no replica ever serves an untrusted one. A leader that dies in
+between leaves one authority too many, which the next pass removes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Certificates of the webhook: made by ourselves, and when to make new ones. No clock and no I/O here.
+"""Certificates of the webhook: how they are made and when they are renewed. No clock and no I/O.
 
-Each time a new authority signs one serving certificate and its key is forgotten at once, so that nobody can sign
-another. The bundle that clients trust holds the new authority and those before it that have not expired: a replica that
-still serves the certificate before is trusted until it has read the new one.
+Each new authority signs one serving certificate, and its key is discarded at once. The CA bundle holds the new
+authority and the earlier ones that have not expired, so a replica that still serves the previous certificate is
+trusted.
 """
 
 from __future__ import annotations

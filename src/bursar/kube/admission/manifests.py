@@ -1,11 +1,9 @@
-"""The webhook configurations: quota kinds always, pods only where the server has no MutatingAdmissionPolicy.
+"""The webhook configurations, and the files of ``deploy/admission``.
 
-Everything fails closed, within five seconds; deletions have thirty, because whether a quota is in use takes a look at
-all pods. Bursar's own writes are not sent to itself, and neither is anything of kube-system or of its own namespace, so
-that a webhook that is down stops changes of quotas and nothing else. The certificate bundle is not written here: the
-leader patches it in.
-
-The files of ``deploy/admission``: everything that admission needs in a cluster, as YAML for people and charts.
+Quota kinds always have a webhook, pods only where the server has no MutatingAdmissionPolicy. Everything fails closed,
+within five seconds; deletions have thirty, because checking whether a quota is in use looks at all pods. Bursar's own
+writes, kube-system and Bursar's namespace are excluded, so that a webhook that is down blocks changes of quotas only.
+The leader patches in the CA bundle.
 """
 
 from __future__ import annotations

@@ -1,27 +1,16 @@
-"""The gate: MutatingAdmissionPolicies that hold governed pods back until quota admits them.
+"""The gate and the guards, as admission policies.
 
-At creation a governed pod gets the scheduling gate, beside any that it has, and one that names the scheduler of an
-original gets the cluster's own. Pods that come with a node are left alone here, because a gate beside a node is
-invalid; the guards refuse them with advice.
+The gate (MutatingAdmissionPolicy) adds the scheduling gate to governed pods at creation, and replaces the scheduler of
+an upstream project by the cluster's own. Pods that come with a node are left to the guards, because a gate beside a
+node is invalid. The same patch removes ``managedFields``, unless the pod was applied server-side: they cost a third to
+a half of the patch that starts the pod (docs/decisions/0009-managed-fields.md). Where all pods of a namespace are
+governed, the gate is not reinvoked (docs/decisions/0011-gate-reinvocation-policy.md).
 
-In the same patch the pod loses its ``managedFields``, unless somebody applied it server-side. While a pod has any, the
-API server keeps account of every write: a third to a half of what the patch that starts the pod costs it. Kubernetes
-does without them; whoever applies such a pod later begins a new account.
-
-Where all pods of a namespace are governed, the gate is put on once, whatever webhooks write on the pod afterwards, and
-the guards refuse what is wrong then: looking again would convert each pod twice more. Why that is enough:
-docs/decisions/0011-gate-reinvocation-policy.md. Elsewhere the gate looks again at the pods that it gated.
-
-The guards: ValidatingAdmissionPolicies that keep everybody else's hands off what only Bursar may decide.
-
-One policy judges updates; creations, bindings and growth are judged by one for each arm of the predicate. Updates are
-judged by the pod as it was (``oldObject``), so that dropping a label together with the gate is no way out; what that
-protects speaks for itself, so it asks for no namespace. Whoever may write ``pods/status`` (nodes and controllers, no
-role for people) is trusted.
-
-The guard of updates is the *fence*, too: it compares the term of a patch that opens the gate with that of whoever
-leads, which stands on Bursar's own namespace. A leader that lost its lease, frozen and woken again, is refused by the
-API server. Why it reads a namespace, and not the Lease: docs/decisions/0010-fencing-token-in-a-namespace.md.
+The guards (ValidatingAdmissionPolicies) protect what only Bursar may decide. One policy judges updates; creations,
+bindings and growth are judged by one policy for each arm of the predicate. Updates are judged by ``oldObject``, so
+that dropping a label together with the gate does not help. Writers of ``pods/status`` (nodes, controllers) are
+trusted. The guard of updates is also the fence: it compares the term of a patch that ungates a pod with the leader
+term on Bursar's namespace (docs/decisions/0010-fencing-token-in-a-namespace.md).
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """The shapes of admission policies and their bindings, as plain objects. Everything fails closed.
 
-Each policy comes with the binding that puts it in force. The API server converts the objects of a call anew for the
-conditions of a policy, for its checks, for their messages and for its audit annotations, whether there are any or not;
-that costs far more than evaluating them. So there are few policies, no pod is judged by two that could be one, and each
-guard has a condition that turns away every call with which nothing is wrong: a good call is converted once, and only
-one that is refused again, for the message.
-
-Which namespaces a policy is for stands in its binding. The API server looks at the selectors of a policy before it
-looks at what a call is about, and reads them anew for every call of anybody about anything; at those of a binding only
-for calls that the policy is about.
+Each policy comes with its binding. The API server converts the objects of a call for the conditions of a policy, for
+its checks, messages and audit annotations; that costs far more than evaluating them. So there are few policies, no pod
+is judged by two that could be one, and each guard has a condition that rejects every call that is in order: such a
+call is converted once. Namespace selectors are in the binding, because the API server evaluates those of a policy for
+every call.
 """
 
 from __future__ import annotations

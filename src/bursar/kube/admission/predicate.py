@@ -1,22 +1,16 @@
-"""Which pods are governed: the one predicate behind the gate, the guards, the fallback webhook and the controller.
+"""Which pods are governed: predicates written once and read twice, as CEL by the API server and as Python by Bursar.
 
-Each statement about a pod is written once and read twice: as CEL by the API server, as Python by Bursar. Both readings
-agree on every pod that the API server can hold; tests compare them over random pods. The CEL uses only what every
-server with admission policies has: ``has``, ``in``, ``exists``, ``filter``, ``size``, ``startsWith`` and operators.
+Both readings agree for every pod that the API server can hold; tests compare them over random pods. The CEL uses only
+``has``, ``in``, ``exists``, ``filter``, ``size``, ``startsWith`` and operators. Users choose how many labels,
+annotations, gates and owners a pod has, and the cost of a CEL loop grows with the square of its length. So pods are
+searched in two ways only: lists of at most ``MOST`` entries, which the guards enforce, and ``filter`` with a test that
+begins with ``k in [...]``, which costs linear time. A test on a real API server checks it.
 
-Users choose how many labels, annotations, gates and owners a pod has, and the cost of a CEL loop grows with the square
-of its length. So pods are searched in two ways only. One is lists of at most ``MOST`` items; the guards refuse longer
-ones. The other is ``filter`` over labels and annotations by a test that begins with ``k in [...]``, which takes linear
-time; ``exists``, ``all`` and ``map`` do not. A test on a real API server checks it.
-
-A pod is governed if an *arm* reaches it: a selection of namespaces (``namespaceSelector``) and a term about the pod
-(CEL). One arm covers the namespaces in which quota is enforced. In all others one reaches the pods that the marks of
-installed policies select: those that name a tree or a quota, or request a GPU fraction. Every namespace is in at most
-one arm, so that no pod is judged twice.
-
-Never governed are the pods of kube-system and of Bursar's own namespace, mirror pods and pods of DaemonSets. A pod that
-has the gate or the admission record stays governed: neither adoption by a DaemonSet nor a namespace that loses its
-label frees quota in use or leaves a gated pod behind.
+A pod is governed if an *arm* selects it: a namespace selector and a predicate on the pod. One arm covers namespaces in
+which quota is enforced; in all others, one selects pods that name a tree, a quota or a GPU fraction. Every namespace
+is in exactly one arm, so that no pod is judged twice. Pods of kube-system, of Bursar's own namespace, mirror pods and
+DaemonSet pods are never governed. A pod that has the gate or the admission record stays governed, also when a
+DaemonSet adopts it or its namespace loses its label.
 """
 
 from __future__ import annotations

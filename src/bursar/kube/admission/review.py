@@ -1,17 +1,8 @@
-"""What the webhook says about an object: the policies' own admission functions for quota kinds, the gate for pods.
+"""Admission reviews: the policies' own admission functions for quota kinds, the gate for pods.
 
-Nothing is remembered and nothing is written, so a dry run is like any other call. A change that touches neither spec,
-labels nor annotations always passes, and so does any change of an object that is being deleted: nobody must be kept
-from removing a finalizer of an object that would not be admitted today.
-
-Pods and nodes for the few requests that ask for them: what admission reads of them, from the API server itself.
-
-There may be a hundred thousand pods, and the API server waits: of pods only their metadata is asked for, and only of
-those that have not ended, since nobody looks at the others.
-
-AdmissionReview v1, read and answered.
-
-JSON patches (RFC 6902) between two states of an object. Lists are replaced as a whole.
+Reviews are stateless, so a dry run is like any other call. A change that touches neither spec, labels nor annotations
+passes, and so does any change of an object that is being deleted: finalizers can always be removed. Of pods only the
+metadata is fetched, and only of those that have not ended. JSON patches (RFC 6902) replace lists as a whole.
 """
 
 from __future__ import annotations
@@ -137,7 +128,7 @@ FETCHED = ("Pod", "Node")
 """Kinds that are not followed for the webhook: there are many, and few requests ask for them."""
 
 
-class NotFetched(Exception):  # noqa: N818 a wish, not an error
+class NotFetched(Exception):  # noqa: N818 a request, not an error
     """A kind is asked for that was not fetched yet."""
 
     def __init__(self, kind: str) -> None:
@@ -182,45 +173,45 @@ class QuotaReviewer:
 
     async def _surely(self, request: AdmissionRequest, judge: _Judge) -> list[Operation]:
         """A refusal may be due to news that have not arrived, such as a parent made a moment ago: look again."""
-        sight = ReviewView(self._view, None if self._fetch is None else {})
+        tracked = ReviewView(self._view, None if self._fetch is None else {})
         caught_up = False
         while True:
             try:
-                return judge(request, sight)
+                return judge(request, tracked)
             except NotFetched as missing:
-                await self._bring(sight, missing.kind)
+                await self._bring(tracked, missing.kind)
             except ManifestError:
                 if caught_up:
                     raise
                 caught_up = True
                 await self._view.catch_up()
 
-    async def _bring(self, sight: ReviewView, kind: str) -> None:
-        if self._fetch is None or sight.fetched is None:
+    async def _bring(self, tracked: ReviewView, kind: str) -> None:
+        if self._fetch is None or tracked.fetched is None:
             raise RuntimeError(f"{kind} cannot be fetched")
-        sight.fetched[kind] = await self._fetch(kind)
+        tracked.fetched[kind] = await self._fetch(kind)
 
-    def _filled(self, request: AdmissionRequest, sight: ReviewView) -> list[Operation]:
+    def _filled(self, request: AdmissionRequest, tracked: ReviewView) -> list[Operation]:
         given, old = self._read(request)
         if given is None:
             return []
-        admitted = self._admission.admit(sight, old, given)
+        admitted = self._admission.admit(tracked, old, given)
         return patch_between(given.body, admitted.body)
 
-    def _checked(self, request: AdmissionRequest, sight: ReviewView) -> list[Operation]:
+    def _checked(self, request: AdmissionRequest, tracked: ReviewView) -> list[Operation]:
         if request.operation == "DELETE":
-            self._check_removal(sight, request.old_object or {})
+            self._check_removal(tracked, request.old_object or {})
             return []
         given, old = self._read(request)
         if given is not None:
-            self._admission.admit(sight, old, given)
+            self._admission.admit(tracked, old, given)
         return []
 
-    def _check_removal(self, sight: ReviewView, body: Body) -> None:
+    def _check_removal(self, tracked: ReviewView, body: Body) -> None:
         known = self._kinds.find(_kind_name(body))
         metadata = body.get("metadata") or {}
         namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
-        self._admission.check_removal(sight, known, f"{namespace}/{name}" if namespace else name, lambda: body)
+        self._admission.check_removal(tracked, known, f"{namespace}/{name}" if namespace else name, lambda: body)
 
     def _read(self, request: AdmissionRequest) -> tuple[TypedObject | None, Body | None]:
         """The object as it is to be judged, None if it need not be, and what it was before."""
@@ -231,7 +222,7 @@ class QuotaReviewer:
 
 
 class _Judge(Protocol):
-    def __call__(self, request: AdmissionRequest, sight: ReviewView, /) -> list[Operation]: ...
+    def __call__(self, request: AdmissionRequest, tracked: ReviewView, /) -> list[Operation]: ...
 
 
 def _kind_name(body: Body) -> str:

@@ -1,14 +1,9 @@
-"""The webhook server's application: raw ASGI, three routes, one answer a request.
+"""The webhook server: raw ASGI, three routes, TLS with certificates that can be replaced while it runs.
 
 ``/mutate-quotas`` and ``/validate-quotas`` judge quota kinds; ``/gate-pods/<arm>`` is the gate for servers without
-MutatingAdmissionPolicy. Bodies are limited, answers are short, and as long as the objects of the cluster are not all
-known the answer is 503, which the API server takes for a refusal. Nothing is judged for longer than it waits, and no
-body is waited for longer.
-
-The webhook's TLS server. Certificates are loaded into the live context: connections made from then on use them.
-
-Private keys are handed to the TLS library through memory files, never through a disk: the root file system of the
-container is read-only.
+MutatingAdmissionPolicy. Bodies, answers and times are bounded. Until all objects of the cluster are known the answer
+is 503, which the API server treats as a refusal. Private keys reach the TLS library through memory files: the root
+file system of the container is read-only.
 """
 
 from __future__ import annotations

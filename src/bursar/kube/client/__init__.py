@@ -1,4 +1,4 @@
-"""A small typed client of the Kubernetes API: asynchronous, exact about what failed, and fenced by the lease.
+"""A small typed client of the Kubernetes API: asynchronous, exact about failures, fenced by the lease.
 
-Why there is one of our own: docs/decisions/0007-own-kubernetes-client.md.
+The reasons for an own client are in docs/decisions/0007-own-kubernetes-client.md.
 """

@@ -1,9 +1,7 @@
-"""The verbs of the Kubernetes API, for any resource.
+"""The verbs of the Kubernetes API for any resource, and where each kind lives (group, version, plural, scope).
 
-Objects come back as ``Body`` (see ``models``); what is sent is a mapping, a struct or JSON. Every write names the field
-manager. An eviction has results rather than errors where the answer is about budgets, because the caller plans by them.
-
-Where the API server keeps each kind of object: group, version, plural, and whether it lives in namespaces.
+Objects come back as ``Body`` (see ``models``); a mapping, a struct or JSON can be sent. Every write names the field
+manager. An eviction returns a result instead of raising where the answer is about budgets, because callers plan by it.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from bursar.kube.client.deep_json import level, read_any
 from bursar.kube.client.errors import ApiError, Conflict, KubeError, Malformed, NotFound, ServerError, Throttled
 from bursar.kube.client.http import JSON, Call, Http, Request, Retry, is_budget
-from bursar.kube.client.models import ApiResourceList, ListPage, RawObject, Version
+from bursar.kube.client.models import ApiResourceList, ListPage, RawObject, Version, level, read_any
 from bursar.objects.kinds import Kind
 
 

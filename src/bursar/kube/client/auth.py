@@ -1,13 +1,11 @@
-"""How to reach the API server, ready for use: address, trust, credentials.
+"""How to reach the API server: address, trust and credentials.
 
-``kubeconfig.load`` finds it where controllers look: a kubeconfig that is named, then ``KUBECONFIG``, then the service
-account of the pod we run in, then ``~/.kube/config``. Nothing is taken on trust: a file that is missing or a field that
-is wrong is a ``ConfigError`` that names both.
+``kubeconfig.load`` looks where controllers look: an explicit kubeconfig, ``KUBECONFIG``, the service account of the
+pod, ``~/.kube/config``. A missing file or a wrong field is a ``ConfigError`` that names both.
 
-Who we are to the API server: tokens that are given, tokens in files, and plugins that fetch either or a certificate.
-
-Tokens of service accounts are replaced while a process runs, so a token file is read again at least once a minute. A
-plugin runs when its last answer has expired. Either is asked anew when the server answers 401, at most once a call.
+Credentials are static tokens, token files, and exec plugins that return a token or a certificate. Service account
+tokens rotate, so a token file is read again at least once a minute. A plugin runs when its last answer has expired.
+After a 401 credentials are fetched once more, at most once per call.
 """
 
 from __future__ import annotations

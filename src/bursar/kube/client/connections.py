@@ -1,18 +1,14 @@
-"""Connections to the API server: HTTP/1.1 over TCP or TLS, kept open between calls, one request at a time on each.
+"""Connections to the API server: HTTP/1.1 over TCP or TLS, kept alive, one request at a time on each.
 
-It does what this client needs and no more (no redirects, no cookies, no compression), because a call through it costs
-a third of the processor time of one through a general library. Invariants:
+There are no redirects, cookies or compression: a call costs a third of the processor time of a general HTTP library.
+Invariants:
 
-* A request leaves in one piece, in the moment in which ``send`` is called: no other task runs in between.
-* A connection is used again only after an answer was read to its end and if the server means to keep it open. Whatever
-  fails or is given up closes it.
-* An answer that the server did not finish is an error (an ``OSError``, as everything that goes wrong here), never a
-  short answer.
+* A request leaves in one piece when ``send`` is called; no other task runs in between.
+* A connection is reused only after an answer was read to its end and if the server keeps it open. Any failure or
+  cancellation closes it.
+* An incomplete answer is an error (an ``OSError``, as any failure here), never a short answer.
 
-Bytes as they arrive to whole lines.
-
-A watch sends one object a line, and an object may be megabytes long: readers that look for a line's end inside a
-bounded buffer fail on it. Here pieces are kept as they came and joined once, when the end is there.
+``Lines`` splits a watch into lines. An object may be megabytes long, so pieces are kept as they come and joined once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What can go wrong between Bursar and the API server, as exceptions that say what the caller may do next.
+"""Errors of calls to the API server, as exceptions that say what the caller may do next.
 
-Two questions matter after a failed write: did the server refuse it (``ApiError``: it answered, nothing happened), or is
-the outcome unknown (``Unanswered`` with ``sent``: it may have been carried out, so look before trying again)?
-``Fenced`` is neither: the write was never sent, because this process may no longer be the leader.
+After a failed write, either the server refused it (``ApiError``: nothing happened) or the outcome is unknown
+(``Unanswered`` with ``sent``: check before trying again). ``Fenced`` is neither: the write was not sent, because this
+process may no longer be the leader.
 """
 
 from __future__ import annotations

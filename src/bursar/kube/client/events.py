@@ -1,15 +1,12 @@
-"""Events of events.k8s.io/v1: what people read in ``kubectl describe``.
+"""Events of events.k8s.io/v1, as shown by ``kubectl describe``.
 
-Recording never waits and never fails: it puts the event into a bounded queue, from which a task writes. The same event
-again within a while becomes a series of the first one, written at most once per period. An object that is talked about
-too much falls silent (a bucket of tokens for each), and what is not written is counted, with the reason why.
+Recording never waits and never fails: the event goes into a bounded queue, from which a task writes. Repeats within a
+period become a series of the first event. Each object has a token bucket. Events that are not written are counted,
+with the reason.
 
-What events say, and which of them the server still has.
-
-The server forgets an event after a while (an hour, unless somebody set it otherwise); then nobody can read it any more.
-The newest event about an object is the one with the highest version: clocks of different writers are not compared.
-
-The time on the wall, as objects of Kubernetes say it. For people: no decision rests on it.
+``latest events`` are read back by object. The server drops events after a while (an hour by default). The latest event
+is the one with the highest resource version: clocks of different writers are not compared. Times are wall-clock times
+for people; no decision depends on them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
-"""One session with the API server: every call goes through here, is counted, bounded in time and, if a write, gated.
+"""The session with the API server: every call is counted, bounded in time and, if it is a write, gated by the lease.
 
 Invariants:
 
-* Before a write's first byte leaves, the gate (the owner of the lease) has said how many seconds are left. It is
-  asked twice: when the call starts, for the time-out, and again when the connection is ready and the request is about
-  to be sent, because a process may have waited or been frozen in between. A write held back raises ``Fenced``, and
-  nothing of it was sent. The server is told what is left by then, so that it does not carry it out later either.
+* The gate (the lease) is asked twice before the first byte of a write leaves: at the start of the call, for the
+  time-out, and when the connection is ready, because the process may have been frozen in between. A write that it
+  holds back raises ``Fenced`` and nothing was sent. The request carries the remaining time, so that the server does
+  not carry it out later.
 * ``within`` bounds the whole call: waiting for a connection, all tries, all pauses.
 * Calls are counted by verb, group and resource in the words of RBAC, whatever their outcome.
 
-When to try again, and after how long.
-
-Reads are tried again after anything that may pass: too many requests, a server in trouble, no connection. A write is
-tried again only when it certainly was not carried out: refused with 429 and a time to come back, or never sent. After
-a time-out or a cut connection nobody knows, and a blind second try could do a thing twice.
+Reads are retried after any transient failure. A write is retried only if it certainly was not carried out: refused
+with 429 and Retry-After, or never sent. After a time-out or a cut connection the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -275,9 +272,9 @@ class Http:
         return body
 
     def _refusal(self, call: Call, text: str, connection: Connection, body: bytes) -> ApiError:
-        status, wish = connection.status, connection.retry_after
+        status, pending = connection.status, connection.retry_after
         self.failures[call, status] += 1
-        retry_after = float(wish) if wish.isascii() and wish.isdigit() else None
+        retry_after = float(pending) if pending.isascii() and pending.isdigit() else None
         return error_for(text, status, status_from(body, status), retry_after)
 
     def _open(self) -> Connections:

@@ -1,14 +1,13 @@
-"""Who leads: a Lease of coordination.k8s.io/v1, and how long the leader may still write.
+"""Leader election by a Lease of coordination.k8s.io/v1, and how long the leader may still write.
 
-Two clocks are never compared. A leader counts from the moment before it sent the renewal that succeeded, on its own
-clock; a candidate counts from the moment it saw the lease change, on its own. Since the server carries out a renewal
-after it was sent and before anybody sees it, a leader that stops at its renew deadline has stopped before a candidate
-may take over, by at least lease duration minus renew deadline. The clock also runs while the process is stopped or the
-machine sleeps, so whoever wakes up late finds its time over: ``remaining`` raises ``Fenced`` before any write.
+Clocks of two processes are never compared. A leader counts from the moment before it sent the successful renewal; a
+candidate counts from the moment it saw the lease change. So a leader that stops at its renew deadline has stopped
+before a candidate may take over, by at least lease duration minus renew deadline. The monotonic clock also runs while
+the process is stopped or the machine sleeps: ``remaining`` raises ``Fenced`` before any late write.
 
-Every write of the lease carries the resourceVersion that was read, so of two candidates one gets a conflict. Each time
-somebody becomes leader, leaseTransitions grows: it is the term, by which the server itself can refuse writes of
-earlier leaders. (The very first term is 0.)
+Every write of the lease carries the resourceVersion that was read, so one of two candidates gets a conflict.
+leaseTransitions grows with each change of leader: it is the leader term, by which the API server refuses writes of
+earlier leaders. (The first term is 0.)
 """
 
 from __future__ import annotations

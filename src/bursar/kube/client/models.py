@@ -1,11 +1,17 @@
-"""The few fields that the client itself reads of what the API server sends; everything else is skipped, not stored.
+"""The few fields that the client itself reads of API objects; everything else is skipped.
 
-Objects are handed out as ``Body``: the JSON as it came, with its metadata decoded. Whoever wants more decodes it into
-a struct of his own. A body is never a view into a larger answer, so keeping one keeps nothing else alive.
+Objects are passed on as ``Body``: the JSON as it came, with decoded metadata. Callers decode it into their own
+structs. A body is never a view into a larger answer, so keeping one keeps nothing else alive.
+
+``read_any`` decodes objects that are nested too deeply. Where a schema leaves a field open, its writer chooses the
+depth; the API server accepts 10,000 levels, and decoders fail at about a thousand. No field that is read lies that
+deep, so the deep part is replaced by a text: an open field accepts it, and any other field is reported as invalid.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -143,3 +149,40 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(Wire, frozen=True):
     metadata: Meta = Meta()
     spec: LeaseSpec = LeaseSpec()
+
+
+DEEPEST = 100  # levels, of what cannot be read as it is
+ROOM = 100  # calls: so much deeper in the stack somebody may want to read the object again
+TOO_DEEP = b'"nested too deeply"'
+
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
+
+
+def read_any(read: Callable[[bytes], T], raw: bytes) -> tuple[T, bytes]:
+    """What ``read`` makes of JSON, and the JSON: as it came, or such that others can read it, too."""
+    try:
+        return _from_below(ROOM, read, raw), raw
+    except RecursionError:
+        levelled = level(raw)
+        return read(levelled), levelled
+
+
+def _from_below(calls: int, read: Callable[[bytes], T], raw: bytes) -> T:
+    return read(raw) if calls == 0 else _from_below(calls - 1, read, raw)
+
+
+def level(raw: bytes) -> bytes:
+    """The JSON with a text in place of everything that is deeper than ``DEEPEST`` levels."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for token in _TOKENS.finditer(raw):
+        char = raw[token.start()]
+        if char in b"{[":
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept += raw[begin : token.start()], TOO_DEEP
+        elif char in b"}]":
+            if depth == DEEPEST + 1:
+                begin = token.end()
+            depth -= 1
+    return b"".join([*kept, raw[begin:]])

@@ -1,14 +1,9 @@
-"""Watches in Protocol Buffers: the API server packs an object once for everybody who watches it so.
+"""Watches of pods in Protocol Buffers: the frames of a watch, and the fields of ``SeenPod`` by number.
 
-Schedulers, kubelets and controllers do. Who wants to have the same objects as JSON makes the server copy each of them,
-and write it out, once more for every change.
-
-An event is a frame: four bytes with its length, and as many bytes. In it are the type and the object's envelope.
-
-What is read of a pod that comes in Protocol Buffers: the fields of ``SeenPod``, by their numbers in Kubernetes' API.
-
-Numbers are as lasting as names: the API never gives one away a second time. Tests on a real API server hold pods that
-were read so against the same pods read from JSON.
+The API server encodes an object once for all watches in the same form. Schedulers and kubelets watch pods in Protocol
+Buffers, so a watch in JSON makes it encode each change again. A frame is four bytes of length, then the event type and
+the object's envelope. Field numbers are part of the Kubernetes API and are never reused. Tests on a real API server
+compare pods from both forms.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
-"""Protocol Buffers, as far as objects of Kubernetes need them: read into what the same object would be in JSON.
+"""A decoder for Protocol Buffers, and the envelope of Kubernetes objects in it.
 
-A ``Message`` says what is read of one: its fields by number, each with its name in JSON and what it is. Everything else
-is skipped unread. Invariants:
+A ``Message`` says which fields are read: by number, each with its JSON name and type. All other fields are skipped.
+The result is what ``json.loads`` would give for the same object, so one struct serves both forms. Malformed bytes
+raise ValueError. Text that is not UTF-8 is read as the API server would write it to JSON. An envelope begins with four
+bytes with which no JSON begins.
 
-* What comes out is what ``json.loads`` would give for these fields, but for those of which nothing is read (``THERE``)
-  and those that are not described (``others``). Kubernetes writes strings, numbers and flags also where they are
-  empty, and leaves them out of JSON; so they are left out here, but for those that JSON always has.
-* Text that is no UTF-8 is text nevertheless, as it is in JSON: the API server keeps whatever it is sent.
-* Bytes that are no such message raise ``ValueError``, and nothing else does. No length is believed: a field ends within
-  the message that it is a part of. Messages are nested as deep as their description is, however the bytes are made.
-
-Why not with a library: docs/decisions/0012-pod-watch-in-protobuf.md.
-
-Objects of Kubernetes in Protocol Buffers: the envelope around each of them, and what all of them have.
-
-An envelope begins with four bytes that no JSON begins with. It says what is inside, and contains it.
+The reasons for an own decoder are in docs/decisions/0012-pod-watch-in-protobuf.md.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
-"""Keeps a store equal to a collection on the server, for as long as it runs and whatever happens in between.
+"""The reflector keeps a store equal to a collection on the server.
 
-First a list, then a watch from where the list ended. Lists are streamed where the server can (the objects come as watch
-events, ended by a bookmark with an annotation), else read in pages. Rules:
+It lists, then watches from where the list ended. Lists are streamed where the server supports it (objects come as
+watch events, ended by an annotated bookmark), else read in pages. Rules:
 
-* The version to continue from is that of the last event or bookmark, or of a complete list; never one inside a list.
-* 410, as a status or as an event, means a new list. So does a watch that fails three times without getting on.
-* 404 means that an optional resource is gone, if that is all that the server does not have.
-* A connection on which nothing comes for ``silence`` seconds is dead: servers send bookmarks about once a minute.
-* Pauses after failures grow and are jittered, and start small again after a calm minute.
-* Work is done in slices, with the loop free in between: a list of thousands of objects stops nobody.
-* An error of the handler is a bug of ours: it ends ``run``. Errors of the server never do.
-
-How the answer of a watch is read: as lines of JSON, or as frames, by what whoever follows can read and the server
-says it sends.
+* The version to continue from is that of the last event or bookmark, or of a complete list, never one inside a list.
+* 410, as a status or as an event, causes a relist. So does a watch that fails three times without progress.
+* 404 means that an optional resource is gone.
+* A connection that is silent for ``silence`` seconds is dead: servers send bookmarks about once a minute.
+* Back-off after failures grows, is jittered, and starts small again after a calm minute.
+* Work is done in slices, so that a list of thousands of objects does not block the event loop.
+* An error of the handler is a bug and ends ``run``. Errors of the server never do.
 """
 
 from __future__ import annotations
@@ -28,10 +25,9 @@ import msgspec
 
 from bursar.kube.client.api import Api, Query, Resource
 from bursar.kube.client.connections import Connection, Lines
-from bursar.kube.client.deep_json import read_any
 from bursar.kube.client.errors import ApiError, BadRequest, Gone, Invalid, KubeError, Malformed, NotFound, Unanswered
 from bursar.kube.client.http import JSON, Backoff, Call, apart
-from bursar.kube.client.models import Meta, meta_of
+from bursar.kube.client.models import Meta, meta_of, read_any
 from bursar.kube.client.pod_protobuf import Frames, Packed
 from bursar.kube.client.protobuf import PACKED
 from bursar.kube.client.watch import (

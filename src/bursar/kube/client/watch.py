@@ -1,16 +1,12 @@
-"""How a collection is followed: the settings, the numbers that are kept, and the lines of a watch.
+"""The events of a watch, and the store of a collection that is compared with them.
 
-A line is an event with an object, a bookmark (only a version), or an error, which is raised as what it stands for.
-Who wants objects as structs has a line read in one go (``Typed``), instead of once for its type, once for the object's
-metadata and once for the object. What cannot be read so is read step by step, which finds out what is wrong.
+A line is an event with an object, a bookmark (a version only), or an error, which is raised. ``Typed`` decodes a line
+into a struct in one pass; a line that it cannot read is decoded step by step, which finds the fault.
 
-What is known of one collection of objects, and the differences that reach its handler.
-
-Whatever arrives, a watch event or an item of a list, is compared with what is known, so the handler sees each change
-once and nothing twice: an object of the same uid and resourceVersion is no news; one with another uid under the same
-key is the end of the old and the beginning of a new one; what a complete list does not contain is gone, and is reported
-with its last known form. An object that cannot be decoded is reported by its key and harms nothing else; its last good
-form, if there was one, stays in force until it is gone.
+``WatchStore`` compares every watch event and list item with what it holds, so the handler sees each change once. The
+same uid and resourceVersion is no change. Another uid under the same key is a deletion and an addition. An object
+missing from a complete list is gone, and is reported with its last known form. An object that cannot be decoded is
+reported by its key, and its last good form stays in force.
 """
 
 from __future__ import annotations

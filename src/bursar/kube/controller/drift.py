@@ -1,9 +1,9 @@
-"""Ledger against cluster: every pod that takes room is a claim that counts there as much as the pod asks for, nothing
-else counts, and what is taken of each node and GPU is the sum of what the claims on it cost.
+"""Drift detection: compares the ledger with the cluster.
 
-The two are fed by the same events, so a difference is a fault: of ours, or of somebody who wrote past the guards. Each
-is reported. What can be put right in place is told to the loop once more; anything else means that the ledger is to be
-built anew from the cluster.
+Every pod that takes room must be a claim that is charged what the pod requests, nothing else may be charged, and the
+usage of each node and GPU must be the sum of the claims on it. Ledger and cluster see the same events, so drift is a
+fault of Bursar or of a write past the guards. Each difference is reported. A pod that can be corrected in place is
+synced again; any other drift makes the leader rebuild the ledger from the cluster.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ def differences(controller: Controller, pods: PodSync) -> list[Drift]:
         if uid not in pods.by_uid
     ]
     asked = _Asked()
-    for sight in pods.by_uid.values():
-        claim = claims.get(sight.uid)
-        problem = _problem(claim, sight, asked)
+    for tracked in pods.by_uid.values():
+        claim = claims.get(tracked.uid)
+        problem = _problem(claim, tracked, asked)
         if problem:
-            found.append(Drift(sight.key, sight.uid, problem))
+            found.append(Drift(tracked.key, tracked.uid, problem))
     return sorted(found, key=lambda difference: difference.key)
 
 
-def _problem(claim: Claim | None, sight: TrackedPod, asked: _Asked) -> str:
-    return _whether(claim, sight) or asked.problem(claim, sight)
+def _problem(claim: Claim | None, tracked: TrackedPod, asked: _Asked) -> str:
+    return _whether(claim, tracked) or asked.problem(claim, tracked)
 
 
-def _whether(claim: Claim | None, sight: TrackedPod) -> str:
+def _whether(claim: Claim | None, tracked: TrackedPod) -> str:
     """What is wrong with whether and where it counts."""
-    node = sight.seen.spec.node_name
+    node = tracked.seen.spec.node_name
     if claim is None:
-        if sight.counted is None:
+        if tracked.counted is None:
             return ""  # reported when it was read
         return f"is on {node}, but does not count" if node else "waits, but nobody knows of it"
     if node:
         if claim.state < BOUND:
             return f"is on {node}, but its claim is not bound"
         return "" if claim.place == node else f"is on {node}, but counts on {claim.place}"
-    if not sight.wish and claim.state in {PENDING, HELD}:
+    if not tracked.pending and claim.state in {PENDING, HELD}:
         return "was let go, but its claim has no place"
     return ""
 
@@ -73,10 +73,10 @@ class _Asked:
     def __init__(self) -> None:
         self._read: dict[int, tuple[tuple[object, ...], str]] = {}  # by the identity of what is shared
 
-    def problem(self, claim: Claim | None, sight: TrackedPod) -> str:
-        if claim is None or sight.counted is None:
+    def problem(self, claim: Claim | None, tracked: TrackedPod) -> str:
+        if claim is None or tracked.counted is None:
             return ""
-        spec = sight.seen.spec
+        spec = tracked.seen.spec
         parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
         known = self._read.get(id(claim.spec))
         if known is None or known[0] != parts:
@@ -95,17 +95,17 @@ def _shown(amounts: Vector) -> str:
 def repair(controller: Controller, pods: PodSync, difference: Drift) -> bool:
     """Put one difference right; False: only a new ledger can."""
     claims = controller.engine.state.claims
-    sight = pods.by_uid.get(difference.uid)
-    if sight is None:
+    tracked = pods.by_uid.get(difference.uid)
+    if tracked is None:
         controller.gone(difference.uid)
         return True
-    if sight.uid not in claims:
+    if tracked.uid not in claims:
         return False
-    if sight.seen.spec.node_name:
-        controller.bound(sight.uid, sight.seen.spec.node_name)
-    if _Asked().problem(claims[sight.uid], sight):
-        pods.tell_again(sight)
-    return not _problem(claims.get(sight.uid), sight, _Asked())
+    if tracked.seen.spec.node_name:
+        controller.bound(tracked.uid, tracked.seen.spec.node_name)
+    if _Asked().problem(claims[tracked.uid], tracked):
+        pods.sync_again(tracked)
+    return not _problem(claims.get(tracked.uid), tracked, _Asked())
 
 
 def wrong_sums(state: State) -> Iterator[str]:

@@ -1,10 +1,9 @@
-"""What people are told of objects: edges only, and so also over the seam between two ledgers.
+"""Event deduplication on failover.
 
-A new ledger finds everybody who waits waiting, and would say so of each. Until it has come to rest for the first time,
-what it says is therefore held against the newest event about the object that the cluster still has, whoever wrote it:
-what that one says is not said again. Of a pod that waits the reason counts, as everywhere: amounts in the text change.
-
-Nothing but the telling waits for those events. If they cannot be listed, everything is said once more.
+Events are written on edges only. A rebuilt ledger finds every pending pod pending and would report each again. Until
+it settles for the first time, each message is compared with the latest event on the object, and repeats are skipped.
+For a pending pod the reason is compared, not the text: its amounts change. Only the writing of events waits for that
+list. If the events cannot be listed, all messages are written once more.
 """
 
 from __future__ import annotations

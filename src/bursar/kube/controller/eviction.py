@@ -1,9 +1,8 @@
-"""Taking places back: evictions through the API, which honours disruption budgets.
+"""Evictions through the Eviction API, which honours disruption budgets.
 
-Before a claim is told to leave for others, the hold stands on those others (``PodWriter.hold``), so that whoever takes
-over knows for whom it left. A budget that refuses is a reason to plan anew: the victim is left alone for a while, its
-claimants wait again and are decided without it. So is anything else that refuses for long: whoever waits for a pod that
-nobody lets go would wait for ever.
+Before a victim is evicted, the hold is written on the pods that need its place (``PodWriter.hold``), so that the next
+leader knows why it left. If a budget refuses, the victim is spared for a while, and the pods that need its place are
+decided again without it. The same applies to any other refusal that lasts.
 """
 
 from __future__ import annotations
@@ -51,27 +50,27 @@ class Evictor:
         self._lost: set[str] = set()  # pods that found no node, unless they did after all
         self._shielded = RefusalBackoff(now)  # who is left alone is nobody's victim
         self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
-        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
+        self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
         self.evicted = 0  # as the API server accepted
 
     def evict(self, claim: Claim) -> None:
         for holder in holders_of(self._engine.state, claim.uid):
             self._writer.displaces(holder, claim)
-        self.desk.want(claim.uid)
+        self.queue.want(claim.uid)
 
     def take_back(self, uid: str) -> bool:
         """A pod that has no place after all is evicted; its owner may create it anew. Whether that is news."""
         if uid in self._lost:
             return False
         self._lost.add(uid)
-        self.desk.want(uid)
+        self.queue.want(uid)
         return True
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._lost.discard(uid)
         self._shielded.forget(uid)
-        self.desk.forget(uid)
+        self.queue.forget(uid)
 
     def unshield(self) -> None:
         """Let those be victims again whose time is up."""
@@ -79,12 +78,12 @@ class Evictor:
             self._spare(uid, spared=False)
 
     async def _perform(self, uid: str) -> None:
-        claim, sight = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
-        if claim is None or sight is None or not self._must_leave(claim) or sight.seen.leaving:
+        claim, tracked = self._engine.state.claims.get(uid), self._pods.by_uid.get(uid)
+        if claim is None or tracked is None or not self._must_leave(claim) or tracked.seen.leaving:
             self._shielded.answered(uid)
             return
         try:
-            pause = await self._evict(claim, sight)
+            pause = await self._evict(claim, tracked)
         except Again:
             if not self._shielded.refused(uid):
                 raise
@@ -93,7 +92,7 @@ class Evictor:
         if pause:
             self._plan_anew(claim, pause)
 
-    async def _evict(self, claim: Claim, sight: TrackedPod) -> int:
+    async def _evict(self, claim: Claim, tracked: TrackedPod) -> int:
         """Tell the pod to leave; for how long it is to be left alone instead, in milliseconds."""
         for holder in holders_of(self._engine.state, claim.uid):
             claimant = self._engine.state.claims.get(holder)
@@ -101,15 +100,15 @@ class Evictor:
                 raise Again(f"{claimant.key} is gone, for which it would leave", _UNSEEN_PAUSE)
         if not self._must_leave(claim):
             return 0  # spared while the holds were written
-        meta = sight.seen.metadata
+        meta = tracked.seen.metadata
         evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
-        result = await sent(evict, refused=lambda why: self._report("Pod", sight.key, REFUSED, why))
+        result = await sent(evict, refused=lambda why: self._report("Pod", tracked.key, REFUSED, why))
         if result is None or result.outcome == Outcome.GONE:
             raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # nobody waits for it when that is seen
         if result.outcome == Outcome.EVICTED:
             self.evicted += 1
             return 0
-        self._report("Pod", sight.key, REFUSED, result.message)
+        self._report("Pod", tracked.key, REFUSED, result.message)
         return AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR
 
     def _must_leave(self, claim: Claim) -> bool:

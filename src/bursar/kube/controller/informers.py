@@ -1,16 +1,11 @@
-"""The reflectors of a term: one for each kind, all of them told to one listener.
+"""Informers: one reflector per kind, all feeding one listener, and what is kept of each object.
 
-Of pods only what decisions read is kept, as structs; of everything else the manifest, because admission wants it, and
-of that what ``narrowing`` leaves.
+A pod is kept as a struct with the fields that decisions read. A node is kept as the fields of its struct and the
+annotations that policies read: a real node is tens of kilobytes, and agents rewrite other annotations every half
+minute. Fields that are not kept cost no memory, and their changes cause no work. Other objects are kept whole except
+for ``managedFields``, because strict kinds are refused for unknown fields.
 
-What is kept of the objects that a term watches: what somebody here reads of them.
-
-A real node is tens of kilobytes, most of it the list of its images, which no decision reads. Of a node the fields of
-its struct are kept, and of its annotations those that policies look at: drivers and agents write others, some every
-half minute. So what is not read costs no memory, and a change of it is no news. Of all other objects everything is
-kept, because a strict kind is refused for a field that nobody knows; except the record of who wrote which field.
-
-The quota objects of the cluster for the webhook, which every replica serves, leading or not.
+``QuotaView`` follows the quota kinds for the webhook, which every replica serves.
 """
 
 from __future__ import annotations
@@ -195,7 +190,7 @@ class QuotaView:
     def __init__(self, api: Api, kinds: Iterable[Kind]) -> None:
         self._reflectors: dict[str, Reflector[Body]] = {}
         for kind in kinds:
-            handler, following = _Nobody(), Following(optional=True)
+            handler, following = _NoHandler(), Following(optional=True)
             self._reflectors[kind.name] = Reflector(api, Resource.of(kind), _decoder(kind), handler, following)
 
     async def run(self) -> None:
@@ -230,7 +225,7 @@ def _decoder(kind: Kind) -> Decode[Body]:
     return decode
 
 
-class _Nobody:
+class _NoHandler:
     """Nobody needs to be told: the webhook looks when it is asked."""
 
     def added(self, meta: Meta, item: Body) -> None: ...

@@ -1,18 +1,13 @@
-"""One term as leader: a ledger built from the cluster, kept in step with it, and acted upon until the term ends.
+"""One leader term: builds a ledger from the cluster, keeps it in sync and acts on it until the term ends.
 
-A term begins with fresh lists of everything, so it knows all that its predecessor wrote. Nothing of it outlives it:
-whoever leads next starts from the cluster again. Everything runs in one event loop; the control loop is told of what
-was seen in slices, and settles in slices, so that the lease is renewed in time however much there is to decide.
+A term begins with fresh lists, so it sees all writes of the previous leader. Nothing outlives it: the next leader
+starts from the cluster again. Everything runs in one event loop. Events are applied and decisions made in slices, so
+that the lease is renewed in time.
 
-The term that the fence lets through: an annotation of Bursar's own namespace.
-
-Whoever leads writes the number of its term there before it lists anything, and it never writes over its successor: it
-reads the namespace, then sees that the lease is its own, then writes, naming the version that it read. A successor
-takes the lease after that look and announces itself later still. So if its announcement comes before this write, the
-write is a conflict; if after it, it stands. No clock is part of this, unlike of the gate that the lease puts before
-every write; that one only makes it rare that anybody is refused here.
-
-Others may change the namespace meanwhile: then it is read once more.
+``Fence`` is the fencing token: an annotation of Bursar's own namespace that holds the number of the current term. A
+leader writes it before it lists anything. It reads the namespace, checks that it holds the lease, then writes with the
+version it read. A successor takes the lease after that check and writes its own token later, so one of the two writes
+fails with a conflict or stands last. No clock is involved. A conflict caused by another writer is retried.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from bursar.kube.controller.object_writer import NamespaceKeeper, ObjectWriter
 from bursar.kube.controller.patches import TERM
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_writer import PodWriter
-from bursar.kube.controller.work_queue import Dethroned, KeyedWorkQueue
+from bursar.kube.controller.work_queue import KeyedWorkQueue, LeadershipLost
 from bursar.objects.kinds import NAMESPACE, POD, Kind
 from bursar.policies.plugin import Registry
 
@@ -95,10 +90,10 @@ class LeaderTerm:
         self.mirror = mirror = Mirror(registry, options.mirror)
         dry, report, now = options.dry_run, mirror.report, mirror.notes.now
         if dry:
-            mirror.world.unmarked = None  # no mark would ever be seen
+            mirror.cache.unmarked = None  # no mark would ever be seen
         self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, now, dry_run=dry)
-        self.reclaimer = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
-        self.statuses = ObjectWriter(api, mirror.world, report, dry_run=dry)
+        self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
+        self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pod_writer.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
@@ -110,14 +105,14 @@ class LeaderTerm:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        mirror.news = self.reclaimer.changed = self._wake.set
+        mirror.news = self.evictor.changed = self._wake.set
         if self._acts:
             mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
-        for desk in self._desks():
-            desk.broken = self._failed
+        for queue in self._desks():
+            queue.broken = self._failed
 
     def _desks(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
-        return self.writer.desk, self.reclaimer.desk, self.statuses.desk, self.namespaces.desk
+        return self.writer.queue, self.evictor.queue, self.statuses.queue, self.namespaces.queue
 
     # Running
 
@@ -136,8 +131,8 @@ class LeaderTerm:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._teller.end()
-            for desk in self._desks():
-                await desk.close()
+            for queue in self._desks():
+                await queue.close()
             if self._journal is not None:
                 await asyncio.to_thread(self._journal.close)
 
@@ -169,9 +164,9 @@ class LeaderTerm:
 
     def _take_over(self) -> None:
         """What the predecessor left written."""
-        for sight in self.mirror.pods.by_uid.values():
-            self.writer.resume(sight)
-        for given in self.mirror.world.objects(NAMESPACE.name):
+        for tracked in self.mirror.pods.by_uid.values():
+            self.writer.resume(tracked)
+        for given in self.mirror.cache.objects(NAMESPACE.name):
             self._namespace_seen(given.key)
         self.namespaces.take_over()
         self.mirror.named = self.namespaces.named
@@ -193,7 +188,7 @@ class LeaderTerm:
 
     def object_gone(self, kind: Kind, meta: Meta) -> None:
         def take() -> None:
-            key = self.mirror.world.key_at(kind.name, meta.namespace, meta.name)
+            key = self.mirror.cache.key_at(kind.name, meta.namespace, meta.name)
             self.mirror.object_gone(kind, meta)
             if kind.name == NAMESPACE.name:
                 self.namespaces.namespace_gone(meta.name)
@@ -218,13 +213,13 @@ class LeaderTerm:
     def pod_gone(self, key: str, uid: str) -> None:
         def take() -> None:
             self.writer.forget(uid)
-            self.reclaimer.forget(uid)
+            self.evictor.forget(uid)
             self.mirror.pod_gone(key)
 
         self._take(take)
 
     def _namespace_seen(self, name: str) -> None:
-        known = self.mirror.world.find(NAMESPACE.name, name)
+        known = self.mirror.cache.find(NAMESPACE.name, name)
         if known is not None and self._acts:
             labels = (known.given.body.get("metadata") or {}).get("labels") or {}
             self.namespaces.namespace_seen(name, labels)
@@ -267,7 +262,7 @@ class LeaderTerm:
             self.writer.start(claim)
         evictions, notes.evictions = notes.evictions, {}
         for claim, _ in evictions.values():
-            self.reclaimer.evict(claim)
+            self.evictor.evict(claim)
         outputs, notes.outputs = notes.outputs, {}
         self.statuses.write(outputs)
         self._teller.tell(at_rest=at_rest)
@@ -298,11 +293,11 @@ class LeaderTerm:
         return TICK if due is None else min(TICK, max(1, due - now) / 1000)
 
     def _tidy_up(self) -> None:
-        self.reclaimer.unshield()
+        self.evictor.unshield()
         self.writer.tidy()
-        for sight, why in self._pins.lost():
-            if self.reclaimer.take_back(sight.uid):
-                self.mirror.report(POD.name, sight.key, pod_writer.UNPLACED, why)
+        for tracked, why in self._pins.lost():
+            if self.evictor.take_back(tracked.uid):
+                self.mirror.report(POD.name, tracked.key, pod_writer.UNPLACED, why)
 
     def _compare(self) -> None:
         mirror = self.mirror
@@ -356,7 +351,7 @@ class Fence:
         found = await self._api.find(LEASES, self._lease, self._namespace)
         spec = None if found is None else found.into(Lease).spec
         if spec is None or (spec.holder_identity, spec.lease_transitions) != (self._identity, term):
-            raise Dethroned(f"term {term} is over: the lease {self._namespace}/{self._lease} is not ours any more")
+            raise LeadershipLost(f"term {term} is over: the lease {self._namespace}/{self._lease} is not ours any more")
 
 
 def _written(namespace: RawObject) -> str:

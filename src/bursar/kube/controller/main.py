@@ -1,7 +1,7 @@
-"""The whole process: election and terms, the webhook with its certificates, health and metrics, until a signal ends it.
+"""The controller process: election and terms, webhook and certificates, health and metrics, until a signal ends it.
 
-Everything but the writing of quota decisions goes on while another replica leads. At the end what is left to say is
-said, and the lease given back.
+Everything except decisions also runs while another replica leads. On shutdown pending events are written and the lease
+is released.
 """
 
 from __future__ import annotations

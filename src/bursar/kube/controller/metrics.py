@@ -1,11 +1,8 @@
-"""Metrics of a replica, read when somebody scrapes.
+"""Metrics and health of a replica: /metrics, /healthz, /readyz over plain HTTP.
 
-How many series there are depends on the quotas, not on the size of the cluster: of nodes and GPUs there are only sums.
-What is long is read in slices, and the text is written beside the event loop: a scrape is no reason to lose the lease.
-
-Health and metrics of a replica over plain HTTP: /healthz, /readyz, /metrics.
-
-A replica that waits for its turn is ready as soon as it can serve webhooks: being ready is not leading.
+The number of series depends on the quotas, not on the size of the cluster: nodes and GPUs appear as sums. Long
+families are read in slices and the text is written in a thread, so that a scrape never costs the lease. A replica that
+does not lead is ready as soon as it can serve webhooks.
 """
 
 from __future__ import annotations
@@ -87,7 +84,7 @@ class _Families(Collector):
 def _term(term: LeaderTerm) -> Iterator[Metric]:
     mirror = term.mirror
     yield _counter("bursar_pods_started", "Pods that were let go in this term.", (), {(): term.writer.started})
-    yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.reclaimer.evicted})
+    yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.evictor.evicted})
     invalid = len(mirror.objects.invalid)
     yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
     if mirror.shadow is not None:

@@ -1,7 +1,8 @@
-"""A ledger that follows a cluster: built from lists, then kept in step with what is seen. It acts upon nothing.
+"""The mirror: a ledger that follows a cluster and writes nothing.
 
-Objects come first, then pods that are facts in the order in which they were admitted, then wishes; at last the holds
-that a predecessor left are taken up. What the control loop wants done is in ``notes``, for whoever acts.
+It is built from lists, then kept in sync by events. Objects come first, then bound pods in the order of their
+admission, then gated pods, at last the holds of the previous leader. Actions that the control loop asks for collect in
+``notes``.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ class Mirror:
         self.controller = Controller(self.engine, registry, self.notes)
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
-        self.world = ObjectCache(kinds)
+        self.cache = ObjectCache(kinds)
         self.placement = PlacementJudge(registry, self.engine.policies, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
-            self.world.unmarked = self.placement.unmarked
+            self.cache.unmarked = self.placement.unmarked
         self.naming = QuotaSelection(registry)
         self.news: Callable[[], None] | None = None  # there is something to tell people
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
         self.pods = PodSync(
             self.controller,
-            self.world,
+            self.cache,
             admission,
             self.placement,
             lambda pod: self._governs(governed, pod),
@@ -79,7 +80,7 @@ class Mirror:
         self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
         self.objects = ObjectSync(
             self.controller,
-            self.world,
+            self.cache,
             admission,
             self.report,
             self._tell_condition,
@@ -108,10 +109,10 @@ class Mirror:
     ) -> Iterator[None]:
         """The same in steps, for whoever has something else to do meanwhile."""
         for name, published in slices:
-            self.world.devices.seen(name, published)
+            self.cache.devices.seen(name, published)
         yield from self.objects.start(objects)
-        if self.world.objects(CONFIGURATION_KIND):
-            for node in self.world.objects(NODE.name):
+        if self.cache.objects(CONFIGURATION_KIND):
+            for node in self.cache.objects(NODE.name):
                 yield
                 self._reread(node.key)
         now = self.notes.now()
@@ -119,10 +120,10 @@ class Mirror:
             if number % SLICE == 0:
                 yield
             self.pods.seen(pod, now)
-        for sight in list(self.pods.by_uid.values()):
-            hold = sight.hold
-            if hold is not None and sight.counted is not None and hold.place:
-                self.controller.held_before(sight.uid, hold.place, [uid for uid, _ in hold.victims])
+        for tracked in list(self.pods.by_uid.values()):
+            hold = tracked.hold
+            if hold is not None and tracked.counted is not None and hold.place:
+                self.controller.held_before(tracked.uid, hold.place, [uid for uid, _ in hold.victims])
 
     # Later
 
@@ -148,7 +149,7 @@ class Mirror:
         elif kind.name == NAMESPACE.name:
             self.pods.govern((key,))
         else:
-            self._name(self.naming.take(kind.name, key, self.world.get(kind.name, key)))
+            self._name(self.naming.take(kind.name, key, self.cache.get(kind.name, key)))
 
     def _never_in_force(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str) -> None:
         """An object is not acceptable and never was (None: and is gone): whom it is for waits."""
@@ -169,17 +170,17 @@ class Mirror:
 
     def _configured(self) -> None:
         """What makes a GPU node may have changed."""
-        for node in self.world.objects(NODE.name):
+        for node in self.cache.objects(NODE.name):
             self._reread(node.key)
 
     def _reread(self, node: str) -> None:
-        manifest = self.world.manifest(NODE.name, node)
+        manifest = self.cache.manifest(NODE.name, node)
         if manifest is not None:
             self.objects.seen(NODE, manifest)
 
     def slice_seen(self, name: str, published: Published | None) -> None:
         """A driver published devices of a node, or (None) does so no longer."""
-        devices = self.world.devices
+        devices = self.cache.devices
         for node in devices.gone(name) if published is None else devices.seen(name, published):
             self._reread(node)
 
@@ -204,14 +205,14 @@ class Mirror:
 
     def uid_of(self, kind: str, key: str) -> str:
         if kind == POD.name:
-            sight = self.pods.by_key.get(key)
-            return "" if sight is None else sight.uid
-        known = self.world.find(kind, key)
+            tracked = self.pods.by_key.get(key)
+            return "" if tracked is None else tracked.uid
+        known = self.cache.find(kind, key)
         return "" if known is None else known.uid
 
     def _governs(self, governed: Governed, pod: SeenPod) -> bool:
         meta = pod.metadata
-        namespace = self.world.get(NAMESPACE.name, meta.namespace) or {}
+        namespace = self.cache.get(NAMESPACE.name, meta.namespace) or {}
         labels = (namespace.get("metadata") or {}).get("labels") or {}
         if self.shadow is not None and meta.namespace in self.naming:
             labels = {**labels, GOVERNED_LABEL: ENFORCED}  # as the controller would have labelled it

@@ -1,15 +1,12 @@
-"""The objects of the cluster besides pods: as manifests, for admission, and as the loop last took them.
+"""The object cache: every object except pods, as manifest for admission and as the control loop last applied it.
 
-What Bursar writes into an object (status, labels, annotations) comes back with the next event about it. It is no wish
-of anybody, so it is taken out before the object is compared with what is known: otherwise each write would be read as
-a change, and might lead to the next write. Marks of nodes stay: pods are placed by them. A GPU node that does not
-carry its mark yet is taken as cordoned: pods that must stay off GPU nodes are kept off by that mark. Of a status of
-Bursar's one thing is kept: since when its conditions are as they are, which no later leader could know otherwise.
+Status, labels and annotations that Bursar writes come back with the next event. They are removed before an object is
+compared with the cache; otherwise each write would look like a change and cause the next one. Node marks stay, because
+pods are placed by them. A GPU node without its mark counts as cordoned: CPU pods are kept off GPU nodes by that mark.
+The transition times of conditions are kept, because the next leader has no other source for them.
 
-Devices of nodes that drivers publish in ResourceSlices, by driver: how clusters without device plugins have GPUs.
-
-What is counted goes to the loop as an annotation of the node, so that policies read it with everything else that they
-know of the node. Of a pool only the newest generation counts; slices that are not about one node are not counted.
+``Devices`` holds the devices of nodes that DRA drivers publish in ResourceSlices. They reach the control loop as an
+annotation of the node. Of a pool only the newest generation counts; slices for more than one node are not counted.
 """
 
 from __future__ import annotations

@@ -1,22 +1,17 @@
-"""From what the API server shows to what the control loop is told.
+"""Object sync: turns objects other than pods into settings of the control loop, through the same admission as
+embedded.
 
-Objects other than pods become settings, after the same admission that the embedded cluster gives them. One that is not
-acceptable is reported, and what was last good stays in force; what never was is told to ``unknown``, for its pods to
-wait. It is tried again whenever another object changes, since the fault may lie between objects. So is a deletion that
-others stand in the way of. Marks that admission fills in, and
-that the webhook did not (it keeps out of kube-system), are written on the object.
+An invalid object is reported and its last good form stays in force; if it never had one, its pods wait
+(``QuotaSelection``). It is tried again whenever another object changes, since the fault may lie between objects. So is
+a deletion that other objects block. Marks that admission adds and the webhook did not are written on the object.
 
-What is there at the start was admitted before. What became of others since, such as the nodes that a tree has, does not
-put it out of force: its pods would belong to no quota, or to one that limits nobody.
+Objects found at the start were admitted before. They stay in force even if, for example, their tree has lost nodes
+since: otherwise their pods would belong to no quota. A pod on an unknown node is charged to its quotas at once, and to
+the node when it appears.
 
-The order in which kinds arrive does not matter for long: a pod on a node that is not known yet counts in its quotas at
-once, and on the node as soon as the node is seen.
-
-Which pods quotas are for: by the namespaces that they name, and by the label by which a pod names its quota.
-
-A quota that is not acceptable and never was in force, such as one that a new leader finds so, names its pods all the
-same. Nobody knows what it allows, so these wait, and its namespaces stay governed. Where another quota of the same
-policy is in force in a namespace, or under the name that a pod names, that one decides.
+``QuotaSelection`` says which pods a quota selects: by the namespaces it names and by the label through which a pod
+names its quota. A quota that never was valid still selects its pods: they wait, and its namespaces stay governed. A
+valid quota of the same policy for that namespace or name takes precedence.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ class ObjectSync:
     def __init__(
         self,
         controller: Controller,
-        world: ObjectCache,
+        cache: ObjectCache,
         admission: Admission,
         report: Report,
         condition: Callable[[str, str, str], None],
@@ -61,7 +56,7 @@ class ObjectSync:
         ``unknown``: is told (kind, key, manifest, problem) of those that never were in force; None: such a one is gone.
         """
         self._controller = controller
-        self._world = world
+        self._cache = cache
         self._admission = admission
         self._report = report
         self._condition = condition
@@ -104,7 +99,7 @@ class ObjectSync:
 
     def gone(self, kind: Kind, namespace: str, name: str) -> bool:
         """An object is gone."""
-        key = self._world.key_at(kind.name, namespace, name)
+        key = self._cache.key_at(kind.name, namespace, name)
         if key is None:
             return self._forget_refused(kind, namespace, name)
         self.invalid.pop((kind.name, key), None)
@@ -131,32 +126,32 @@ class ObjectSync:
             self._controller.apply([ObjectChange(kind, key, None)])
         except ManifestError as error:
             return str(error)
-        self._world.drop(kind.name, key)
+        self._cache.drop(kind.name, key)
         self._changed(kind, key, False)
         return ""
 
     def _read(self, kind: Kind, raw: bytes) -> Given | None:
         try:
-            return self._world.read(kind, raw)
+            return self._cache.read(kind, raw)
         except ManifestError as error:
             body = msgspec.json.decode(raw)
             self._refused((kind.name, error.subject.partition(" ")[2]), None, body, str(error))
             return None
 
     def _is_new(self, given: TypedObject) -> bool:
-        known = self._world.find(given.kind.name, given.key)
+        known = self._cache.find(given.kind.name, given.key)
         name = (given.kind.name, given.key)
         return known is None or known.given.typed != given.typed or name in self.invalid or name in self._deleted
 
     def _take(self, given: Given, *, listed: bool = False, quiet: bool = False) -> bool:
         """``listed``: it was there before us, so it is judged as a change that changes nothing."""
         one, metadata = given
-        known = self._world.find(one.kind.name, one.key)
+        known = self._cache.find(one.kind.name, one.key)
         old = one.body if listed else None
         if known is not None:
             old = known.given.body
         try:
-            admitted = self._admission.admit(self._world, old, one)
+            admitted = self._admission.admit(self._cache, old, one)
             self._controller.apply([ObjectChange(one.kind, one.key, admitted)])
         except ManifestError as error:
             if not quiet:
@@ -164,7 +159,7 @@ class ObjectSync:
             return False
         if self.invalid.pop((one.kind.name, one.key), None) is not None:
             self._condition(one.kind.name, one.key, "")
-        self._world.keep(one, metadata)
+        self._cache.keep(one, metadata)
         self._fill_in(one, admitted)
         self._changed(one.kind, one.key, known is None)
         return True
@@ -184,7 +179,7 @@ class ObjectSync:
             self._report(*name, INVALID, problem)
             self._condition(*name, problem)
         tried_again = last is not None and given is not None and last[0] is given and last[1] == problem
-        if self._world.find(*name) is None and not tried_again:
+        if self._cache.find(*name) is None and not tried_again:
             self._unknown(*name, body, problem)
 
     def _retry(self) -> None:

@@ -1,19 +1,15 @@
-"""Writing on everything but pods: statuses, labels and annotations of quotas and nodes, and quotas that policies own.
+"""The status writer for objects other than pods: status, labels and annotations, and objects that policies own.
 
-Changes of one object are gathered for a moment. A status that is Bursar's alone is replaced whole, so that a field that
-is not wanted any more goes away; where others write fields too, only ours are patched. (Server-side apply would do
-both, but it leaves null where a map loses its last entry, which a schema refuses.) A condition that says what it said
-before keeps its time, whoever leads: a new leader's policies know nothing of what was before.
+Changes of one object are gathered for a moment. A status that only Bursar writes is replaced whole, so that dropped
+fields disappear; otherwise only Bursar's fields are patched. (Server-side apply leaves null where a map loses its last
+entry, which a schema refuses.) An unchanged condition keeps its transition time across leaders.
 
-Policies say what changed, once. An object that goes and comes again between two looks is the same one to them: so what
-they want is remembered here, and written on the new one. What they own is made anew, and put right if somebody changes
-it. On an object that nobody has made (a built-in quota needs none) nothing is written until somebody does.
+Policies report a change once. The wanted state is remembered here, and written again when an object is deleted and
+recreated. Objects that policies own are recreated and repaired. Nothing is written on an object that does not exist.
 
-Namespaces that quotas name, and the label by which the gate knows them.
-
-A namespace that some quota names is labelled; when the last of its quotas goes, the label goes too, a little later: one
-that is replaced lets no pod pass in between. It is applied under a field manager of its own, so that a label that an
-administrator set stays his.
+``NamespaceKeeper`` labels the namespaces that a quota names, for the gate. The label goes a little after the last
+quota, so that replacing a quota lets no pod pass. It has a field manager of its own: a label set by an administrator
+stays.
 """
 
 from __future__ import annotations
@@ -41,9 +37,9 @@ _SINCE = "lastTransitionTime"
 class ObjectWriter:
     """Carries out what policies want written."""
 
-    def __init__(self, api: Api, world: ObjectCache, report: Report, *, dry_run: bool = False) -> None:
+    def __init__(self, api: Api, cache: ObjectCache, report: Report, *, dry_run: bool = False) -> None:
         self._api = api
-        self._world = world
+        self._cache = cache
         self._report = report
         self._dry_run = dry_run
         self._wanted: dict[ObjectKey, Parts] = {}  # to be written
@@ -51,7 +47,7 @@ class ObjectWriter:
         self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as they were last looked at
         self._missing: dict[ObjectKey, str | None] = {}  # uid of who went ("": out of force, too); None: never came
         self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
-        self.desk: KeyedWorkQueue[ObjectKey] = KeyedWorkQueue(self._perform, WIDTH, settle_for=GATHER)
+        self.queue: KeyedWorkQueue[ObjectKey] = KeyedWorkQueue(self._perform, WIDTH, settle_for=GATHER)
 
     def write(self, outputs: dict[ObjectKey, Parts]) -> None:
         """What policies want written, after each look at the cluster: objects may have come and gone since the last."""
@@ -75,14 +71,14 @@ class ObjectWriter:
 
     def _want(self, target: ObjectKey, output: Output) -> None:
         _add(self._wanted.setdefault(target, {}), output)
-        self.desk.want(target)
+        self.queue.want(target)
 
     def invalid(self, target: ObjectKey, problem: str) -> None:
         """The object's last change is not in force ("": it is again): its status says so, if that is Bursar's to write.
 
         Conditions of others are a list that a patch replaces whole: on their objects it stays with the event.
         """
-        if self._invalid.get(target, "") == problem or not status_is_ours(self._world.kinds.find(target[0])):
+        if self._invalid.get(target, "") == problem or not status_is_ours(self._cache.kinds.find(target[0])):
             return
         if problem:
             self._invalid[target] = problem
@@ -90,7 +86,7 @@ class ObjectWriter:
             del self._invalid[target]
         status = self._last.get(target, {}).get("status", Output(*target, "status", {}))
         self._wanted.setdefault(target, {}).setdefault("status", status)
-        self.desk.want(target)
+        self.queue.want(target)
 
     # Objects come and go
 
@@ -98,11 +94,11 @@ class ObjectWriter:
         """The object is gone, although it may still be in force."""
         self._invalid.pop(target, None)
         if target in self._last:
-            known = self._world.find(*target)
+            known = self._cache.find(*target)
             self._missing[target] = "" if known is None else known.uid
 
     def _look_for(self, target: ObjectKey) -> None:
-        known, went = self._world.find(*target), self._missing[target]
+        known, went = self._cache.find(*target), self._missing[target]
         if known is not None and known.uid != went:
             del self._missing[target]
             for output in self._last.get(target, {}).values():
@@ -123,7 +119,7 @@ class ObjectWriter:
 
     def _look_at(self, target: ObjectKey) -> None:
         """Whether what policies own is as they want it; each form of it is looked at once."""
-        known = self._world.find(*target)
+        known = self._cache.find(*target)
         if known is not None and known is not self._own[target]:
             self._own[target] = known
             own = self._last[target]["object"]
@@ -132,7 +128,7 @@ class ObjectWriter:
 
     def _is_there(self, target: ObjectKey) -> bool:
         """Whether there is such an object, in force or refused."""
-        return target in self._invalid or self._world.find(*target) is not None
+        return target in self._invalid or self._cache.find(*target) is not None
 
     # Statuses
 
@@ -158,14 +154,14 @@ class ObjectWriter:
         """The condition with the time that the object has for it: whoever wants it written may not know of before."""
         if _SINCE not in condition:
             return condition
-        since = self._world.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))
+        since = self._cache.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))
         return condition if since is None else {**condition, _SINCE: since}
 
     # Writing
 
     async def _perform(self, target: ObjectKey) -> None:
         parts = self._wanted.pop(target, {})
-        kind = self._world.kinds.find(target[0])
+        kind = self._cache.kinds.find(target[0])
         try:
             for part in ("object", "labels", "annotations", "status"):
                 output = parts.get(part)
@@ -199,7 +195,7 @@ class ObjectWriter:
             await sent(write, refused=self._refused(output))
         else:
             # As it is sent: by the time it is seen again, something else may be wanted.
-            self._world.note_written(output)
+            self._cache.note_written(output)
             patch = {"metadata": {output.part: output.value or {}}}
             how = Writing(dry_run=self._dry_run)
             write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
@@ -214,7 +210,7 @@ class ObjectWriter:
             await sent(write, refused=self._refused(output))
 
     def _place(self, kind: Kind, key: str) -> tuple[str, str]:
-        known = self._world.find(kind.name, key)
+        known = self._cache.find(kind.name, key)
         if known is not None:
             return known.namespace, known.name
         namespace, _, name = key.rpartition("/")
@@ -257,7 +253,7 @@ class NamespaceKeeper:
         self._labelled: set[str] = set()  # namespaces that were seen with the label
         self._sent: set[str] = set()  # and those that were given it, seen or not
         self._lingering: set[str] = set()  # namespaces whose label is about to go
-        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, 2)
+        self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, 2)
 
     def named(self, namespaces: Iterable[str]) -> None:
         """Quotas name these now, or do so no longer."""
@@ -265,7 +261,7 @@ class NamespaceKeeper:
             if name in self._naming:
                 self._lingering.discard(name)
             if name not in self._never:
-                self.desk.want(name)
+                self.queue.want(name)
 
     def namespace_seen(self, name: str, labels: dict[str, str]) -> None:
         """A namespace came or changed: it may lack its label."""
@@ -280,7 +276,7 @@ class NamespaceKeeper:
         self._labelled.discard(name)
         self._sent.discard(name)
         self._lingering.discard(name)
-        self.desk.forget(name)
+        self.queue.forget(name)
 
     def take_over(self) -> None:
         """All namespaces were seen: set what a predecessor did not, and take away what it left."""

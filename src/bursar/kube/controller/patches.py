@@ -1,16 +1,15 @@
-"""The patches that the controller sends, and the records that it keeps on pods, as plain data.
+"""The patches that the controller sends, and the records it keeps on pods, as plain data.
 
-One strategic merge patch ungates a pod: it writes the record of the admission, narrows the pod's node affinity and
-removes the gate (only ours: gates are merged by name). It contains the pod's uid, so that it fails on another pod of
-the same name. On a gated pod the API server lets required node affinity be set where there is none; else requirements
-can only be added to the terms that are there. So whatever narrows the pod goes into every term.
+One strategic merge patch starts a pod: it writes the admission record, narrows the node affinity and removes Bursar's
+gate. It contains the pod's uid, so it fails on another pod of the same name. On a gated pod the API server allows
+required node affinity to be set, or requirements to be added to its terms; so a constraint goes into every term.
 
-A decision about a node becomes a pin, a fence around the GPU nodes, or nothing. Pinned are the claims whose decision is
-about that very node, as their policies say. Other places are provisional, and the scheduler may choose another.
+``PlacementJudge`` translates a place: a pod whose decision depends on the very node (GPU fractions, CPU pods on GPU
+nodes) is pinned, a CPU pod placed elsewhere is fenced off the GPU nodes, and for any other pod the scheduler may
+choose a better node.
 
-Admissions and holds are written on pods as JSON, so that another replica can take over. A record that cannot be read
-is ignored: it was forged (the guards refuse that) or written by an unknown version. What Bursar writes on a pod is
-never read back as a request of its owner.
+Admission and hold records let the next leader take over. An unreadable record is ignored: the pod then counts as it
+is. Bursar's own marks on a pod are never read as requests of its owner.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""Pods as the API server shows them: what the ledger reads of them, and what only Kubernetes itself judges.
+"""Pods as the API server shows them, and what gated pods request.
 
-``unjudged`` names the constraints of a pod that decide over nodes and that Bursar does not judge. A pod that has some
-is never pinned: its node is the scheduler's choice.
+``unjudged`` names constraints on nodes that only the scheduler judges. A pod that has one is never pinned, so it gets
+no GPU fraction (it waits with that reason) and no share of a GPU node.
 
-What gated pods want, read as the embedded cluster would have admitted them.
-
-Pods of one job want the same. What is read of a pod follows from the fields that make up its likeness, and from the
-objects that are in force: the manifest that admission sees is made of these fields, and of nothing else but the pod's
-name. So it is read once for all pods that are alike, until an object comes, changes or goes.
-
-A pod whose node the scheduler decides over, by constraints that Bursar does not judge, can be given no parts of GPUs
-and no share of a GPU node: both need a node to be chosen. Who wants the first waits with that reason; all are kept off.
+``GatedPodReader`` reads a gated pod as the embedded cluster would admit it. The result depends only on the fields of
+its equivalence class and on the objects in force. So it is read once per class, until an object changes.
 """
 
 from __future__ import annotations
@@ -221,10 +215,10 @@ class GatedPodReader:
     """Reads gated pods."""
 
     def __init__(
-        self, controller: Controller, world: ObjectCache, admission: Admission, placement: PlacementJudge
+        self, controller: Controller, cache: ObjectCache, admission: Admission, placement: PlacementJudge
     ) -> None:
         self._controller = controller
-        self._world = world
+        self._cache = cache
         self._admission = admission
         self._placement = placement
         self._readings: dict[bytes, PodRequest] = {}  # by likeness, as of the world's version
@@ -232,9 +226,9 @@ class GatedPodReader:
 
     def read(self, pod: SeenPod) -> PodRequest:
         """What the pod wants; raises ``ManifestError``."""
-        if self._version != self._world.version or len(self._readings) >= _KEPT:
+        if self._version != self._cache.version or len(self._readings) >= _KEPT:
             self._readings.clear()
-            self._version = self._world.version
+            self._version = self._cache.version
         like = likeness(pod)
         found = self._readings.get(like)
         if found is None:
@@ -243,8 +237,8 @@ class GatedPodReader:
 
     def _read(self, pod: SeenPod) -> PodRequest:
         manifest = manifest_of(pod)
-        given = self._world.kinds.read(Document("", 0, manifest))
-        given = self._admission.admit(self._world, None, given)
+        given = self._cache.kinds.read(Document("", 0, manifest))
+        given = self._admission.admit(self._cache, None, given)
         others = unjudged(pod.spec)
         if others:
             given = self._judge(given, others)
@@ -263,7 +257,7 @@ class GatedPodReader:
             return given
         terms = node_terms(given.body)
         fenced = narrowed(terms, terms, pin="", keep_off=True)
-        return given if fenced is None else self._world.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
+        return given if fenced is None else self._cache.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
 
 
 def likeness(pod: SeenPod) -> bytes:

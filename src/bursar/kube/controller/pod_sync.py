@@ -1,19 +1,11 @@
-"""Pods: which of them are wishes and which are facts, and what became of them since.
+"""Pod sync: which pods are pending, which are bound, and how each is charged.
 
-A pod with our gate is a *wish*: it is queued and decided. A pod on a node is a *fact*, and so is one that was let go
-and is not bound yet (its record says where it counts). Everything else is none of our business until it is bound: also
-a pod whose gate somebody else removed. One that is deleted before it is bound never is, so it is gone at once.
-Facts count whoever made them.
+A pod with Bursar's gate is *pending*: it is queued and decided. A pod with a node is *bound*, and so is an ungated one
+that waits for the scheduler; its admission record says where it is charged. Any other pod is ignored until it is
+bound, also one whose gate was removed by another party. Bound pods are charged whoever admitted them.
 
-What a wish asks for is read as long as it is gated; after that only what can still grow or shrink (see ``counting``).
-
-What is known of one pod, and the order in which pods enter a new ledger.
-
-How a pod counts that is no wish any more: as what it asks for, where it is.
-
-Its own labels and annotations count, and the devices that it claims; those that nobody asked Bursar to govern are never
-taken away for others. While it runs, requests, labels and annotations may change; where it is and may be stays as it
-was when it was admitted, because its node constraints now contain what was decided.
+The request of a pending pod is read while it is gated. Afterwards requests, labels and annotations may still change,
+but not the node constraints: they contain the decision. Bound pods that are not governed are never victims.
 """
 
 from __future__ import annotations
@@ -66,8 +58,8 @@ class TrackedPod:
     governed: bool
     record: AdmissionRecord | None = None
     hold: HoldRecord | None = None
-    wish: bool = False  # it is gated
-    reading: PodRequest | None = None  # of a wish: what it wants; None: it cannot be read as things are
+    pending: bool = False  # it is gated
+    reading: PodRequest | None = None  # while it is pending; None if it cannot be read now
     problem: str = ""
 
     @property
@@ -80,7 +72,7 @@ class TrackedPod:
 
 
 def entering(pod: SeenPod) -> tuple[int, int, int, int, str]:
-    """Where it stands among those who enter: pods that nobody admitted, then by their admission, then wishes."""
+    """The order in which pods enter a new ledger: not admitted by Bursar, then by admission, then pending ones."""
     record = admission_of(pod.metadata.annotations)
     created = milliseconds(pod.metadata.creation_timestamp)
     if record is not None:
@@ -92,13 +84,13 @@ _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
 
 
-def fact(pod: SeenPod, governed: bool, place: str) -> Pod:
+def bound_pod(pod: SeenPod, governed: bool, place: str) -> Pod:
     """The pod as it was seen, on the node where it is or will be."""
     spec = msgspec.structs.replace(pod.spec, node_name=place)
     return msgspec.structs.replace(pod, metadata=_meta(pod, governed, pod.metadata.annotations), spec=spec)
 
 
-def bare(counted: Pod, pod: SeenPod) -> Pod:
+def resources_only(counted: Pod, pod: SeenPod) -> Pod:
     """Whatever is wrong with its marks, or new about how nodes are chosen, it takes room: the pod without those."""
     labels = {name: value for name, value in pod.metadata.labels.items() if name not in _OUR_LABELS}
     meta = msgspec.structs.replace(counted.metadata, labels=labels | _FOREIGN)
@@ -132,7 +124,7 @@ class PodSync:
     def __init__(
         self,
         controller: Controller,
-        world: ObjectCache,
+        cache: ObjectCache,
         admission: Admission,
         placement: PlacementJudge,
         governs: Callable[[SeenPod], bool],
@@ -140,9 +132,9 @@ class PodSync:
         obstacle: Callable[[SeenPod], str],
         shadow: Shadow | None = None,
     ) -> None:
-        """``obstacle``: why a wish has to wait before anybody may decide over it; "": it has not."""
+        """``obstacle`` says why a pending pod may not be decided yet; "" if it may."""
         self._controller = controller
-        self.wishes = GatedPodReader(controller, world, admission, placement)
+        self.gated_pods = GatedPodReader(controller, cache, admission, placement)
         self._governs = governs
         self._report = report
         self._obstacle = obstacle
@@ -150,7 +142,7 @@ class PodSync:
         self.by_key: dict[str, TrackedPod] = {}
         self.by_uid: dict[str, TrackedPod] = {}
         self.unbound: dict[str, TrackedPod] = {}  # by uid: let go, and on no node yet
-        self._troubled: dict[str, TrackedPod] = {}  # by uid: wishes that cannot be read as things are
+        self._troubled: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
         self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
     # What is seen
@@ -196,130 +188,130 @@ class PodSync:
         if not node and pod.leaving:
             return
         if not node and (pod.gated or self._overshadowed(pod)):
-            sight = TrackedPod(pod, None, governed=True, hold=hold_of(marks), wish=True)
-            self._keep(sight)
-            self._wish(sight)
+            tracked = TrackedPod(pod, None, governed=True, hold=hold_of(marks), pending=True)
+            self._keep(tracked)
+            self._sync_pending(tracked)
         elif node or record is not None:
             governed = record is not None or self._governs(pod)
-            sight = TrackedPod(pod, None, governed, record)
-            self._keep(sight)
-            self._fact(sight, node or (record.place if record is not None else ""))
+            tracked = TrackedPod(pod, None, governed, record)
+            self._keep(tracked)
+            self._sync_bound(tracked, node or (record.place if record is not None else ""))
 
     def _overshadowed(self, pod: SeenPod) -> bool:
         """A pod that somebody else decides over, and that is looked at as if it were gated."""
         return self._shadow is not None and not pod.spec.node_name and self._governs(pod)
 
-    def _keep(self, sight: TrackedPod) -> None:
-        self.by_key[sight.key] = sight
-        self.by_uid[sight.uid] = sight
+    def _keep(self, tracked: TrackedPod) -> None:
+        self.by_key[tracked.key] = tracked
+        self.by_uid[tracked.uid] = tracked
 
-    def _fact(self, sight: TrackedPod, place: str) -> None:
-        pod = sight.seen
-        counted = fact(pod, sight.governed, place)
-        if not (self._tell(sight, counted) or self._tell(sight, bare(counted, pod))):
+    def _sync_bound(self, tracked: TrackedPod, place: str) -> None:
+        pod = tracked.seen
+        counted = bound_pod(pod, tracked.governed, place)
+        if not (self._tell(tracked, counted) or self._tell(tracked, resources_only(counted, pod))):
             return
-        if sight.record is not None and sight.record.displaced:
-            self._controller.displaced_before(sight.uid, sight.record.displaced)
-        self._progress(sight, pod)
+        if tracked.record is not None and tracked.record.displaced:
+            self._controller.displaced_before(tracked.uid, tracked.record.displaced)
+        self._progress(tracked, pod)
 
-    # A wish
+    # Pending pods
 
-    def _wish(self, sight: TrackedPod) -> None:
+    def _sync_pending(self, tracked: TrackedPod) -> None:
         """Read what a gated pod wants, as the embedded cluster would have admitted it."""
-        if self._hinders(sight):
+        if self._hinders(tracked):
             return
         try:
-            sight.reading = reading = self.wishes.read(sight.seen)
+            tracked.reading = reading = self.gated_pods.read(tracked.seen)
         except ManifestError as error:
-            self._refuse(sight, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
+            self._refuse(tracked, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
             return
-        meta = msgspec.structs.replace(sight.seen.metadata, labels=reading.labels, annotations=reading.annotations)
-        if self._tell(sight, Pod(metadata=meta, spec=reading.spec)):
-            sight.problem = ""
-            self._troubled.pop(sight.uid, None)
+        meta = msgspec.structs.replace(tracked.seen.metadata, labels=reading.labels, annotations=reading.annotations)
+        if self._tell(tracked, Pod(metadata=meta, spec=reading.spec)):
+            tracked.problem = ""
+            self._troubled.pop(tracked.uid, None)
 
-    def _hinders(self, sight: TrackedPod) -> bool:
-        problem = self._obstacle(sight.seen)
+    def _hinders(self, tracked: TrackedPod) -> bool:
+        problem = self._obstacle(tracked.seen)
         if problem:
-            self.set_aside(sight)
-            self._refuse(sight, INVALID, problem)
+            self.back_off(tracked)
+            self._refuse(tracked, INVALID, problem)
         return bool(problem)
 
     def hold_back(self) -> None:
         """A quota turned out not to be known: whom it is for is not decided over until it is."""
-        for sight in list(self.by_key.values()):
-            if sight.wish:
-                self._hinders(sight)
+        for tracked in list(self.by_key.values()):
+            if tracked.pending:
+                self._hinders(tracked)
 
-    def set_aside(self, sight: TrackedPod) -> None:
-        """The ledger forgets it until it is told again: a wish is not to be granted, or a fact cannot be counted."""
-        self._controller.gone(sight.uid)
-        sight.counted = None
+    def back_off(self, tracked: TrackedPod) -> None:
+        """Removes the pod from the ledger until it is synced again: it may not be decided, or cannot be counted."""
+        self._controller.gone(tracked.uid)
+        tracked.counted = None
 
     def retry(self) -> None:
-        """Objects changed: wishes that could not be read may be readable now."""
-        for sight in list(self._troubled.values()):
-            if sight.wish:
-                self._wish(sight)
+        """Objects changed: pending pods that could not be read may be readable now."""
+        for tracked in list(self._troubled.values()):
+            if tracked.pending:
+                self._sync_pending(tracked)
 
     def rejudge(self) -> None:
-        """The rules about GPU nodes changed: wishes whose nodes only the scheduler judges are read once more."""
-        for sight in list(self.by_key.values()):
-            if sight.wish and unjudged(sight.seen.spec):
-                self._wish(sight)
+        """The rules for GPU nodes changed: reads pending pods again whose nodes only the scheduler judges."""
+        for tracked in list(self.by_key.values()):
+            if tracked.pending and unjudged(tracked.seen.spec):
+                self._sync_pending(tracked)
 
     # Again
 
-    def _again(self, sight: TrackedPod, pod: SeenPod, now: int) -> None:
-        before = sight.seen
-        sight.seen = pod
+    def _again(self, tracked: TrackedPod, pod: SeenPod, now: int) -> None:
+        before = tracked.seen
+        tracked.seen = pod
         node = pod.spec.node_name
-        if pod.preempted and not before.preempted and sight.governed:
-            self._report("Pod", sight.key, PREEMPTED, "the scheduler takes its place for a pod of higher priority")
+        if pod.preempted and not before.preempted and tracked.governed:
+            self._report("Pod", tracked.key, PREEMPTED, "the scheduler takes its place for a pod of higher priority")
         if pod.leaving and not node:
             self.gone(pod.key)
             return
         if not node and (pod.gated or self._overshadowed(pod)):
             if asks(pod) != asks(before):
-                self._wish(sight)
+                self._sync_pending(tracked)
             return
-        if sight.wish:
-            sight.record = admission_of(pod.metadata.annotations)
-            if sight.counted is None or not (node or sight.record):
+        if tracked.pending:
+            tracked.record = admission_of(pod.metadata.annotations)
+            if tracked.counted is None or not (node or tracked.record):
                 self.gone(pod.key)
-                self._enter(pod)  # whatever it is now, it is no wish that was granted
+                self._enter(pod)  # it was not admitted by this decision
                 return
-            self._let_go(sight, now)
+            self._ungated(tracked, now)
         if grew(before, pod):
-            self._adjust(sight, pod)
-        self._progress(sight, pod)
+            self._adjust(tracked, pod)
+        self._progress(tracked, pod)
 
-    def _let_go(self, sight: TrackedPod, now: int) -> None:
-        """It is a wish no longer."""
+    def _ungated(self, tracked: TrackedPod, now: int) -> None:
+        """The pod is no longer pending."""
         if self._shadow is not None:
-            self._shadow.bound(sight.uid, now)
-        sight.wish, sight.reading = False, None
-        self._troubled.pop(sight.uid, None)
+            self._shadow.bound(tracked.uid, now)
+        tracked.pending, tracked.reading = False, None
+        self._troubled.pop(tracked.uid, None)
 
-    def _adjust(self, sight: TrackedPod, pod: SeenPod) -> None:
+    def _adjust(self, tracked: TrackedPod, pod: SeenPod) -> None:
         """Requests, labels and annotations may change while a pod runs."""
-        if sight.counted is not None:
-            self._tell(sight, adjusted(sight.counted, pod, sight.governed))
+        if tracked.counted is not None:
+            self._tell(tracked, adjusted(tracked.counted, pod, tracked.governed))
 
-    def tell_again(self, sight: TrackedPod) -> None:
+    def sync_again(self, tracked: TrackedPod) -> None:
         """The ledger is wrong about what it asks for, or knows nothing of it."""
-        if sight.wish:
-            self._wish(sight)
+        if tracked.pending:
+            self._sync_pending(tracked)
         else:
-            self._adjust(sight, sight.seen)
+            self._adjust(tracked, tracked.seen)
 
-    def _progress(self, sight: TrackedPod, pod: SeenPod) -> None:
-        uid = sight.uid
+    def _progress(self, tracked: TrackedPod, pod: SeenPod) -> None:
+        uid = tracked.uid
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
             self._controller.bound(uid, pod.spec.node_name)
         else:
-            self.unbound[uid] = sight
+            self.unbound[uid] = tracked
         if pod.status.phase == "Running":
             self._controller.running(uid)
         if pod.leaving:
@@ -329,44 +321,44 @@ class PodSync:
 
     def node_came(self, node: str) -> None:
         """A node is known now: pods that were seen on it before, or are being let go to it, count on it."""
-        for sight in list(self.by_uid.values()):
+        for tracked in list(self.by_uid.values()):
             try:
-                self._controller.counts_on(sight.uid, node)
+                self._controller.counts_on(tracked.uid, node)
             except OverflowError as error:
-                self._uncountable(sight, error)
+                self._uncountable(tracked, error)
 
     def govern(self, namespaces: Container[str]) -> None:
         """Who governs these namespaces changed: pods that were there before, and not admitted, are theirs or not."""
-        for sight in list(self.by_uid.values()):
-            if sight.record is not None or sight.counted is None or sight.wish:
+        for tracked in list(self.by_uid.values()):
+            if tracked.record is not None or tracked.counted is None or tracked.pending:
                 continue
-            if sight.seen.metadata.namespace in namespaces and self._governs(sight.seen) != sight.governed:
-                sight.governed = not sight.governed
-                self._adjust(sight, sight.seen)
+            if tracked.seen.metadata.namespace in namespaces and self._governs(tracked.seen) != tracked.governed:
+                tracked.governed = not tracked.governed
+                self._adjust(tracked, tracked.seen)
 
     # Telling
 
-    def _tell(self, sight: TrackedPod, counted: Pod) -> bool:
+    def _tell(self, tracked: TrackedPod, counted: Pod) -> bool:
         created = milliseconds(counted.metadata.creation_timestamp)
         whole = TypedObject(POD, counted.metadata.namespace, counted.metadata.name, {}, counted)
         try:
-            self._controller.apply([ObjectChange(POD, sight.key, whole, created)])
+            self._controller.apply([ObjectChange(POD, tracked.key, whole, created)])
         except ManifestError as error:
-            self._refuse(sight, INVALID, str(error))
+            self._refuse(tracked, INVALID, str(error))
             return False
         except OverflowError as error:
-            self._uncountable(sight, error)
+            self._uncountable(tracked, error)
             return False
-        sight.counted = counted
+        tracked.counted = counted
         return True
 
-    def _uncountable(self, sight: TrackedPod, error: OverflowError) -> None:
+    def _uncountable(self, tracked: TrackedPod, error: OverflowError) -> None:
         """A pod that chose its node itself may ask for anything: it stops nobody else."""
-        self.set_aside(sight)
-        self._refuse(sight, INVALID, f"it cannot be counted: {error}")
+        self.back_off(tracked)
+        self._refuse(tracked, INVALID, f"it cannot be counted: {error}")
 
-    def _refuse(self, sight: TrackedPod, reason: str, problem: str) -> None:
-        if sight.problem != problem:
-            self._report("Pod", sight.key, reason, problem)
-        sight.problem = problem
-        self._troubled[sight.uid] = sight
+    def _refuse(self, tracked: TrackedPod, reason: str, problem: str) -> None:
+        if tracked.problem != problem:
+            self._report("Pod", tracked.key, reason, problem)
+        tracked.problem = problem
+        self._troubled[tracked.uid] = tracked

@@ -1,27 +1,13 @@
-"""Writing on pods: the one patch that starts a pod, marks that policies want, and holds.
+"""The pod writer: the one patch that starts a pod, labels that policies want, and holds.
 
-A pod is written to by one task at a time, and each write is made of what the ledger says at that moment: a claim that
-lost its place in the meantime is not started. What admission and policies want on the pod travels in the same patch.
+One task at a time writes to a pod, from the state of the ledger at that moment: a claim that has lost its place is not
+started. What admission and policies add to the pod travels in the same patch. Holds are written before an eviction and
+removed when the claim starts or is pending again.
 
-Holds are written by whoever evicts, under a lock of the pod, and taken away when the claim starts or waits again.
-
-A pod that the server refuses to let go, for long, is set aside for a while: its place is for others, whom it lets go.
-
-Labels that Bursar keeps on pods: what each should carry, and whether somebody changed it.
-
-A label is written when it is wanted and not there. What is seen before the write has arrived is no change of anybody's;
-so a difference counts only after the label was seen as it should be.
-
-Pods that were let go and find no node: a pin that cannot be honoured, or GPU nodes that were the only ones left.
-
-The scheduler says so in the pod's condition. When that has lasted for a while, the pod gives its place back: it is
-evicted, for its owner to create anew, and the new one is decided over by what the cluster looks like then. However long
-the scheduler did not get to it before is no part of that while.
-
-Pods that the server refuses something of: for how long it is asked, and how long they are left alone after that.
-
-A refusal is the word of an admission plugin of others, of a disruption budget, or of a rule that Bursar does not know.
-It may pass, but meanwhile the pod has a place that others could have, or keeps one that others wait for.
+``LabelKeeper`` writes a label that is missing, and counts a difference as an edit by another party only after the
+label was once seen as wanted. ``RefusalBackoff`` limits how long a write that the server refuses is retried; then the
+pod backs off and its place goes to others. ``PinWatch`` finds ungated pods that the scheduler reports as
+unschedulable; after a while their place is taken back by eviction, and the pod that replaces them is decided again.
 """
 
 from __future__ import annotations
@@ -98,7 +84,7 @@ def _wrong(wanted: Marks, seen: Mapping[str, str]) -> Marks:
 
 
 REFUSAL_PATIENCE = 600_000  # milliseconds for which the server may refuse
-SET_ASIDE_FOR = 600_000  # milliseconds until it is asked again
+BACK_OFF_FOR = 600_000  # milliseconds until it is asked again
 
 
 class RefusalBackoff:
@@ -126,7 +112,7 @@ class RefusalBackoff:
 
     def leave_alone(self, uid: str, pause: int | None = None) -> None:
         """For so many milliseconds."""
-        self._until[uid] = self._now() + (SET_ASIDE_FOR if pause is None else pause)
+        self._until[uid] = self._now() + (BACK_OFF_FOR if pause is None else pause)
 
     def taken_up(self) -> list[str]:
         """Those whose time is up: they are left alone no longer."""
@@ -193,55 +179,55 @@ class PodWriter:
         self._plans: dict[str, DisplacementPlan] = {}  # by uid of the claimant
         self._holding: set[str] = set()  # uids of pods on which a hold may stand
         self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
-        self._aside = RefusalBackoff(now)
+        self._backoff = RefusalBackoff(now)
         self._earlier = 0  # the last decision of this term by a ledger before this one
-        self.desk: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
+        self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
         self.started = 0
 
     # What is wanted
 
     def start(self, claim: Claim) -> None:
         self._wanted.setdefault(claim.uid, Wanted()).start = True
-        self.desk.want(claim.uid)
+        self.queue.want(claim.uid)
 
     def mark(self, key: str, labels: Marks, annotations: Marks) -> None:
-        sight = self._pods.by_key.get(key)
-        if sight is None:
+        tracked = self._pods.by_key.get(key)
+        if tracked is None:
             return
-        missing = self._labels.want(sight.uid, labels, sight.seen.metadata.labels)
+        missing = self._labels.want(tracked.uid, labels, tracked.seen.metadata.labels)
         if missing or annotations:
-            wanted = self._wanted.setdefault(sight.uid, Wanted())
+            wanted = self._wanted.setdefault(tracked.uid, Wanted())
             wanted.labels.update(missing)
             wanted.annotations.update(annotations)
-            self.desk.want(sight.uid)
+            self.queue.want(tracked.uid)
 
     def seen(self, uid: str) -> None:
         """The pod changed: labels of ours that somebody changed are written once more."""
-        sight = self._pods.by_uid.get(uid)
-        if sight is None:
+        tracked = self._pods.by_uid.get(uid)
+        if tracked is None:
             self._labels.forget(uid)
             return
-        if sight.wish and HOLD in sight.seen.metadata.annotations:  # perhaps late, of a former leader
+        if tracked.pending and HOLD in tracked.seen.metadata.annotations:  # perhaps late, of a former leader
             self._may_hold(uid)
-        wrong = self._labels.seen(uid, sight.seen.metadata.labels)
+        wrong = self._labels.seen(uid, tracked.seen.metadata.labels)
         if wrong:
             self._wanted.setdefault(uid, Wanted()).labels.update(wrong)
-            self.desk.want(uid)
+            self.queue.want(uid)
 
     def displaces(self, claimant: str, victim: Claim) -> None:
         """The claimant takes the victim's place: to be written down on it."""
         self._plan(claimant).victims[victim.uid] = victim.spec.owner
 
-    def resume(self, sight: TrackedPod) -> None:
+    def resume(self, tracked: TrackedPod) -> None:
         """What was found on a pod: an admission of this term, or a hold, with whom it is about if it was taken up."""
-        if sight.record is not None and sight.record.term == self._term:
-            self._earlier = max(self._earlier, sight.record.seq)
-        if sight.hold is None:
+        if tracked.record is not None and tracked.record.term == self._term:
+            self._earlier = max(self._earlier, tracked.record.seq)
+        if tracked.hold is None:
             return
-        self._may_hold(sight.uid)
-        claim = self._engine.state.claims.get(sight.uid)
+        self._may_hold(tracked.uid)
+        claim = self._engine.state.claims.get(tracked.uid)
         if claim is not None and claim.state == HELD:
-            self._plan(sight.uid).victims.update(sight.hold.victims)
+            self._plan(tracked.uid).victims.update(tracked.hold.victims)
 
     def _may_hold(self, uid: str) -> None:
         self._holding.add(uid)
@@ -252,8 +238,8 @@ class PodWriter:
             known.pop(uid, None)
         self._holding.discard(uid)
         self._labels.forget(uid)
-        self._aside.forget(uid)
-        self.desk.forget(uid)
+        self._backoff.forget(uid)
+        self.queue.forget(uid)
 
     def _plan(self, uid: str) -> DisplacementPlan:
         """Whom the claimant displaces by the decision that is in force; what an earlier one said is forgotten."""
@@ -271,21 +257,21 @@ class PodWriter:
 
         False: the server does not know the claimant any more.
         """
-        sight = self._pods.by_uid.get(claimant.uid)
-        if sight is None:
+        tracked = self._pods.by_uid.get(claimant.uid)
+        if tracked is None:
             return False
-        async with self._locks.setdefault(sight.uid, asyncio.Lock()):
-            if claimant.state != HELD or sight.uid not in self._pods.by_uid:
+        async with self._locks.setdefault(tracked.uid, asyncio.Lock()):
+            if claimant.state != HELD or tracked.uid not in self._pods.by_uid:
                 return True  # nobody has to leave for it
             record = HoldRecord(claimant.place, self._displaced(claimant))
-            if sight.hold == record:
+            if tracked.hold == record:
                 return True
-            self._holding.add(sight.uid)  # whatever the answer will be
-            patch = metadata_patch(sight.uid, annotations={HOLD: written(record)}, labels={})
-            if await self._send(sight, patch) is None:
+            self._holding.add(tracked.uid)  # whatever the answer will be
+            patch = metadata_patch(tracked.uid, annotations={HOLD: written(record)}, labels={})
+            if await self._send(tracked, patch) is None:
                 return False
-            await self._nominate(sight, record.place)
-            sight.hold = record
+            await self._nominate(tracked, record.place)
+            tracked.hold = record
             return True
 
     def tidy(self) -> None:
@@ -293,26 +279,26 @@ class PodWriter:
 
         Who was set aside, and whose time is up, wants to be let go again.
         """
-        for uid in self._aside.taken_up():
-            sight = self._pods.by_uid.get(uid)
-            if sight is not None and sight.wish:
-                self._pods.tell_again(sight)
+        for uid in self._backoff.taken_up():
+            tracked = self._pods.by_uid.get(uid)
+            if tracked is not None and tracked.pending:
+                self._pods.sync_again(tracked)
         for uid in list(self._holding):
-            sight, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
-            if sight is None or not sight.wish:
+            tracked, claim = self._pods.by_uid.get(uid), self._engine.state.claims.get(uid)
+            if tracked is None or not tracked.pending:
                 self._holding.discard(uid)
             elif claim is None or claim.state == PENDING:
                 self._wanted.setdefault(uid, Wanted()).unhold = True
-                self.desk.want(uid)
+                self.queue.want(uid)
 
-    async def _drop_hold(self, sight: TrackedPod) -> None:
-        claim = self._engine.state.claims.get(sight.uid)
+    async def _drop_hold(self, tracked: TrackedPod) -> None:
+        claim = self._engine.state.claims.get(tracked.uid)
         if claim is not None and claim.state != PENDING:
             return
-        await self._send(sight, metadata_patch(sight.uid, annotations={HOLD: None}, labels={}))
-        await self._nominate(sight, None)
-        sight.hold = None
-        self._holding.discard(sight.uid)
+        await self._send(tracked, metadata_patch(tracked.uid, annotations={HOLD: None}, labels={}))
+        await self._nominate(tracked, None)
+        tracked.hold = None
+        self._holding.discard(tracked.uid)
 
     def _alone(self, uid: str) -> AbstractAsyncContextManager[object]:
         """Not while a hold is being written."""
@@ -322,43 +308,43 @@ class PodWriter:
         plan = self._plans.get(claim.uid)
         return tuple(sorted(plan.victims.items())) if plan is not None and plan.seq == _seq(claim) else ()
 
-    async def _nominate(self, sight: TrackedPod, node: str | None) -> None:
-        patch: Body = {"metadata": {"uid": sight.uid}, "status": {"nominatedNodeName": node}}
-        await self._send(sight, patch, subresource="status")
+    async def _nominate(self, tracked: TrackedPod, node: str | None) -> None:
+        patch: Body = {"metadata": {"uid": tracked.uid}, "status": {"nominatedNodeName": node}}
+        await self._send(tracked, patch, subresource="status")
 
     # Carrying out
 
     async def _perform(self, uid: str) -> None:
         async with self._alone(uid):
-            sight = self._pods.by_uid.get(uid)
+            tracked = self._pods.by_uid.get(uid)
             wanted = self._wanted.pop(uid, None)
-            if sight is None or not wanted:
+            if tracked is None or not wanted:
                 return
             try:
-                await self._carry_out(sight, wanted)
+                await self._carry_out(tracked, wanted)
             except BaseException:
                 self._put_back(uid, wanted)
                 raise
 
-    async def _carry_out(self, sight: TrackedPod, wanted: Wanted) -> None:
-        uid, claim = sight.uid, self._engine.state.claims.get(sight.uid)
-        if not sight.wish:
+    async def _carry_out(self, tracked: TrackedPod, wanted: Wanted) -> None:
+        uid, claim = tracked.uid, self._engine.state.claims.get(tracked.uid)
+        if not tracked.pending:
             wanted.start = False  # it was let go
         elif wanted.start and claim is not None and _may_start(claim):
-            await self._start(sight, claim, wanted)
+            await self._start(tracked, claim, wanted)
             return
         if wanted.unhold:
-            await self._drop_hold(sight)
+            await self._drop_hold(tracked)
             wanted.unhold = False
         if not wanted:
             return
-        if sight.wish and not wanted.labels:
+        if tracked.pending and not wanted.labels:
             self._put_back(uid, wanted)  # marks of a pod that waits travel with its start
         else:
-            await self._send(sight, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
+            await self._send(tracked, metadata_patch(uid, annotations=wanted.annotations, labels=wanted.labels))
 
-    async def _start(self, sight: TrackedPod, claim: Claim, wanted: Wanted) -> None:
-        reading = sight.reading
+    async def _start(self, tracked: TrackedPod, claim: Claim, wanted: Wanted) -> None:
+        reading = tracked.reading
         if reading is None:
             return
         filled = reading.filled
@@ -366,21 +352,21 @@ class PodWriter:
         seq = self._earlier + _seq(claim)
         record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
-        if sight.uid in self._holding:
+        if tracked.uid in self._holding:
             marks[HOLD] = None
         pin = claim.place if orders.pin else ""
-        patch = start_patch(sight.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
+        patch = start_patch(tracked.uid, filled, marks, pin=pin, keep_off=orders.keep_off)
         if wanted.labels:
             patch["metadata"]["labels"] = dict(wanted.labels)
         try:
-            answer = await self._send(sight, patch)
+            answer = await self._send(tracked, patch)
         except Declined:
-            if not (sight.wish and self._aside.refused(sight.uid)):
+            if not (tracked.pending and self._backoff.refused(tracked.uid)):
                 raise
-            self._aside.leave_alone(sight.uid)
-            self._pods.set_aside(sight)
+            self._backoff.leave_alone(tracked.uid)
+            self._pods.back_off(tracked)
             return
-        self._aside.forget(sight.uid)
+        self._backoff.forget(tracked.uid)
         if answer is not None:
             self._plans.pop(claim.uid, None)
             self.started += 1
@@ -395,12 +381,12 @@ class PodWriter:
             wanted.annotations | newer.annotations,
         )
 
-    async def _send(self, sight: TrackedPod, patch: Body, subresource: str = "") -> object:
-        meta = sight.seen.metadata
+    async def _send(self, tracked: TrackedPod, patch: Body, subresource: str = "") -> object:
+        meta = tracked.seen.metadata
         write = self._api.patch(
             PODS, meta.name, meta.namespace, PatchKind.STRATEGIC, patch, subresource=subresource, how=self._how
         )
-        return await sent(write, refused=lambda why: self._report("Pod", sight.key, INVALID, why))
+        return await sent(write, refused=lambda why: self._report("Pod", tracked.key, INVALID, why))
 
 
 def _may_start(claim: Claim) -> bool:
@@ -428,13 +414,13 @@ class PinWatch:
     def lost(self) -> Iterator[tuple[TrackedPod, str]]:
         """Pods to be taken back, with why. To be asked now and then: what was seen the last time is remembered."""
         now = self._now()
-        unplaced = [sight for sight in self._pods.unbound.values() if sight.seen.unschedulable]
-        self._since = {sight.uid: self._since.get(sight.uid, now) for sight in unplaced}
-        for sight in unplaced:
-            record = sight.record
-            if record is None or sight.seen.leaving or now - self._since[sight.uid] < self._patience:
+        unplaced = [tracked for tracked in self._pods.unbound.values() if tracked.seen.unschedulable]
+        self._since = {tracked.uid: self._since.get(tracked.uid, now) for tracked in unplaced}
+        for tracked in unplaced:
+            record = tracked.record
+            if record is None or tracked.seen.leaving or now - self._since[tracked.uid] < self._patience:
                 continue
             if record.pinned:
-                yield sight, f"the scheduler cannot place it on {record.place}, which was chosen for it"
+                yield tracked, f"the scheduler cannot place it on {record.place}, which was chosen for it"
             elif record.fenced:
-                yield sight, "the scheduler finds no place for it outside the GPU nodes"
+                yield tracked, "the scheduler finds no place for it outside the GPU nodes"

@@ -1,13 +1,8 @@
-"""One replica: it takes part in the election, and leads terms for as long as it holds the lease.
+"""One replica: takes part in the election and leads terms while it holds the lease.
 
-Whoever leads builds a new ledger each time (``Term``). A term that ends because ledger and cluster differ, or by a
-fault, is followed by another one of the same leader; one that ends because the lease is lost is not.
-
-Who only watches (shadow mode) or only tries (dry run) takes no part in the election: the lease stays with whoever
-decides, and nothing is written, not even events.
-
-Whoever leads and is told to end lets its term end first, then says what there is left to say, for a moment and while
-it still may: at last it gives the lease back.
+Each term builds a new ledger. A term that ends through drift or a fault is followed by another of the same leader; one
+that ends because the lease is lost is not. Shadow mode and dry run take no part in the election and write nothing, not
+even events. A leader that shuts down ends its term, writes pending events while it still may, then releases the lease.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.http import Backoff
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.controller.leader_term import Fence, LeaderTerm, RebuildNeeded, TermOptions
-from bursar.kube.controller.work_queue import Dethroned, Notice
+from bursar.kube.controller.work_queue import LeadershipLost, Notice
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
@@ -160,7 +155,7 @@ class Replica:
             recall = None if options.shadow or options.dry_run else self.recorder.last_said
             self.term = LeaderTerm(self.api, self._registry, term, self._tell, options, recall)
             await self.term.run()
-        except (Dethroned, Fenced) as error:
+        except (LeadershipLost, Fenced) as error:
             log.warning("the term ends: %s", error)
             return "fenced"
         except RebuildNeeded as error:
@@ -190,9 +185,9 @@ class Replica:
         if self.options.term.dry_run:
             log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
             return
-        kind = term.mirror.world.kinds.find(told.kind)
+        kind = term.mirror.cache.kinds.find(told.kind)
         namespace, _, name = told.key.rpartition("/")
-        known = term.mirror.world.find(told.kind, told.key)
+        known = term.mirror.cache.find(told.kind, told.key)
         if known is not None:
             namespace, name = known.namespace, known.name
         about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)

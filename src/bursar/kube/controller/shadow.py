@@ -1,8 +1,8 @@
-"""Shadow mode: what Bursar would have done, beside what the cluster did. Nothing is written.
+"""Shadow mode: compares what Bursar would have decided with what the cluster did. It writes nothing.
 
-Governed pods that nobody gates are taken as wishes, in the order of their creation. When one of them is bound, whoever
-decides now has decided: the two verdicts are compared, and the fact is taken into the ledger, so that both go on from
-the same state. A victim that Bursar would have evicted goes on running.
+Governed pods without a gate are treated as pending, in the order of their creation. When one is bound, the two
+decisions are compared and the bound pod is charged, so that both continue from the same state. A victim that Bursar
+would have evicted keeps running.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Shadow:
         self._bound: list[Finding] = []  # told after the starts that were noted before them
 
     def bound(self, uid: str, now: int) -> None:
-        """A pod that Bursar looked at as a wish was bound by somebody else."""
+        """A pod that Bursar treated as pending was bound by another scheduler."""
         claim = self._controller.engine.state.claims.get(uid)
         if claim is None:
             return

@@ -1,16 +1,11 @@
-"""Work on many objects at once, on each of them one thing at a time, and always the newest.
+"""The keyed work queue, the meaning of failed writes, and the control loop's ports on Kubernetes.
 
-``want`` says that an object differs from what it should be; ``perform`` looks at what it should be *now* and makes it
-so. However often it is wanted meanwhile, it is performed once more, not once for each. A failure that may pass is
-tried again with growing pauses, without holding up other objects.
+``want`` marks an object as different from its wanted state; ``perform`` reads the newest wanted state and writes it.
+One worker at a time works on an object, and repeated calls are merged. Transient failures are retried with growing
+pauses and do not hold up other objects.
 
-What a failed write means for whoever wanted it: try again, leave it, or stop being the leader.
-
-The control loop's ports on Kubernetes: they take notes of what is to be done, and others do it.
-
-The loop never waits for the API server. What it wants is kept by object, the newest wish of each, until it is taken;
-a wish that is no longer held (a start whose claim lost its place) is dropped by whoever carries it out, which looks at
-the ledger again.
+``PendingActions`` implements the ports: the control loop never waits for the API server. It keeps the newest action
+per object until the term takes it. Workers check the ledger again and drop an action that is no longer wanted.
 """
 
 from __future__ import annotations
@@ -117,7 +112,7 @@ _REFUSED_PAUSE = 5.0  # seconds before something that the server refused is sent
 Refused = Callable[[str], None]
 
 
-class Dethroned(Exception):  # noqa: N818 no error of ours: another replica leads now
+class LeadershipLost(Exception):  # noqa: N818 no error of ours: another replica leads now
     """Another process leads now; nothing that this one wants may be written."""
 
 
@@ -135,10 +130,10 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
     except NotFound:
         return None
     except Fenced as fenced:
-        raise Dethroned(str(fenced)) from None
+        raise LeadershipLost(str(fenced)) from None
     except Forbidden as error:
         if STALE_TERM in error.message:
-            raise Dethroned(error.message) from None
+            raise LeadershipLost(error.message) from None
         refused(error.message)
         raise Declined(error.message, _REFUSED_PAUSE) from None
     except Invalid as error:
