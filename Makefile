@@ -9,10 +9,11 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench cluster lint format soak manifests reference golden house lock clean setup-run setup-dev compiled binaries
+.PHONY: help run check test bench cluster lint format soak manifests reference golden house lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
+	@echo "make check             lint, then the fast tests (no processes, no API server), interpreted; 3 minutes at most"
 	@echo "make test              lint, then the test suite interpreted and compiled, and on a real control plane"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
 	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
@@ -30,6 +31,9 @@ run: setup-run
 	@mkdir -p build
 	.venv/bin/bursar test -v examples
 	.venv/bin/bursar serve --demo --data build/demo.db
+
+check: lint
+	PYTHONPATH=src BURSAR_EXPECT=interpreted $(VENV) -m pytest -q -n 2 -m "not slow" --ignore=tests/cluster
 
 test: lint compiled binaries
 	$(VENV) tools/run_suite.py
