@@ -30,7 +30,7 @@ class Field:
         self.ledger.watch("pools", self.policy)
         self.policy.attach(self.ledger.state, NodeIndex())
         self.tx: Transaction = self.ledger.begin()
-        self.forest = self.policy.books.forest
+        self.forest = self.policy.derived.forest
         self.teams: list[str] = []
         cores = quotas * 3
         self.set(NODE, "node", PoolNode({"cpu": cores * 1000, "memory": cores * 4 * _GI}, {}))
@@ -131,12 +131,12 @@ def _fitting(field: Field) -> list[Binding]:
     """What claims that fit now are bound to."""
     field.forest.refresh_all("")
     bound = [claim.bindings[0] for claim in field.ledger.state.claims.values()]
-    return [binding for binding in bound if binding is not None and check(field.policy.books, binding, None) is None]
+    return [binding for binding in bound if binding is not None and check(field.policy.derived, binding, None) is None]
 
 
 def _check(field: Field, bindings: list[Binding], repeats: int) -> int:
     """May this claim come in? Asked of the whole path, while nothing changes."""
-    books = field.policy.books
+    derived = field.policy.derived
     for turn in range(repeats):
-        check(books, bindings[turn % len(bindings)], None)
+        check(derived, bindings[turn % len(bindings)], None)
     return repeats

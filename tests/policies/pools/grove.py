@@ -60,7 +60,7 @@ class Grove:
     def use(self, name: str, amounts: Amounts, sign: int = 1, firm: bool = False) -> None:
         self.forest.use(self.branch(name), from_amounts(amounts), sign)
         if firm:
-            self.forest.use_firm(self.branch(name), from_amounts(amounts), sign)
+            self.forest.use_non_preemptible(self.branch(name), from_amounts(amounts), sign)
 
     def branch(self, name: str) -> Branch:
         return self.forest.tree("").root if name == ROOT else self.forest.branch("", name)
@@ -75,7 +75,7 @@ class Grove:
         return self._shown(self.branch(name).request)
 
     def child_request(self, name: str) -> Amounts:
-        return self._shown(self.branch(name).below)
+        return self._shown(self.branch(name).child_request)
 
     def lim(self, name: str) -> Amounts:
         return self._shown(self.branch(name).lim)
@@ -88,7 +88,7 @@ class Grove:
     def floor(self, name: str) -> Amounts:
         branch = self.branch(name)
         self.forest.refresh(branch)
-        return self._shown([branch.floor(slot) for slot in range(len(branch.own))])
+        return self._shown([branch.floor(slot) for slot in range(len(branch.own_request))])
 
     def _shown(self, amounts: Iterable[int]) -> Amounts:
         return {dimension_at(self.forest.dims[slot]).name: a for slot, a in enumerate(amounts) if a}

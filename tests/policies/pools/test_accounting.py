@@ -28,11 +28,11 @@ def test_a1_used_and_the_part_that_may_not_be_preempted() -> None:
     firm = world.start(cg(15, 20), "q", firm=True)
     world.start(cg(10, 20), "q", firm=True)
     assert world.used("q") == cg(130, 300)
-    assert world._shown(world.branch("q").firm_used) == cg(25, 40)
+    assert world._shown(world.branch("q").non_preemptible_used) == cg(25, 40)
     world.engine.release(first.uid)
     world.engine.release(firm.uid)
     assert world.used("q") == world.own("q") == cg(90, 100)
-    assert world._shown(world.branch("q").firm_used) == cg(10, 20)
+    assert world._shown(world.branch("q").non_preemptible_used) == cg(10, 20)
 
 
 def test_a3_what_a_middle_quota_uses_counts_there_and_above() -> None:
@@ -123,7 +123,7 @@ def test_a19_a20_pods_of_a_quota_that_comes_late_are_counted_at_once() -> None:
     assert (world.used(DEFAULT), len(world.branch(DEFAULT).members)) == (cm(40, 40), 4)
     world.quota("test1", cm(100, 100))
     assert (world.used(DEFAULT), world.used("test1"), world.request("test1")) == ({}, cm(40, 40), cm(40, 40))
-    assert sorted(world.policy.books.resolver.quotas) == [DEFAULT, SYSTEM, "other", "test1"]
+    assert sorted(world.policy.derived.resolver.quotas) == [DEFAULT, SYSTEM, "other", "test1"]
     world.remove("test1")
     assert world.used(DEFAULT) == cm(40, 40)
     world.replayed()
@@ -178,7 +178,7 @@ class TestTrees:
         world = World(BIG)
         world.quota("three", cm(10), tree="tree-a")
         world.quota("four", cm(10), tree="tree-b")
-        forest = world.policy.books.forest
+        forest = world.policy.derived.forest
         assert [q.name for q in forest.tree("tree-a").root.children] == ["three"]
         assert [q.name for q in forest.tree("tree-b").root.children] == ["four"]
 
@@ -286,11 +286,11 @@ class TestTrees:
         claim = world.start(cm(1, 1), "x")
         world.outputs()
         world.set("pools.Profile", "ns/a", None)
-        assert "a-root" in world.policy.books.resolver.quotas
+        assert "a-root" in world.policy.derived.resolver.quotas
         events = [output.value for output in world.outputs() if output.part == "event"]
         assert "quota x" in str(events)
         world.remove("x")
-        assert "a-root" not in world.policy.books.resolver.quotas
+        assert "a-root" not in world.policy.derived.resolver.quotas
         gone = [(o.key, o.value) for o in world.outputs() if o.part == "object"]
         assert gone == [("ns/a-root", None)]
         assert world.used(DEFAULT) == cm(1, 1)

@@ -203,7 +203,7 @@ class TestLevels:
         grove.ask("a-123", cg(50, 100), firm=True)
         assert [grove.request(n) for n in ("a-123", "t1-a", "t1")] == [cg(120, 290), cg(96, 160), cg(96, 160)]
         for name in ("a-123", "t1-a", "t1"):
-            assert grove.branch(name).firm_request == [50_000, 100 * G]
+            assert grove.branch(name).non_preemptible_request == [50_000, 100 * G]
 
     def test_a7_own_pods_of_a_parent_count_beside_its_children(self) -> None:
         grove = Grove(cm(100, 100))
@@ -219,7 +219,7 @@ class TestLevels:
         grove.ask("3", cm(15, 15))
         assert [grove.request(name)["cpu"] for name in "4321"] == [20_000, 20_000, 40_000, 50_000]
         assert (grove.request("2")["memory"], grove.request("1")["memory"]) == (30, 20)
-        assert [grove.branch(name).firm_request[0] for name in "4321"] == [10_000, 5000, 20_000, 25_000]
+        assert [grove.branch(name).non_preemptible_request[0] for name in "4321"] == [10_000, 5000, 20_000, 25_000]
 
     def test_b26_own_pods_of_a_parent_share_with_its_children(self) -> None:
         grove = Grove(cm(60))
@@ -425,12 +425,12 @@ class TestMoving:
         grove.ask("111", {"memory": 5}, firm=True)
         assert [grove.request(name)["memory"] for name in ("111", "11", "1")] == [15, 35, 35]
         assert [grove.runtime(name)["memory"] for name in ("111", "11", "1")] == [15, 35, 35]
-        assert [grove.branch(name).firm_request[0] for name in ("111", "11", "1")] == [5, 5, 5]
+        assert [grove.branch(name).non_preemptible_request[0] for name in ("111", "11", "1")] == [5, 5, 5]
         grove.quota("11", {"memory": 50}, {"memory": 30}, "2", is_parent=True)
         assert [grove.request(name).get("memory", 0) for name in ("2", "1", "11", "111")] == [35, 0, 35, 15]
         grove.quota("111", {"memory": 50}, {"memory": 20}, "21")
         assert [grove.request(name)["memory"] for name in ("21", "11", "2")] == [15, 20, 35]
-        assert [grove.branch(name).firm_request[0] for name in ("11", "21", "2")] == [0, 5, 5]
+        assert [grove.branch(name).non_preemptible_request[0] for name in ("11", "21", "2")] == [0, 5, 5]
 
     def test_b1_a_circle_hangs_on_nothing_and_ends_nothing(self) -> None:
         grove = Grove(cm(100))

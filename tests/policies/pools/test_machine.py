@@ -168,7 +168,7 @@ class PoolsMachine(RuleBasedStateMachine):
 
     @invariant()
     def quotas_agree(self) -> None:
-        forest = self.world.policy.books.forest
+        forest = self.world.policy.derived.forest
         runtimes = {(t, r): self.twin.runtimes(t, r) for t in ("", "t") for r in RESOURCES}
         for name, quota in self.twin.quotas.items():
             branch = self.world.branch(name, quota.tree)
@@ -176,7 +176,7 @@ class PoolsMachine(RuleBasedStateMachine):
             assert forest.refresh(branch if branch.inner is None else branch.inner) == tied
             for resource in quota.maximum:
                 slot = forest.slot(resource)
-                assert branch.own[slot] == self.twin.own(name, resource)
+                assert branch.own_request[slot] == self.twin.own(name, resource)
                 if tied:
                     assert branch.lim[slot] == self.twin.lim(name, resource)
                     assert self.world.used(name, quota.tree).get(resource, 0) == self.twin.used(name, resource)
@@ -187,7 +187,7 @@ class PoolsMachine(RuleBasedStateMachine):
 
     @invariant()
     def siblings_fit_their_parent_and_needs_are_granted(self) -> None:
-        forest = self.world.policy.books.forest
+        forest = self.world.policy.derived.forest
         for tree in forest.trees.values():
             forest.refresh_all(tree.id)
             for parent in [tree.root, *[b for b in forest.branches.values() if b.tree_id == tree.id and b.quota]]:
@@ -209,7 +209,7 @@ class PoolsMachine(RuleBasedStateMachine):
         found: dict[str, object] = {}
         for name, quota in self.twin.quotas.items():
             branch = world.branch(name, quota.tree)
-            if world.policy.books.forest.refresh(branch):
+            if world.policy.derived.forest.refresh(branch):
                 found[name] = world._shown(branch.runtime)
         return found
 
@@ -226,7 +226,7 @@ class PoolsMachine(RuleBasedStateMachine):
             if claim.state != PENDING:
                 world.engine.admit(copy)
         for name in sorted(self.twin.quotas, reverse=True):
-            quota = self.world.policy.books.resolver.quotas[name]
+            quota = self.world.policy.derived.resolver.quotas[name]
             if name != "root-y":
                 world.set(configure.QUOTA, f"quotas/{name}", QuotaObject(quota))
         if "y" in self.twin.pools:
@@ -234,7 +234,7 @@ class PoolsMachine(RuleBasedStateMachine):
         for name in sorted(self.twin.nodes, reverse=True):
             pool, has = self.twin.nodes[name]
             world.node(name, has, {"pool": pool})
-        assert DEFAULT in world.policy.books.resolver.quotas or not self.twin.quotas
+        assert DEFAULT in world.policy.derived.resolver.quotas or not self.twin.quotas
         return self.runtimes(world)
 
 

@@ -223,10 +223,10 @@ def test_options() -> None:
     read = KINDS.read(Document("", 0, body | {"spec": spec}))
     settings = PLUGIN.translate["Configuration"]("default", read.typed.spec.pools)  # type: ignore[attr-defined]
     world.engine.configure(settings)
-    options = world.policy.books.options
+    options = world.policy.derived.options
     assert (options.guarantee, options.delay, options.revoke, options.runtime) == (True, 300_000, False, True)
     world.engine.configure(PLUGIN.translate["Configuration"]("default", None))
-    assert world.policy.books.options.delay == 120_000
+    assert world.policy.derived.options.delay == 120_000
     bad = KINDS.read(Document("", 0, body | {"spec": {"pools": {"delayEvictTime": "soon"}}}))
     with pytest.raises(ManifestError) as caught:
         PLUGIN.translate["Configuration"]("default", bad.typed.spec.pools)  # type: ignore[attr-defined]

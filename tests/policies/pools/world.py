@@ -118,12 +118,12 @@ class World:
     # Answers
 
     def branch(self, name: str, tree: str = "") -> Branch:
-        forest = self.policy.books.forest
+        forest = self.policy.derived.forest
         return forest.tree(tree).root if name == ROOT else forest.branch(tree, name)
 
     def runtime(self, name: str, tree: str = "") -> Amounts:
         branch = self.branch(name, tree)
-        assert self.policy.books.forest.refresh(branch)
+        assert self.policy.derived.forest.refresh(branch)
         return self._shown(branch.runtime)
 
     def request(self, name: str, tree: str = "") -> Amounts:
@@ -136,10 +136,10 @@ class World:
         return dict(self.engine.state.accounts[self.branch(name, tree).key + OWN].used.vector().pairs())
 
     def total(self, tree: str = "") -> Amounts:
-        return {dimension_at(dim).name: n for dim, n in self.policy.books.grounds.tree_total(tree).items()}
+        return {dimension_at(dim).name: n for dim, n in self.policy.derived.node_pools.tree_total(tree).items()}
 
     def _shown(self, amounts: Iterable[int]) -> Amounts:
-        dims = self.policy.books.forest.dims
+        dims = self.policy.derived.forest.dims
         return {dimension_at(dims[slot]).name: amount for slot, amount in enumerate(amounts) if amount}
 
     def outputs(self) -> list[Output]:
@@ -165,7 +165,7 @@ class World:
 
     def derived(self) -> dict[str, object]:
         """Everything that follows from the ledger, computed to the end."""
-        forest = self.policy.books.forest
+        forest = self.policy.derived.forest
         found: dict[str, object] = {}
         for key in sorted(forest.branches):
             branch = forest.branches[key]
@@ -173,17 +173,22 @@ class World:
                 assert not branch.askers
                 assert not branch.members
                 continue
-            tied = branch.aside or forest.refresh(branch)
-            numbers: list[Iterable[int]] = [branch.own, branch.taken, branch.firm_own, branch.firm_taken]
+            tied = branch.built_in or forest.refresh(branch)
+            numbers: list[Iterable[int]] = [
+                branch.own_request,
+                branch.own_used,
+                branch.own_non_preemptible_request,
+                branch.own_non_preemptible_used,
+            ]
             if tied:  # what hangs on no root depends on nothing but itself
-                numbers += [branch.request, branch.below, branch.lim, branch.allocated, branch.guaranteed]
-                numbers += [branch.firm_request, branch.firm_used, branch.runtime]
+                numbers += [branch.request, branch.child_request, branch.lim, branch.allocated, branch.guaranteed]
+                numbers += [branch.non_preemptible_request, branch.non_preemptible_used, branch.runtime]
             shown = [self._shown(amounts) for amounts in numbers]
             people = [sorted(branch.askers), sorted(branch.members)]
             order = [claim.uid for claim in branch.least_important_first()]
             found[key] = [tied, shown, people, order]
-        found["nodes"] = dict(sorted(self.policy.books.grounds.owners.items()))
-        resolver = self.policy.books.resolver
+        found["nodes"] = dict(sorted(self.policy.derived.node_pools.owners.items()))
+        resolver = self.policy.derived.resolver
         found["default"] = {n: sorted(claims) for n, claims in sorted(resolver.by_namespace.items())}
         found["strays"] = sorted(resolver.strays)
         return json.loads(json.dumps(found))  # type: ignore[no-any-return]

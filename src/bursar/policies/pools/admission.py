@@ -1,15 +1,12 @@
-"""Admission of quotas: defaults filled in, and everything refused that would break a tree.
+"""Admission of quotas and pods: fills in defaults, and refuses what would break a tree.
 
-Pure functions over a view of the cluster: nothing is remembered, so a dry run is like any other call, and they are
-idempotent. The order of the checks is the original's; added are circles, the controller's own keys, and that every
-meaningful key is checked on update too.
+These are pure and idempotent functions over a topology of the cluster. The checks are in Koordinator's order; added are
+cycles, keys that only Bursar writes, and the check of every meaningful key on update.
 
-Admission of pods: they name a quota that takes pods, and run on the nodes of its tree.
-
-The selectors of the tree's profiles are merged into the pod's required node affinity. Terms of an affinity are
-alternatives, so every term is restricted; several profiles of a tree are alternatives too, so a term becomes one for
-each of them. A term that says so already stays as it is, and one without requirements, which matches nothing, keeps
-matching nothing.
+A pod must belong to a quota that takes pods, and runs on the nodes of its tree: the selectors of the tree's profiles
+are merged into its required node affinity. Terms of an affinity are alternatives, and so are the profiles of a tree;
+each term becomes one for each profile. A term that has the requirements already stays as it is, and one without
+requirements, which matches nothing, keeps matching nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ def admit_quota(
     given = _read(filled)
     _check_unique(topology, given.quota)
     _check_self(given, filled)
-    by_profile = bool(topology.grounds.profiles_of_root(name))  # the profile defines all but is-parent
+    by_profile = bool(topology.node_pools.profiles_of_root(name))  # the profile defines all but is-parent
     if not by_profile:
         _check_reserved(given, before)
     _check_parenthood(topology, given.quota, before)
@@ -104,7 +101,7 @@ def _with_defaults(
         if parent.tree:
             labels[TREE] = parent.tree
     annotations = dict(given.annotations)
-    if not topology.grounds.profiles_of_root(quota.name):
+    if not topology.node_pools.profiles_of_root(quota.name):
         annotations[WEIGHT] = _weight(given, before)
     metadata = {**manifest["metadata"], "labels": labels}
     if annotations:
@@ -281,11 +278,11 @@ def _fits(amounts: dict[str, int], limits: dict[str, int]) -> bool:
 
 
 def check_quota_removal(topology: Topology, manifest: Mapping[str, Any]) -> None:
-    """A quota that is built in, a root, a parent or in use stays."""
+    """Raises ``ManifestError`` for a quota that is built in, a root, a parent or in use."""
     name = str(manifest["metadata"]["name"])
     if name in BUILT_IN:
         raise ManifestError("is built in and cannot be deleted")
-    profiles = topology.grounds.profiles_of_root(name)
+    profiles = topology.node_pools.profiles_of_root(name)
     if profiles:
         raise ManifestError(f"is the root quota of profile {profiles[0].key}: delete that")
     _check_unused(topology, name)
@@ -301,7 +298,7 @@ def _check_unused(topology: Topology, name: str) -> None:
 
 
 def check_root_unused(topology: Topology, name: str) -> None:
-    """Before a profile lets go of its root quota."""
+    """Raises ``ManifestError`` if the root quota of a profile is in use."""
     try:
         _check_unused(topology, name)
     except ManifestError as error:
@@ -330,7 +327,7 @@ def admit_pod(
         return new
     if quota.is_parent and name not in (DEFAULT, before) and not parent_pods:
         raise ManifestError(f"quota {name} has children: a pod must name one of those", _path(labels))
-    return with_affinity(new, topology.grounds.profiles_of(quota.tree)) if quota.tree else new
+    return with_affinity(new, topology.node_pools.profiles_of(quota.tree)) if quota.tree else new
 
 
 def _path(labels: Mapping[str, str]) -> str:
@@ -360,7 +357,7 @@ def with_affinity(pod: dict[str, Any], profiles: list[Profile]) -> dict[str, Any
 def _restricted(term: dict[str, Any], choices: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     expressions = list(term.get("matchExpressions") or [])
     if not expressions and not term.get("matchFields") and not term.get("new"):
-        return [term]  # matches nothing, and must go on doing so
+        return [term]  # matches nothing, and must stay so
     for choice in choices:
         if _all_in(choice, expressions):
             return [term]

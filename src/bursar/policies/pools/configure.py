@@ -1,10 +1,10 @@
-"""Settings of the policy: quotas, profiles, nodes and options come, change and go.
+"""Applies settings of the policy: quotas, profiles, nodes and options.
 
-Writes cells and accounts through the transaction and says which claims must be bound anew. The first quota or profile
-puts the policy in force: from then on every claim belongs to some quota, and be it the default one.
+It writes cells and accounts through the transaction and returns the claims that must be bound again. The first quota or
+profile puts the policy in force: from then on every claim belongs to some quota, at least to the default one.
 
-Quotas that cannot be (an unknown parent, a circle) are taken all the same, because objects may come in any order;
-they stay loose, and the claims in them wait. Only what would make two quotas one is refused.
+Objects may come in any order, so a quota with an unknown parent or in a cycle is accepted; it stays loose, and its
+claims wait. Only what would make two quotas one is refused.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bursar.objects.decode import ManifestError
 from bursar.policies.pools.derived_state import (
     CLOSING,
     DEMAND,
-    FIRM_DEMAND,
     MARKS,
     NODES,
+    NON_PREEMPTIBLE_DEMAND,
     OPTIONS,
     PROFILES,
     QUOTAS,
     STRAY_DEMAND,
     SUFFIXES,
-    Books,
+    DerivedState,
     topic_of,
 )
 from bursar.policies.pools.node_pools import PoolNode, Profile
@@ -57,7 +57,7 @@ OPTION: Final = "pools.Options"
 KINDS: Final = (QUOTA, PROFILE, NODE, OPTION)
 
 _OBJECTS: Final = {QUOTA: "ElasticQuota", PROFILE: "ElasticQuotaProfile"}  # for errors
-_DEMANDS: Final = (DEMAND, FIRM_DEMAND, STRAY_DEMAND)
+_DEMANDS: Final = (DEMAND, NON_PREEMPTIBLE_DEMAND, STRAY_DEMAND)
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -65,13 +65,11 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 class Changer:
     """Applies one setting inside a transaction."""
 
-    __slots__ = ("books", "concerned", "state", "tx")
-
-    def __init__(self, books: Books, state: State, tx: Transaction) -> None:
-        self.books: Final = books
+    def __init__(self, derived: DerivedState, state: State, tx: Transaction) -> None:
+        self.derived: Final = derived
         self.state: Final = state
         self.tx: Final = tx
-        self.concerned: Final[dict[str, Claim]] = {}  # claims that may belong elsewhere, or cost something else
+        self.concerned: Final[dict[str, Claim]] = {}  # claims whose binding may change
 
     def apply(self, setting: Setting) -> list[Claim]:
         """Returns the claims that this may concern; the caller finds out which it does."""
@@ -99,25 +97,25 @@ class Changer:
     def _quota(self, key: str, body: QuotaObject | None) -> None:
         namespace, _, name = key.partition("/")
         if name == ROOT:
-            return  # stands for the root of every tree and says nothing
-        known = self.books.resolver.quotas.get(name)
+            return  # the root of every tree, which has no settings
+        known = self.derived.resolver.quotas.get(name)
         if body is None:
             if known is not None and known.namespace == namespace:
                 self._quota_gone(name, known)
             return
         self._enforce()
-        if self.books.grounds.profiles_of_root(name):
+        if self.derived.node_pools.profiles_of_root(name):
             self._keep_marks(name, body)
             self._sync_root(name)
             return
-        self.books.resolver.check_name(name, namespace, "metadata.name")
+        self.derived.resolver.check_name(name, namespace, "metadata.name")
         self._put(body.quota)
 
     def _quota_gone(self, name: str, known: PoolQuotaBody) -> None:
         if name in (SYSTEM, DEFAULT):
             self._put(_built_in(name))
-        elif self.books.grounds.profiles_of_root(name):
-            self.books.roots_changed.add(name)  # it is written again
+        elif self.derived.node_pools.profiles_of_root(name):
+            self.derived.roots_changed.add(name)  # it is written again
         else:
             self._drop(known)
 
@@ -129,14 +127,14 @@ class Changer:
 
     def _enforce(self) -> None:
         """From now on every claim belongs to a quota."""
-        if self.books.resolver.quotas:
+        if self.derived.resolver.quotas:
             return
         for name in (SYSTEM, DEFAULT):
             self._put(_built_in(name))
         self.concerned.update(self.state.claims)
 
     def _put(self, quota: PoolQuotaBody) -> None:
-        known = self.books.resolver.quotas.get(quota.name)
+        known = self.derived.resolver.quotas.get(quota.name)
         if known is not None and known.cell() == quota.cell():
             return
         binds_anew = known is None or not known.binds_like(quota)
@@ -166,7 +164,7 @@ class Changer:
         self.tx.put(NAME, CLOSING, account_key(known.tree, known.name), True)
 
     def _note_subtree(self, quota: PoolQuotaBody) -> None:
-        branch = self.books.forest.find(quota.tree, quota.name)
+        branch = self.derived.forest.find(quota.tree, quota.name)
         if branch is not None:
             self._note_askers(branch)
 
@@ -177,25 +175,25 @@ class Changer:
                 self._note_askers(child)
 
     def _note_newcomers(self, quota: PoolQuotaBody) -> None:
-        """Claims of other quotas that belong here now, and those that waited for it to hang somewhere."""
-        for claim in self.books.resolver.maybe_concerned(quota):
+        """Notes claims of other quotas that may belong here now, and its own."""
+        for claim in self.derived.resolver.maybe_concerned(quota):
             self.concerned[claim.uid] = claim
         for namespace in (*quota.namespaces, quota.name):
-            for name in self.books.resolver.lists.get(namespace, []):
-                self._note_subtree(self.books.resolver.quotas[name])
+            for name in self.derived.resolver.lists.get(namespace, []):
+                self._note_subtree(self.derived.resolver.quotas[name])
         self._note_subtree(quota)
 
     # Profiles and nodes
 
     def _profile(self, key: str, profile: Profile | None) -> None:
-        before = self.books.grounds.profiles.get(key)
+        before = self.derived.node_pools.profiles.get(key)
         if profile is not None:
-            self.books.grounds.check_root(profile)
-            self.books.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
+            self.derived.node_pools.check_root(profile)
+            self.derived.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
             self._enforce()
-        self.books.grounds.differing.clear()
+        self.derived.node_pools.differing.clear()
         self.tx.put(NAME, PROFILES, key, None if profile is None else profile.cell())
-        names = {other.quota_name for other in self.books.grounds.order}  # a node may have changed hands anywhere
+        names = {other.quota_name for other in self.derived.node_pools.order}  # any node may have changed its profile
         if before is not None:
             names.add(before.quota_name)
         for name in sorted(names):
@@ -203,17 +201,17 @@ class Changer:
         self._note_waiting()
 
     def _sync_root(self, name: str) -> None:
-        wanted = root_quota(self.books.grounds, name, marks_of(self.state, name))
+        wanted = root_quota(self.derived.node_pools, name, marks_of(self.state, name))
         if wanted is not None:
             self._put(wanted)
             return
-        known = self.books.resolver.quotas.get(name)
+        known = self.derived.resolver.quotas.get(name)
         if known is not None and known.is_root:
             self._retire(known)
 
     def _retire(self, root: PoolQuotaBody) -> None:
-        """The profile is gone: the root quota goes too, as soon as nobody uses it."""
-        branch = self.books.forest.find(root.tree, root.name)
+        """Drops a root quota without profiles, or keeps it without min while it is in use."""
+        branch = self.derived.forest.find(root.tree, root.name)
         if branch is None or not in_use(branch):
             self._drop(root)
             return
@@ -221,19 +219,19 @@ class Changer:
         self.tx.put(NAME, QUOTAS, root.name, kept.cell())
 
     def _node(self, name: str, node: PoolNode | None) -> None:
-        grounds = self.books.grounds
-        before = grounds.owners.get(name, "")
-        grounds.differing.clear()
+        node_pools = self.derived.node_pools
+        before = node_pools.owners.get(name, "")
+        node_pools.differing.clear()
         self.tx.put(NAME, NODES, name, None if node is None else node.cell())
-        for owner in sorted({before, grounds.owners.get(name, "")}):
+        for owner in sorted({before, node_pools.owners.get(name, "")}):
             if owner:
-                self._sync_root(grounds.profiles[owner].quota_name)
+                self._sync_root(node_pools.profiles[owner].quota_name)
         self._note_waiting()
 
     def _note_waiting(self) -> None:
-        """Claims that wait in a tree whose nodes could take something else now: their demand may count, or not."""
-        for tree in sorted(self.books.grounds.differing):
-            for branch in self.books.forest.branches.values():
+        """Notes the pending claims of trees whose nodes can take other requests now."""
+        for tree in sorted(self.derived.node_pools.differing):
+            for branch in self.derived.forest.branches.values():
                 if branch.tree_id == tree:
                     for uid, claim in branch.askers.items():
                         if claim.state == PENDING:
@@ -242,17 +240,17 @@ class Changer:
     # Before each commit
 
     def tidy(self) -> None:
-        """Remove what was kept for somebody who is gone."""
-        for name in sorted(self.books.orphans):
-            self._retire(self.books.roots[name])
-        for key in sorted(self.books.closing):
+        """Removes root quotas and accounts that are no longer in use."""
+        for name in sorted(self.derived.orphans):
+            self._retire(self.derived.roots[name])
+        for key in sorted(self.derived.closing):
             self._close(key)
 
     def _close(self, key: str) -> None:
         accounts = [self.state.accounts[key + suffix] for suffix in SUFFIXES]
         if key + STRAY_DEMAND in self.state.accounts:
             accounts.append(self.state.accounts[key + STRAY_DEMAND])
-        branch = self.books.forest.branches[key]
+        branch = self.derived.forest.branches[key]
         if branch.askers or branch.members:
             return
         for account in accounts:
@@ -264,7 +262,7 @@ class Changer:
 
 
 def in_use(branch: Branch) -> bool:
-    """Whether claims or other quotas hang on the branch."""
+    """Whether the branch has claims or children."""
     own = 0 if branch.inner is None else 1
     return bool(branch.askers or branch.members) or len(branch.children) > own
 

@@ -1,10 +1,9 @@
-"""Everything the policy derives from the ledger, in one place: trees, nodes, names, options.
+"""All state that the policy derives from the ledger: trees, node pools, names and options.
 
-It is changed only by ``cell_changed`` and ``charged``, which the ledger calls whenever a change is done, undone or
-replayed; so after an undo it says what it said before.
+Only ``cell_changed`` and ``charged`` change it; the ledger calls them for each change that is made, undone or replayed.
 
 Accounts of a quota, all under ``pools/<tree>/<quota>``: the quota itself (what it and its descendants use), ``/own``
-(its own pods), ``/firm`` (of those, the ones that may not be preempted), and the demand of its own pods in ``/demand``
+(what its own pods use), ``/firm`` (of those, the non-preemptible ones), and the requests of its own pods in ``/demand``
 and ``/firm-demand``. The default quota also has ``/stray-demand``: claims whose label names no quota.
 """
 
@@ -14,7 +13,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
-from bursar.policies.pools.node_pools import NOBODY, Grounds, node_of, profile_of
+from bursar.policies.pools.node_pools import NO_PROFILE, NodePools, node_of, profile_of
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import Branch
 from bursar.policies.pools.settings import DEFAULT, PoolOptions, PoolQuotaBody, options_of, quota_of
@@ -26,26 +25,26 @@ QUOTAS: Final = "pools.quotas"
 PROFILES: Final = "pools.profiles"
 NODES: Final = "pools.nodes"
 OPTIONS: Final = "pools.options"
-MARKS: Final = "pools.marks"  # what users wrote on root quotas: labels and annotations to keep
-CLOSING: Final = "pools.closing"  # accounts of removed quotas, until nobody is charged there
+MARKS: Final = "pools.marks"  # labels and annotations of users on root quotas
+CLOSING: Final = "pools.closing"  # accounts of removed quotas, until they hold no charge
 
 OWN: Final = "/own"
-FIRM: Final = "/firm"
+NON_PREEMPTIBLE: Final = "/firm"
 DEMAND: Final = "/demand"
-FIRM_DEMAND: Final = "/firm-demand"
+NON_PREEMPTIBLE_DEMAND: Final = "/firm-demand"
 STRAY_DEMAND: Final = "/stray-demand"
-SUFFIXES: Final = ("", OWN, FIRM, DEMAND, FIRM_DEMAND)
+SUFFIXES: Final = ("", OWN, NON_PREEMPTIBLE, DEMAND, NON_PREEMPTIBLE_DEMAND)
 
 _USED: Final = 0
 _OWN: Final = 1
-_FIRM: Final = 2
+_NON_PREEMPTIBLE: Final = 2
 _DEMAND: Final = 3
-_FIRM_DEMAND: Final = 4
+_NON_PREEMPTIBLE_DEMAND: Final = 4
 _STRAY_DEMAND: Final = 5
 
 
 def topic_of(tree: str) -> str:
-    """What a claim listens to that waits for a larger runtime: any demand of its tree."""
+    """The topic of all requests of a tree, for claims that wait for a larger runtime."""
     return account_key(tree, "")
 
 
@@ -61,27 +60,12 @@ class _Role:
 
 
 @final
-class Books:
-    """The derived state."""
-
-    __slots__ = (
-        "closing",
-        "forest",
-        "grounds",
-        "needs",
-        "options",
-        "orphans",
-        "profiles_changed",
-        "resolver",
-        "roles",
-        "roots",
-        "roots_changed",
-        "version",
-    )
+class DerivedState:
+    """Trees, node pools, names and options of one policy."""
 
     def __init__(self) -> None:
         self.forest: Final = Forest()
-        self.grounds: Final = Grounds()
+        self.node_pools: Final = NodePools()
         self.resolver: Final = Resolver()
         self.options: PoolOptions = PoolOptions()
         self.roles: Final[dict[str, _Role]] = {}  # by account
@@ -90,7 +74,7 @@ class Books:
         self.closing: Final[set[str]] = set()  # accounts of removed quotas
         self.needs: Final[dict[str, NodeNeeds | None]] = {}  # by tree
         self.version: int = 0  # of what bindings depend on
-        self.roots_changed: Final[set[str]] = set()  # for outputs: root quotas, profiles
+        self.roots_changed: Final[set[str]] = set()  # for the status writer
         self.profiles_changed: Final[set[str]] = set()
 
     # Cells
@@ -145,30 +129,30 @@ class Books:
             self._find_orphan(new.name)
 
     def _find_orphan(self, name: str) -> None:
-        if self.grounds.profiles_of_root(name):
+        if self.node_pools.profiles_of_root(name):
             self.orphans.discard(name)
         else:
             self.orphans.add(name)
 
     def _node_changed(self, name: str, cell: object) -> None:
-        grounds = self.grounds
-        before = grounds.owners.get(name)
-        grounds.node_changed(name, node_of(cell))
-        for owner in (before, grounds.owners.get(name)):
+        node_pools = self.node_pools
+        before = node_pools.owners.get(name)
+        node_pools.node_changed(name, node_of(cell))
+        for owner in (before, node_pools.owners.get(name)):
             if owner is not None:
                 self._owner_changed(owner)
 
     def _owner_changed(self, owner: str) -> None:
-        tree = self.grounds.tree_of(owner)
-        self.forest.set_total(tree, self.grounds.tree_total(tree))
-        if owner != NOBODY:
+        tree = self.node_pools.tree_of(owner)
+        self.forest.set_total(tree, self.node_pools.tree_total(tree))
+        if owner != NO_PROFILE:
             self.profiles_changed.add(owner)
-            self.roots_changed.add(self.grounds.profiles[owner].quota_name)
+            self.roots_changed.add(self.node_pools.profiles[owner].quota_name)
 
     def _profile_changed(self, key: str, old: object, new: object) -> None:
         self.version += 1
         self.needs.clear()
-        self.grounds.profile_changed(key, profile_of(key, new))
+        self.node_pools.profile_changed(key, profile_of(key, new))
         trees = {*self.forest.trees, ""}
         for cell in (old, new):
             profile = profile_of(key, cell)
@@ -176,7 +160,7 @@ class Books:
                 trees.add(profile.tree)
                 self.roots_changed.add(profile.quota_name)
         for tree in sorted(trees):
-            self.forest.set_total(tree, self.grounds.tree_total(tree))
+            self.forest.set_total(tree, self.node_pools.tree_total(tree))
         for root in self.roots:
             self._find_orphan(root)
         self.profiles_changed.add(key)
@@ -200,13 +184,13 @@ class Books:
                 branch.join(claim)
             else:
                 branch.quit(claim)
-        elif kind == _FIRM:
-            self.forest.use_firm(branch, cost, sign)
+        elif kind == _NON_PREEMPTIBLE:
+            self.forest.use_non_preemptible(branch, cost, sign)
         else:
             self._demanded(claim, branch, kind, cost, sign)
 
     def _demanded(self, claim: Claim, branch: Branch, kind: int, cost: Vector, sign: int) -> None:
-        self.forest.demand(branch, cost, sign, kind == _FIRM_DEMAND)
+        self.forest.demand(branch, cost, sign, kind == _NON_PREEMPTIBLE_DEMAND)
         if sign > 0:
             branch.askers[claim.uid] = claim
         else:
@@ -219,7 +203,7 @@ class Books:
     # Answers
 
     def why_loose(self, branch: Branch) -> str:
-        """Why a quota hangs on no tree."""
+        """Why a quota is connected with no root."""
         top = branch.top()
         quota = top.quota
         if quota is None:

@@ -1,13 +1,10 @@
-"""Profiles and nodes as the policy sees them: settings from outside, cells in the ledger.
+"""Profiles, nodes, and which node belongs to which profile.
 
-A profile says which nodes make up a tree (or a part of one) and what the tree's root quota is called. The share of
-its nodes that it hands out is a fraction, so that it multiplies exactly.
-
-Which node belongs to which profile, and what each profile and tree has: derived from cells, kept incrementally.
+A profile selects the nodes of a tree, or of a part of one, and names the root quota of the tree. The share that it
+distributes is a fraction, so that it multiplies exactly; it is applied to the sum and rounded down.
 
 A node belongs to the first profile (by name, then namespace) whose selector matches it, and otherwise to the default
-tree. Sums follow each node event; the ratio of a profile is applied to the sum, exactly, rounded down. What nodes need
-not list and do not list (cpu, memory, pods) they have without limit, and so has their tree.
+tree. A node has no limit of the resources that it need not list and does not list: cpu, memory and pods.
 """
 
 from __future__ import annotations
@@ -92,14 +89,14 @@ class PoolNode(Body):
     schedulable: bool = True
 
     def has(self, resource: str) -> int | None:
-        """The amount of a resource; None: without limit, for what a manifest need not list."""
+        """The amount of a resource; None if it has no limit, because a manifest need not list it."""
         found = self.allocatable.get(resource)
         if found is None and resource not in _ALWAYS_THERE:
             return 0
         return found
 
     def takes(self, wants: list[tuple[str, int]]) -> bool:
-        """Whether the node, empty, has room for that."""
+        """Whether the empty node has room for that."""
         for resource, amount in wants:
             has = self.has(resource)
             if has is not None and has < amount:
@@ -107,7 +104,7 @@ class PoolNode(Body):
         return True
 
     def unlisted(self) -> list[str]:
-        """What it has without limit."""
+        """The resources of which it has no limit."""
         return [resource for resource in _ALWAYS_THERE if resource not in self.allocatable]
 
     def cell(self) -> tuple[object, ...]:
@@ -122,7 +119,7 @@ def node_of(cell: object) -> PoolNode | None:
     return PoolNode(dict(allocatable), dict(labels), schedulable)
 
 
-NOBODY: Final = ""  # owns the nodes that no profile selects
+NO_PROFILE: Final = ""  # owns the nodes that no profile selects
 
 
 @final
@@ -131,7 +128,7 @@ class NodeSum:
     """What some nodes have together."""
 
     amounts: dict[str, int] = field(default_factory=dict)
-    idle: dict[str, int] = field(default_factory=dict)  # the part on nodes that take no pods now
+    idle: dict[str, int] = field(default_factory=dict)  # the part on unschedulable nodes
     unlisted: dict[str, int] = field(default_factory=dict)  # on how many nodes a resource has no limit
     count: int = 0
 
@@ -154,21 +151,19 @@ def _shift(sums: dict[str, int], key: str, amount: int) -> None:
 
 
 @final
-class Grounds:
-    """All nodes, shared out among the profiles."""
-
-    __slots__ = ("differing", "fitting", "nodes", "order", "owners", "profiles", "sums")
+class NodePools:
+    """All nodes by profile, with their sums."""
 
     def __init__(self) -> None:
         self.nodes: Final[dict[str, PoolNode]] = {}
         self.profiles: Final[dict[str, Profile]] = {}  # by key
         self.order: list[Profile] = []
         self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
-        self.sums: Final[dict[str, NodeSum]] = {NOBODY: NodeSum()}
-        self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: requests that some node could take
-        self.differing: Final[set[str]] = set()  # trees in which an answer changed, since somebody last cleared it
+        self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
+        self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: whether some node could take the requests
+        self.differing: Final[set[str]] = set()  # trees in which an entry of ``fitting`` changed, until cleared
 
-    # What follows from the cells
+    # Changes of cells
 
     def node_changed(self, name: str, node: PoolNode | None) -> None:
         old = self.nodes.pop(name, None)
@@ -181,13 +176,13 @@ class Grounds:
             self._won(self.tree_of(self._give(name, node)), node)
 
     def profile_changed(self, key: str, profile: Profile | None) -> None:
-        """Every node is shared out anew."""
+        """Assigns every node again."""
         self.profiles.pop(key, None)
         if profile is not None:
             self.profiles[key] = profile
         self.order = sorted(self.profiles.values(), key=_order)
         self.sums.clear()
-        self.sums[NOBODY] = NodeSum()
+        self.sums[NO_PROFILE] = NodeSum()
         for other in self.profiles:
             self.sums[other] = NodeSum()
         for name, node in self.nodes.items():
@@ -197,7 +192,7 @@ class Grounds:
                 self._answer(tree, requests, self._could_take(tree, requests))
 
     def _give(self, name: str, node: PoolNode) -> str:
-        owner = NOBODY
+        owner = NO_PROFILE
         for profile in self.order:
             if profile.selects(node.labels):
                 owner = profile.key
@@ -209,7 +204,7 @@ class Grounds:
     # Questions
 
     def tree_of(self, owner: str) -> str:
-        return "" if owner == NOBODY else self.profiles[owner].tree
+        return "" if owner == NO_PROFILE else self.profiles[owner].tree
 
     def profiles_of(self, tree: str) -> list[Profile]:
         return [profile for profile in self.order if profile.tree == tree]
@@ -226,20 +221,20 @@ class Grounds:
                 raise ManifestError(problem, "spec.quotaName")
 
     def total(self, profile: Profile) -> dict[str, int]:
-        """What the profile hands out, without what has no limit."""
+        """What the profile distributes, without what has no limit."""
         return _scaled(self.sums[profile.key].amounts, self.sums[profile.key].unlisted, profile)
 
     def idle(self, profile: Profile) -> dict[str, int]:
-        """The part of it that cannot be scheduled on now."""
+        """The part of it on unschedulable nodes."""
         return _scaled(self.sums[profile.key].idle, {}, profile)
 
     def tree_total(self, tree: str) -> dict[int, int]:
-        """What a tree has, by dimension; without limit is the largest amount there is."""
+        """What a tree has, by dimension; the largest amount where it has no limit."""
         found: dict[str, int] = {}
         unlisted: dict[str, int] = {}
         if tree == "":
-            found.update(self.sums[NOBODY].amounts)
-            unlisted.update(self.sums[NOBODY].unlisted)
+            found.update(self.sums[NO_PROFILE].amounts)
+            unlisted.update(self.sums[NO_PROFILE].unlisted)
         for profile in self.profiles_of(tree):
             for resource, amount in self.total(profile).items():
                 found[resource] = found.get(resource, 0) + amount
@@ -248,10 +243,10 @@ class Grounds:
             found[resource] = MAX_AMOUNT
         return {dimension(resource).index: amount for resource, amount in found.items()}
 
-    # Who could run at all
+    # Requests that fit an empty node
 
     def could_take(self, tree: str, requests: Vector) -> bool:
-        """Whether some node of the tree, empty, has room for the requests. Answers are kept true, not asked anew."""
+        """Whether some empty node of the tree has room for the requests. Later changes of nodes update the answer."""
         known = self.fitting.setdefault(tree, {})
         found = known.get(requests)
         if found is None:

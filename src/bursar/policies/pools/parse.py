@@ -1,8 +1,7 @@
-"""Objects of the dialect into quotas and profiles, with errors that name the field.
+"""Reads quotas and profiles from objects, with errors that name the field.
 
-What the original read leniently (annotations that are no JSON, a ratio that is none) is refused here: to leave out
-what somebody wrote would be worse. One leniency stays: a max of more cores than can be counted is no limit, because
-the original's built-in quotas are written that way.
+Koordinator ignores annotations that are not JSON and ratios that are not numbers; they are refused here. One exception
+stays: a max of more cores than can be counted is unlimited, because Koordinator's built-in quotas are written so.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def stored_quota(manifest: Mapping[str, Any]) -> QuotaObject:
 
 
 def quota_of_labels(namespace: str, name: str, labels: Mapping[str, str]) -> PoolQuotaBody:
-    """A quota in its place, without amounts."""
+    """A quota with its parent and tree, without amounts."""
     parent = labels.get(PARENT) or ROOT
     tree = DEFAULT_TREE if name in (SYSTEM, DEFAULT) else labels.get(TREE, DEFAULT_TREE)
     is_parent = labels.get(IS_PARENT) == "true"
@@ -80,7 +79,7 @@ def quota_of_labels(namespace: str, name: str, labels: Mapping[str, str]) -> Poo
 
 
 def max_amounts(quantities: Mapping[str, object], path: str) -> dict[str, int]:
-    """Amounts of a max, where more than can be counted is no limit."""
+    """Amounts of a max; more than can be counted is unlimited."""
     countable: dict[str, object] = {}
     endless: list[str] = []
     for resource, value in quantities.items():
@@ -207,7 +206,7 @@ def ratio_from(text: str | None) -> tuple[int, int]:
 
 
 def tree_id(namespace: str, name: str) -> str:
-    """The tree of a profile that names none: the FNV-1a hash of its key, as the original computes it."""
+    """The tree of a profile that names none: the FNV-1a hash of its key, as Koordinator computes it."""
     found = 0xCBF29CE484222325
     for byte in f"{namespace}/{name}".encode():
         found = ((found ^ byte) * 0x100000001B3) % 2**64

@@ -115,7 +115,7 @@ def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str
 
 
 def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """The tree id is filled in and stays; the root quota changes its name only while nobody uses it."""
+    """Fills in the tree id, which never changes; the root quota is renamed only while it is not in use."""
     profile = _read_profile(new)
     topology = _topology(view)
     before = None if old is None else _read_profile(old)
@@ -126,7 +126,7 @@ def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict
         raise ManifestError(problem, join("metadata.labels", TREE))
     if before is not None and before.quota_name != profile.quota_name:
         check_root_unused(topology, before.quota_name)
-    topology.grounds.check_root(profile)
+    topology.node_pools.check_root(profile)
     topology.names.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
     labels = {**(new["metadata"].get("labels") or {}), TREE: profile.tree}
     return {**new, "metadata": {**new["metadata"], "labels": labels}}
@@ -137,10 +137,10 @@ def quota_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
 
 
 def profile_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
-    """A root quota that others use, and no other profile keeps, keeps its profile."""
+    """Refuses to remove the last profile of a root quota that is in use."""
     profile = _read_profile(manifest)
     topology = _topology(view)
-    if len(topology.grounds.profiles_of_root(profile.quota_name)) <= 1:
+    if len(topology.node_pools.profiles_of_root(profile.quota_name)) <= 1:
         check_root_unused(topology, profile.quota_name)
 
 
@@ -149,10 +149,10 @@ def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) ->
 
 
 def namespaces_of(key: str, quota: Mapping[str, Any]) -> list[str]:
-    """Those that its annotation lists, if it can be read, and its own if it is called like it."""
+    """The namespaces that its annotation lists, if readable, and its own if it has that name."""
     namespace, _, name = key.partition("/")
     listed: list[str] = []
-    with suppress(ManifestError):  # whoever takes the quota in says so
+    with suppress(ManifestError):  # admission of the quota reports it
         listed = text_list(quota["metadata"].get("annotations") or {}, NAMESPACES)
     return [*listed, namespace] if name == namespace else listed
 

@@ -1,19 +1,10 @@
-"""The pools policy: quota trees over node pools, each quota held to its runtime.
+"""The pools policy: quota trees over node pools, each quota limited by its runtime.
 
-A claim belongs to one quota and is charged there and in every quota above it (``bindings``), if all of them have room
-(``judging``). Its demand counts from the moment it is submitted, so it raises the runtime that it is then held to.
+A claim belongs to one quota and is charged there and in every ancestor. It is admitted if, in each resource that it
+requests, its usage stays within the runtime of its quota and of each ancestor; a non-preemptible claim must also stay
+within the min of its quota. Its request counts from the moment it is submitted, so it raises that runtime.
 
-State: accounts (see ``books``) and the cells of the tables ``pools.*``. Everything else is derived.
-
-What binds a claim: the quota that it belongs to, those above it, and what it costs in each.
-
-A quota counts the resources of its max. Bindings are shared by claims that cost the same in the same quota; the cache
-is bounded, and starts anew when quotas change in what bindings depend on.
-
-Whether the quotas of a claim have room for it.
-
-A claim is admitted if, in each resource that it asks for, what is used and what it asks for together stay within the
-runtime of its quota and of each one above; one that may not be preempted must also stay within the min of its quota.
+The state is in accounts (see ``derived_state``) and in the cells of the tables ``pools.*``. All else is derived.
 """
 
 from __future__ import annotations
@@ -29,7 +20,15 @@ from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.policy import QuotaPolicy
 from bursar.policies.pools.configure import KINDS, Changer
-from bursar.policies.pools.derived_state import DEMAND, FIRM, FIRM_DEMAND, OWN, STRAY_DEMAND, Books, topic_of
+from bursar.policies.pools.derived_state import (
+    DEMAND,
+    NON_PREEMPTIBLE,
+    NON_PREEMPTIBLE_DEMAND,
+    OWN,
+    STRAY_DEMAND,
+    DerivedState,
+    topic_of,
+)
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
 from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
@@ -42,38 +41,36 @@ _CACHED: Final = 65_536
 
 # Positions in a binding's data, which begins with the name of the quota
 TREE_AT: Final = 1
-COUNTED_AT: Final = 2  # whether its demand counts
+COUNTED_AT: Final = 2  # whether its request counts
 STRAY_AT: Final = 3  # its label names no quota
-FIRM_AT: Final = 4  # it may not be preempted
+NON_PREEMPTIBLE_AT: Final = 4
 
 
 @final
 class PoolBindings:
-    """The bindings of all claims."""
+    """Bindings, shared by claims that cost the same in the same quota; the cache is bounded."""
 
-    __slots__ = ("books", "cache", "cached_version")
-
-    def __init__(self, books: Books) -> None:
-        self.books: Final = books
+    def __init__(self, derived: DerivedState) -> None:
+        self.derived: Final = derived
         self.cache: Final[dict[tuple[str, Vector, int], Binding]] = {}
         self.cached_version: int = 0
 
     def of(self, state: State, claim: Claim) -> Binding | None:
-        """The binding of a claim as it is now; None: it belongs to no quota."""
-        quota = self.books.resolver.resolve(claim)
+        """The current binding of a claim; None if it belongs to no quota."""
+        quota = self.derived.resolver.resolve(claim)
         if quota is None:
             return None
-        branch = self.books.forest.branch(quota.tree, quota.name)
-        firm = not claim.spec.preemptible
-        stray = self.books.resolver.is_stray(claim, quota)
+        branch = self.derived.forest.branch(quota.tree, quota.name)
+        non_preemptible = not claim.spec.preemptible
+        stray = self.derived.resolver.is_stray(claim, quota)
         counted = claim.state != PENDING or self._countable(branch, claim)
-        if self.cached_version != self.books.version or len(self.cache) >= _CACHED:
+        if self.cached_version != self.derived.version or len(self.cache) >= _CACHED:
             self.cache.clear()
-            self.cached_version = self.books.version
-        key = (branch.key, claim.spec.requests, int(firm) + 2 * int(stray) + 4 * int(counted))
+            self.cached_version = self.derived.version
+        key = (branch.key, claim.spec.requests, int(non_preemptible) + 2 * int(stray) + 4 * int(counted))
         found = self.cache.get(key)
         if found is None:
-            found = self._new(state, branch, quota, claim.spec.requests, (counted, stray, firm))
+            found = self._new(state, branch, quota, claim.spec.requests, (counted, stray, non_preemptible))
             self.cache[key] = found
         return found
 
@@ -83,31 +80,31 @@ class PoolBindings:
         accounts = [state.accounts[branch.key + OWN]]
         own = _managed(quota, requests)
         costs = [own]
-        for at in self.books.forest.path(branch):
+        for at in self.derived.forest.path(branch):
             accounts.append(state.accounts[at.key])
             cost = requests if at.quota is None else _managed(at.quota, requests)
             costs.append(own if cost == own else cost)  # one vector where it is the same: journals are shorter
         if flags[2]:
-            accounts.append(state.accounts[branch.key + FIRM])
+            accounts.append(state.accounts[branch.key + NON_PREEMPTIBLE])
             costs.append(own)
         data = (quota.name, quota.tree, *flags)
         return Binding(NAME, tuple(accounts), tuple(costs), data)
 
     def _countable(self, branch: Branch, claim: Claim) -> bool:
-        """Demand that could never be granted is none: above a max, or more than any node of the tree has."""
+        """A request counts unless it exceeds a max, or what any node of the tree has."""
         requests = claim.spec.requests
-        for at in self.books.forest.path(branch):
+        for at in self.derived.forest.path(branch):
             for i in range(len(requests.dims)):
-                slot = self.books.forest.slot_of(int(requests.dims[i]))
+                slot = self.derived.forest.slot_of(int(requests.dims[i]))
                 if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
                     return False
-        if branch.aside or not claim.spec.placeable:
+        if branch.built_in or not claim.spec.placeable:
             return True
-        return self.books.grounds.could_take(branch.tree_id, requests)
+        return self.derived.node_pools.could_take(branch.tree_id, requests)
 
 
 def binding_of(claim: Claim) -> Binding | None:
-    """What the claim is bound to here."""
+    """The binding of the claim to this policy."""
     for binding in claim.bindings:
         if binding is not None and binding.policy == NAME:
             return binding
@@ -115,7 +112,7 @@ def binding_of(claim: Claim) -> Binding | None:
 
 
 def _managed(quota: PoolQuotaBody, requests: Vector) -> Vector:
-    """What counts there: the resources of its max; all of them in the quotas outside of the distribution."""
+    """What counts in a quota: the resources of its max, or all in a built-in quota."""
     return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(quota.keys())
 
 
@@ -126,59 +123,59 @@ LOOSE: Final = "pools.loose"
 UNPLACEABLE: Final = "pools.unplaceable"
 
 
-def check(books: Books, binding: Binding, old: Binding | None) -> Refusal | None:
-    """The first quota of the path, from the claim's own up, that has no room; ``old``: only what grew counts."""
-    forest = books.forest
+def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refusal | None:
+    """The refusal of the first quota, from the claim's own up, without room; only what grew from ``old`` counts."""
+    forest = derived.forest
     branch = forest.branches[binding.accounts[1].name]
-    if not branch.aside and not forest.refresh(branch if branch.inner is None else branch.inner):
-        return _loose(books, branch)
-    refusal = _hopeless(books, branch, binding) if old is None and not binding.data[COUNTED_AT] else None
+    if not branch.built_in and not forest.refresh(branch if branch.inner is None else branch.inner):
+        return _loose(derived, branch)
+    refusal = _hopeless(derived, branch, binding) if old is None and not binding.data[COUNTED_AT] else None
     if refusal is None:
-        refusal = _check_own(books, branch, binding, old)
+        refusal = _check_own(derived, branch, binding, old)
     at: Branch | None = branch
     i = 1
     while refusal is None and at is not None and at.quota is not None:
-        refusal = _check_at(books, at, binding.accounts[i], binding.costs[i], at.runtime, old)
-        if refusal is None and i == 1 and binding.data[FIRM_AT]:
-            refusal = _check_firm(books, branch, binding, old)
+        refusal = _check_at(derived, at, binding.accounts[i], binding.costs[i], at.runtime, old)
+        if refusal is None and i == 1 and binding.data[NON_PREEMPTIBLE_AT]:
+            refusal = _check_non_preemptible(derived, branch, binding, old)
         at = at.parent
         i += 1
     return refusal
 
 
-def _hopeless(books: Books, branch: Branch, binding: Binding) -> Refusal | None:
-    """Why the demand does not count: it is above a max, or no node of the tree could ever take it."""
+def _hopeless(derived: DerivedState, branch: Branch, binding: Binding) -> Refusal | None:
+    """Why the request does not count: it exceeds a max, or what any node of the tree has."""
     at: Branch | None = branch
     i = 1
     while at is not None and at.quota is not None:
         cost = binding.costs[i]
         for dim in cost.indices():
-            most = int(at.maxima[books.forest.slot_of(dim)])
+            most = int(at.maxima[derived.forest.slot_of(dim)])
             if most != NO_MAX and cost.get(dim) > most:
                 return _refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
         i += 1
-    if not books.options.runtime:
+    if not derived.options.runtime:
         return None
     note = f"no node of the tree of quota {branch.name} could ever take it"
     return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
 
-def _check_own(books: Books, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
-    """Own pods of a parent share with its children."""
+def _check_own(derived: DerivedState, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
+    """Own pods of a parent are limited by the runtime of its implicit child."""
     inner = branch.inner
-    if inner is None or not books.options.runtime:
+    if inner is None or not derived.options.runtime:
         return None
-    return _check_at(books, branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
+    return _check_at(derived, branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
 
 
 def _check_at(
-    books: Books, branch: Branch, account: Account, cost: Vector, runtime: vec[i64], old: Binding | None
+    derived: DerivedState, branch: Branch, account: Account, cost: Vector, runtime: vec[i64], old: Binding | None
 ) -> Refusal | None:
-    held = books.options.runtime and not branch.aside
+    held = derived.options.runtime and not branch.built_in
     for i in range(len(cost.dims)):
         dim = int(cost.dims[i])
-        slot = books.forest.slot_of(dim)
+        slot = derived.forest.slot_of(dim)
         amount = int(cost.amounts[i])
         most = int(branch.maxima[slot]) if slot >= 0 else NO_MAX
         if most == NO_MAX:
@@ -191,15 +188,17 @@ def _check_at(
     return None
 
 
-def _check_firm(books: Books, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
-    """Who may not be preempted must not borrow."""
+def _check_non_preemptible(
+    derived: DerivedState, branch: Branch, binding: Binding, old: Binding | None
+) -> Refusal | None:
+    """Non-preemptible claims may use only the min of their quota."""
     account = binding.accounts[-1]
     cost = binding.costs[-1]
-    if branch.aside:
+    if branch.built_in:
         return None
     for i in range(len(cost.dims)):
         dim = int(cost.dims[i])
-        least = int(branch.minima[books.forest.slot_of(dim)])
+        least = int(branch.minima[derived.forest.slot_of(dim)])
         amount = int(cost.amounts[i])
         if account.used.get(dim) + amount > least and _grew(old, account, dim, amount):
             return _refusal(branch, account, dim, amount, least, MIN_RULE)
@@ -224,13 +223,13 @@ def _refusal(branch: Branch, account: Account, dim: int, amount: int, limit: int
     )
 
 
-def _loose(books: Books, branch: Branch) -> Refusal:
-    note = f"quota {branch.name} hangs on no tree: {books.why_loose(branch)}"
+def _loose(derived: DerivedState, branch: Branch) -> Refusal:
+    note = f"quota {branch.name} hangs on no tree: {derived.why_loose(branch)}"
     return Refusal(NAME, LOOSE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
 
 def _grew(old: Binding | None, account: Account, dim: int, amount: int) -> bool:
-    """Whether the claim asks for more of it there than before."""
+    """Whether the claim requests more of it in that account than before."""
     if old is None:
         return True
     for i in range(len(old.accounts)):
@@ -245,16 +244,16 @@ class PoolsPolicy(QuotaPolicy):
 
     def __init__(self) -> None:
         super().__init__(NAME, KINDS)
-        self.books: Final = Books()
-        self.revoker: Final = Revoker(self.books)
-        self.writer: Final = Writer(self.books)
-        self.bindings: Final = PoolBindings(self.books)
+        self.derived: Final = DerivedState()
+        self.revoker: Final = Revoker(self.derived)
+        self.writer: Final = Writer(self.derived)
+        self.bindings: Final = PoolBindings(self.derived)
 
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []
-        for claim in Changer(self.books, self.state, tx).apply(setting):
+        for claim in Changer(self.derived, self.state, tx).apply(setting):
             old = binding_of(claim)
             new = self.bindings.of(self.state, claim)
             if old is None or new is None or old.mark != new.mark:
@@ -262,16 +261,16 @@ class PoolsPolicy(QuotaPolicy):
         return found
 
     def settle(self, tx: Transaction) -> None:
-        if self.books.closing or self.books.orphans:
-            Changer(self.books, self.state, tx).tidy()
+        if self.derived.closing or self.derived.orphans:
+            Changer(self.derived, self.state, tx).tidy()
 
-    # What follows from the ledger
+    # Changes of the ledger
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
-        self.books.charged(claim, account, cost, sign)
+        self.derived.charged(claim, account, cost, sign)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
-        self.books.cell_changed(self.state, table, key, old, new)
+        self.derived.cell_changed(self.state, table, key, old, new)
 
     # One claim
 
@@ -282,8 +281,8 @@ class PoolsPolicy(QuotaPolicy):
         suffix = DEMAND
         if binding.data[STRAY_AT]:
             suffix = STRAY_DEMAND
-        elif binding.data[FIRM_AT]:
-            suffix = FIRM_DEMAND
+        elif binding.data[NON_PREEMPTIBLE_AT]:
+            suffix = NON_PREEMPTIBLE_DEMAND
         account = self.state.accounts[binding.accounts[1].name + suffix]
         cost = binding.costs[1] if binding.data[COUNTED_AT] else EMPTY
         if wanted:
@@ -293,7 +292,7 @@ class PoolsPolicy(QuotaPolicy):
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:
-            refusal = check(self.books, binding, None)
+            refusal = check(self.derived, binding, None)
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)
@@ -302,7 +301,7 @@ class PoolsPolicy(QuotaPolicy):
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()
         self.release(tx, claim, old)
-        refusal = None if forced else check(self.books, new, old)
+        refusal = None if forced else check(self.derived, new, old)
         if refusal is None:
             tx.charge(claim, new.accounts, new.costs)
         else:
@@ -310,10 +309,10 @@ class PoolsPolicy(QuotaPolicy):
         return refusal
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        """Only of the same quota, only of lower priority, and only who uses what is short."""
-        branch = self.books.forest.branches[binding.accounts[1].name]
+        """Claims of the same quota with a lower priority that use the resource that is short."""
+        branch = self.derived.forest.branches[binding.accounts[1].name]
         if refusal.reason.startswith((f"{NAME}.{RUNTIME_RULE}.", f"{NAME}.{MAX_RULE}.")) and (
-            branch.name != DEFAULT or self.books.options.default_preemption
+            branch.name != DEFAULT or self.derived.options.default_preemption
         ):
             return self._victims(claim, branch, refusal.resource)
         return iter(())
@@ -328,9 +327,9 @@ class PoolsPolicy(QuotaPolicy):
     # Answers
 
     def explain(self, claim: Claim, binding: Binding) -> Check:
-        branch = self.books.forest.branches[binding.accounts[1].name]
-        refusal = None if claim.counts() else check(self.books, binding, None)
-        return explain_branch(self.books, branch, binding, refusal)
+        branch = self.derived.forest.branches[binding.accounts[1].name]
+        refusal = None if claim.counts() else check(self.derived, binding, None)
+        return explain_branch(self.derived, branch, binding, refusal)
 
     def revocations(self, now: int) -> list[Revocation]:
         return self.revoker.due(self.state, now)
@@ -344,12 +343,12 @@ class PoolsPolicy(QuotaPolicy):
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         """A claim of a tree runs on the nodes of the tree."""
         tree = cast("str", binding.data[TREE_AT])
-        if tree not in self.books.needs:
-            self.books.needs[tree] = self._tree_needs(tree)
-        return self.books.needs[tree]
+        if tree not in self.derived.needs:
+            self.derived.needs[tree] = self._tree_needs(tree)
+        return self.derived.needs[tree]
 
     def _tree_needs(self, tree: str) -> NodeNeeds | None:
-        profiles = self.books.grounds.profiles_of(tree)
+        profiles = self.derived.node_pools.profiles_of(tree)
         if tree == DEFAULT_TREE or not profiles:
             return None
         terms = []

@@ -1,7 +1,7 @@
-"""How amounts flow through quota trees: demand upwards at once, runtime downwards when somebody asks.
+"""Propagates requests up a quota tree at once, and runtimes down when they are needed.
 
-Each tree shares out what its nodes have, less what its system and default quota use; those two stand outside. Amounts
-stand in slots, one for each resource that any quota manages; a slot once given stays, so that lists only grow.
+Each tree distributes what its nodes have, less what its system and default quota use. Amounts are kept in slots, one
+for each resource that any quota manages; a slot is never removed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ def account_key(tree: str, name: str) -> str:
 
 @final
 class PoolTree:
-    """One tree: its root, what it has, and the branches that must share anew."""
-
-    __slots__ = ("aside", "id", "root", "stale", "total")
+    """One tree: its root, what it has, and its stale branches."""
 
     def __init__(self, tree_id: str, size: int) -> None:
         self.id: Final = tree_id
         self.root: Final = Branch(tree_id, ROOT, account_key(tree_id, ROOT), size)
         self.total: dict[int, int] = {}  # by dimension
-        self.aside: Final[list[Branch]] = []  # system and default: served before anything is shared
+        self.built_in: Final[list[Branch]] = []  # system and default quota, which are served first
         self.stale: dict[str, Branch] = {}  # by account
 
     def mark(self, branch: Branch) -> None:
@@ -40,23 +38,21 @@ class PoolTree:
         self.stale[branch.key] = branch
 
 
-class Flows:
-    """All trees, over shared slots; ``Forest`` says what hangs where."""
-
-    __slots__ = ("branches", "changed", "dims", "guarantee", "slot_at", "suspects", "trees")
+class Propagation:
+    """All trees, over shared slots; ``Forest`` adds their structure."""
 
     def __init__(self) -> None:
         self.guarantee: bool = False
         self.dims: Final[list[int]] = []  # by slot
-        self.slot_at: Final[list[int]] = []  # by dimension, -1 where nobody manages it
+        self.slot_at: Final[list[int]] = []  # by dimension, -1 where no quota manages it
         self.trees: Final[dict[str, PoolTree]] = {}
-        self.branches: Final[dict[str, Branch]] = {}  # by account; removed quotas stay, their charges may
-        # Accounts of quotas of which anything changed, until cleared: by who writes statuses, by who revokes.
+        self.branches: Final[dict[str, Branch]] = {}  # by account; removed quotas stay while charged
+        # Accounts of changed quotas; the status writer clears the first, revocation the second.
         self.changed: Final[dict[str, None]] = {}
         self.suspects: Final[dict[str, None]] = {}
 
     def note(self, branch: Branch) -> None:
-        """Something about the branch changed."""
+        """Notes that something about the branch changed."""
         self.changed[branch.key] = None
         if branch.members:
             self.suspects[branch.key] = None
@@ -112,69 +108,69 @@ class Flows:
 
     # Upwards
 
-    def demand(self, branch: Branch, cost: Vector, sign: int, firm: bool) -> None:
-        """Own pods of a quota ask for more (sign 1) or less (-1)."""
+    def demand(self, branch: Branch, cost: Vector, sign: int, non_preemptible: bool) -> None:
+        """Own pods of a quota request more (sign 1) or less (-1)."""
         for i in range(len(cost.dims)):
             slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
-            branch.own[slot] += amount
-            if firm:
-                branch.firm_own[slot] += amount
-                self._firm(branch, slot, amount, 0)
+            branch.own_request[slot] += amount
+            if non_preemptible:
+                branch.own_non_preemptible_request[slot] += amount
+                self._add_non_preemptible(branch, slot, amount, 0)
             if branch.inner is not None:
-                branch.inner.own[slot] += amount
-                self._ask(branch.inner, slot, amount)
+                branch.inner.own_request[slot] += amount
+                self._add_request(branch.inner, slot, amount)
             else:
-                self._ask(branch, slot, amount)
+                self._add_request(branch, slot, amount)
 
     def use(self, branch: Branch, cost: Vector, sign: int) -> None:
         """Own pods of a quota use more or less."""
         for i in range(len(cost.dims)):
             slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
-            branch.taken[slot] += amount
+            branch.own_used[slot] += amount
             if branch.inner is not None:
-                branch.inner.taken[slot] += amount
+                branch.inner.own_used[slot] += amount
             if self.guarantee:
-                self._keep(branch if branch.inner is None else branch.inner, slot, amount)
+                self._add_allocated(branch if branch.inner is None else branch.inner, slot, amount)
 
-    def use_firm(self, branch: Branch, cost: Vector, sign: int) -> None:
-        """The same, of pods that may not be preempted."""
+    def use_non_preemptible(self, branch: Branch, cost: Vector, sign: int) -> None:
+        """Own non-preemptible pods of a quota use more or less."""
         for i in range(len(cost.dims)):
             slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
-            branch.firm_taken[slot] += amount
-            self._firm(branch, slot, 0, amount)
+            branch.own_non_preemptible_used[slot] += amount
+            self._add_non_preemptible(branch, slot, 0, amount)
 
-    def _ask(self, branch: Branch, slot: int, more: int) -> None:
+    def _add_request(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch
         while at is not None and more != 0:
-            at.below[slot] += more
-            more = at.ask_for(slot)
+            at.child_request[slot] += more
+            more = at.update_request(slot)
             self.note(at)
-            at = self._tell_parent(at, more)
+            at = self._touch_parent(at, more)
 
-    def _keep(self, branch: Branch, slot: int, more: int) -> None:
+    def _add_allocated(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch
         while self.guarantee and at is not None and more != 0:
             at.allocated[slot] += more
-            more = at.keep(slot, True)
+            more = at.update_guaranteed(slot, True)
             self.note(at)
-            at = self._tell_parent(at, more)
+            at = self._touch_parent(at, more)
 
-    def _tell_parent(self, branch: Branch, more: int) -> Branch | None:
+    def _touch_parent(self, branch: Branch, more: int) -> Branch | None:
         above = branch.parent
         if above is not None and more != 0 and above.touch(branch):
             self.trees[above.tree_id].mark(above)
         return above
 
-    def _firm(self, branch: Branch, slot: int, request: int, used: int) -> None:
+    def _add_non_preemptible(self, branch: Branch, slot: int, request: int, used: int) -> None:
         if request == 0 and used == 0:
             return
         at: Branch | None = branch
         while at is not None:
-            at.firm_request[slot] += request
-            at.firm_used[slot] += used
+            at.non_preemptible_request[slot] += request
+            at.non_preemptible_used[slot] += used
             self.note(at)
             at = at.parent
 
@@ -189,11 +185,11 @@ class Flows:
         self.tree(tree_id).total = total
 
     def available(self, tree: PoolTree, slot: int) -> int:
-        """What a tree has to share: never negative, whatever the quotas outside of the distribution use."""
+        """What a tree distributes: its total less what the built-in quotas use, at least zero."""
         dim = self.dims[slot]
         left = tree.total.get(dim, 0)
-        for branch in tree.aside:
-            left -= branch.taken[slot]
+        for branch in tree.built_in:
+            left -= branch.own_used[slot]
         return min(max(0, left), MAX_AMOUNT)
 
     def _fill(self, tree: PoolTree) -> None:
@@ -206,7 +202,7 @@ class Flows:
                 self._stale(root)
 
     def path(self, branch: Branch) -> list[Branch]:
-        """The quota and those above it; only itself while it is loose, so that nothing hangs on how it came loose."""
+        """The quota and its ancestors, or only the quota while it is loose."""
         found = [branch]
         above = branch.parent
         while above is not None and above.quota is not None:
@@ -215,7 +211,7 @@ class Flows:
         return found if above is self.tree(branch.tree_id).root else [branch]
 
     def refresh(self, branch: Branch) -> bool:
-        """Make the runtime of a branch, and of all above it, true. False: it hangs on no root."""
+        """Computes the runtime of a branch and of its ancestors; returns False if it is loose."""
         path: list[Branch] = []
         above = branch.parent
         while above is not None:
@@ -232,7 +228,7 @@ class Flows:
         return True
 
     def refresh_all(self, tree_id: str) -> None:
-        """Make every runtime of a tree true; only what changed is computed, from the top."""
+        """Computes every runtime of a tree from the top, where an input changed."""
         tree = self.tree(tree_id)
         self._fill(tree)
         while tree.stale:

@@ -1,12 +1,8 @@
-"""One quota in its tree, with all that is derived for it: demand going up, runtime coming down.
+"""One quota in its tree, with its requests and its runtime.
 
-Amounts are kept in lists over *slots*, one slot for each resource that any quota manages (see ``forest``).
-
-Upwards, at once: a change of demand runs from the quota to the root, and stops where a max swallows it. A parent's
-own pods are an implicit child of it (``inner``), so that they share with the children instead of over their heads.
-
-Downwards, when somebody asks: a branch whose children's inputs changed is *stale*; what it has is then distributed
-among them anew (see ``runtimes``).
+Amounts are lists over *slots*, one slot for each resource that any quota manages (see ``propagation``). A parent's own
+pods are an implicit child (``inner``), which shares with the other children. A branch is *stale* while an input of its
+children has changed and their runtimes have not been distributed again.
 """
 
 from __future__ import annotations
@@ -32,14 +28,10 @@ class Branch:
     __slots__ = (
         "account",
         "allocated",
-        "aside",
         "askers",
-        "below",
+        "built_in",
+        "child_request",
         "children",
-        "firm_own",
-        "firm_request",
-        "firm_taken",
-        "firm_used",
         "guaranteed",
         "inner",
         "key",
@@ -50,8 +42,13 @@ class Branch:
         "minima",
         "moved",
         "name",
+        "non_preemptible_request",
+        "non_preemptible_used",
         "order",
-        "own",
+        "own_non_preemptible_request",
+        "own_non_preemptible_used",
+        "own_request",
+        "own_used",
         "parent",
         "quota",
         "request",
@@ -61,7 +58,6 @@ class Branch:
         "seen_lim",
         "shared",
         "stale",
-        "taken",
         "touched",
         "touches",
         "tree_id",
@@ -78,7 +74,7 @@ class Branch:
         self.parent: Branch | None = None
         self.children: Final[list[Branch]] = []  # sorted by name, the implicit child first among equals
         self.inner: Branch | None = None
-        self.aside: bool = False  # served before anything is shared, and not held to a runtime
+        self.built_in: bool = False  # system or default quota: served first, and not limited by a runtime
         self.lends: bool = True
         self.askers: Final[dict[str, Claim]] = {}  # claims whose demand is counted here
         self.members: Final[dict[str, Claim]] = {}  # claims that count here, by uid
@@ -86,17 +82,17 @@ class Branch:
         self.maxima: vec[i64] = filled(size, NO_MAX)
         self.minima: vec[i64] = filled(size, 0)
         self.weights: vec[i64] = filled(size, 0)
-        self.own: list[int] = [0] * size  # demand of its own pods
-        self.below: list[int] = [0] * size  # that and what its children ask for
+        self.own_request: list[int] = [0] * size  # demand of its own pods
+        self.child_request: list[int] = [0] * size  # that and the limited requests of its children
         self.request: list[int] = [0] * size
-        self.lim: vec[i64] = filled(size, 0)  # the request, capped by max: what the parent sees
-        self.taken: list[int] = [0] * size  # in use by its own pods
+        self.lim: vec[i64] = filled(size, 0)  # the request, limited by max, which counts for the parent
+        self.own_used: list[int] = [0] * size  # by its own pods
         self.allocated: list[int] = [0] * size
         self.guaranteed: vec[i64] = filled(size, 0)
-        self.firm_own: list[int] = [0] * size  # of pods that may not be preempted
-        self.firm_request: list[int] = [0] * size
-        self.firm_taken: list[int] = [0] * size
-        self.firm_used: list[int] = [0] * size
+        self.own_non_preemptible_request: list[int] = [0] * size
+        self.non_preemptible_request: list[int] = [0] * size
+        self.own_non_preemptible_used: list[int] = [0] * size
+        self.non_preemptible_used: list[int] = [0] * size
         self.runtime: vec[i64] = filled(size, 0)
         self.scaled: list[bool] = [False] * size  # the children's needs did not fit
         self.seen_lim: vec[i64] = filled(size, 0)  # what the last distribution used
@@ -104,21 +100,23 @@ class Branch:
         self.shared: vec[i64] = filled(size, 0)  # what it last distributed
         self.touched: bool = False
         self.touches: Final[list[Branch]] = []  # children to compare
-        self.whole: bool = True  # everything is to be distributed anew
+        self.whole: bool = True  # everything must be distributed again
         self.stale: bool = False
-        self.moved: bool = False  # its runtime changed in the distribution that is under way
+        self.moved: bool = False  # the current distribution changed its runtime
 
     def __repr__(self) -> str:
         return f"Branch({self.key})"
 
     def grow(self, size: int) -> None:
-        """Make room for new slots."""
-        while len(self.own) < size:
+        """Makes room for new slots."""
+        while len(self.own_request) < size:
             self.scaled.append(False)
-            for amounts in (self.own, self.below, self.request, self.taken, self.allocated):
+            for amounts in (self.own_request, self.child_request, self.request, self.own_used, self.allocated):
                 amounts.append(0)
-            for firm in (self.firm_own, self.firm_request, self.firm_taken, self.firm_used):
-                firm.append(0)
+            for amounts in (self.own_non_preemptible_request, self.own_non_preemptible_used):
+                amounts.append(0)
+            for amounts in (self.non_preemptible_request, self.non_preemptible_used):
+                amounts.append(0)
             self.whole = True
         self.maxima = grown(self.maxima, size, NO_MAX)
         self.minima = grown(self.minima, size, 0)
@@ -145,11 +143,11 @@ class Branch:
         return found
 
     def base(self, slot: int) -> int:
-        """What it needs before anything is shared: its min, or more that is guaranteed to it."""
+        """The larger of its min and what is guaranteed to it, which it gets before anything is shared."""
         return max(int(self.minima[slot]), int(self.guaranteed[slot]))
 
     def floor(self, slot: int) -> int:
-        """The min in effect: scaled down where the siblings' needs did not fit."""
+        """The min in effect, which is scaled down where the needs of the siblings did not fit."""
         least = int(self.minima[slot])
         if self.parent is not None and self.parent.scaled[slot]:
             return min(int(self.runtime[slot]), least)
@@ -158,54 +156,54 @@ class Branch:
     # From scratch
 
     def sum_up(self, guarantee: bool) -> None:
-        """Compute all that comes from below, after the quota or the children changed."""
-        for slot in range(len(self.own)):
-            below = 0
+        """Computes all sums over the children, after the quota or the children changed."""
+        for slot in range(len(self.own_request)):
+            request = 0
             allocated = 0
             for child in self.children:
-                below += int(child.lim[slot])
+                request += int(child.lim[slot])
                 allocated += int(child.guaranteed[slot])
             if self.inner is None:
-                below += self.own[slot]
-                allocated += self.taken[slot]
-            self.below[slot] = below
-            self.ask_for(slot)
+                request += self.own_request[slot]
+                allocated += self.own_used[slot]
+            self.child_request[slot] = request
+            self.update_request(slot)
             self.allocated[slot] = allocated if guarantee else 0
-            self.keep(slot, guarantee)
-            self._sum_firm(slot)
+            self.update_guaranteed(slot, guarantee)
+            self._sum_non_preemptible(slot)
 
-    def _sum_firm(self, slot: int) -> None:
-        request = self.firm_own[slot]
-        used = self.firm_taken[slot]
+    def _sum_non_preemptible(self, slot: int) -> None:
+        request = self.own_non_preemptible_request[slot]
+        used = self.own_non_preemptible_used[slot]
         for child in self.children:
-            request += child.firm_request[slot]
-            used += child.firm_used[slot]
-        self.firm_request[slot] = request
-        self.firm_used[slot] = used
+            request += child.non_preemptible_request[slot]
+            used += child.non_preemptible_used[slot]
+        self.non_preemptible_request[slot] = request
+        self.non_preemptible_used[slot] = used
 
-    def ask_for(self, slot: int) -> int:
-        """Compute the request, and what of it the parent sees; returns by how much the latter changed."""
-        request = max(self.below[slot], 0 if self.lends else int(self.minima[slot]))
+    def update_request(self, slot: int) -> int:
+        """Computes the request and the limited request; returns by how much the latter changed."""
+        request = max(self.child_request[slot], 0 if self.lends else int(self.minima[slot]))
         self.request[slot] = request
         most = int(self.maxima[slot])
         if most == NO_MAX:
-            most = MAX_AMOUNT  # nobody asks for more than can be counted
+            most = MAX_AMOUNT  # the largest amount that can be counted
         lim = min(request, most)
         more = lim - int(self.lim[slot])
         self.lim[slot] = i64(lim)
         return more
 
-    def keep(self, slot: int, guarantee: bool) -> int:
-        """Compute what is guaranteed; returns by how much it changed."""
-        kept = min(max(self.allocated[slot], int(self.minima[slot])), MAX_AMOUNT) if guarantee else 0
-        more = kept - int(self.guaranteed[slot])
-        self.guaranteed[slot] = i64(kept)
+    def update_guaranteed(self, slot: int, guarantee: bool) -> int:
+        """Computes what is guaranteed; returns by how much it changed."""
+        now = min(max(self.allocated[slot], int(self.minima[slot])), MAX_AMOUNT) if guarantee else 0
+        more = now - int(self.guaranteed[slot])
+        self.guaranteed[slot] = i64(now)
         return more
 
     # Children
 
     def link(self, child: Branch) -> None:
-        """Put the child in its place by name; the caller carries on what it asks for."""
+        """Inserts the child by name; the caller propagates its request."""
         at = bisect_left([other.name for other in self.children], child.name)
         if at < len(self.children) and self.children[at] is self.inner and child.name == self.name:
             at += 1
@@ -220,7 +218,7 @@ class Branch:
             self.touches.remove(child)
 
     def touch(self, child: Branch) -> bool:
-        """An input of the child changed; True if the branch was not stale before."""
+        """Notes that an input of the child changed; returns whether the branch was not stale before."""
         if not child.touched:
             child.touched = True
             self.touches.append(child)
@@ -241,7 +239,7 @@ class Branch:
             try:
                 self.order.remove(importance(claim))
             except KeyError:
-                self.order = None  # its priority changed while it counted: sort anew when asked
+                self.order = None  # its priority changed while it counted: sort again on demand
 
     def least_important_first(self) -> list[Claim]:
         if self.order is None:

@@ -1,15 +1,15 @@
-"""Over-use taken back: when a quota uses more than its runtime for too long, claims of it must go.
+"""Revokes claims of a quota that has used more than its runtime for too long.
 
-A quota is over-used in a resource while it uses more than the larger of its runtime and its min in effect. Because
-runtimes of siblings never add up to more than their parent's, and own pods of a parent are an implicit child of it,
-bringing every quota's own pods back to its runtime brings parents back too.
+A quota is over-used in a resource while it uses more than the larger of its runtime and its min in effect. Runtimes of
+siblings never add up to more than that of their parent, and own pods of a parent are an implicit child. So it is enough
+to bring the own pods of every quota back to its runtime.
 
-Whom it takes: least important first (lower priority, then newest), only claims that use what is over-used, and as
-soon as one claim is enough, the smallest such of that priority. Then each chosen claim, the most important first, is
-spared if the rest is enough without it.
+Victims are the least important claims first (lower priority, then newest) that use what is over-used. As soon as one
+claim is enough, the smallest such of that priority is taken. Then each chosen claim, the most important first, is
+spared if the others are enough.
 
-Since when a quota is over-used is remembered here and nowhere else: after a restart the delay begins anew. A claim
-that the engine would not let go (a disruption budget forbids it) is passed over the next time.
+The start of over-use is not in the ledger, so after a restart the delay begins again. A claim that the engine did not
+evict, because of a disruption budget, is skipped the next time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
-from bursar.policies.pools.derived_state import Books
+from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.results import Revocation
 from bursar.resources import dimension_at
@@ -28,20 +28,18 @@ REASON: Final = "pools.revoked"
 
 @final
 class Revoker:
-    """Remembers since when quotas are over-used."""
+    """Records since when quotas are over-used."""
 
-    __slots__ = ("asked", "books", "since")
-
-    def __init__(self, books: Books) -> None:
-        self.books: Final = books
+    def __init__(self, derived: DerivedState) -> None:
+        self.derived: Final = derived
         self.since: dict[str, int] = {}  # by account
-        self.asked: set[str] = set()  # claims wanted back the last time
+        self.asked: set[str] = set()  # claims revoked the last time
 
     def due(self, state: State, now: int) -> list[Revocation]:
-        options = self.books.options
+        options = self.derived.options
         if not options.revoke or not options.runtime:
             return []
-        forest = self.books.forest
+        forest = self.derived.forest
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
         blocked = {uid for uid in self.asked if state.cell("revoked", uid) is None}
@@ -56,13 +54,13 @@ class Revoker:
                 continue
             still[key] = self.since.get(key, now)
             if now - still[key] >= options.delay:
-                found.extend(self._take_back(state, branch, blocked))
+                found.extend(self._revoke(state, branch, blocked))
         self.since = still
         return found
 
     def next_due(self, now: int) -> int | None:
-        """When the delay of a quota that is over-used since the last look will have passed."""
-        options = self.books.options
+        """When the next delay of an over-used quota ends."""
+        options = self.derived.options
         if not options.revoke or not options.runtime:
             return None
         earliest: int | None = None
@@ -73,27 +71,27 @@ class Revoker:
         return earliest
 
     def _over(self, state: State, branch: Branch) -> list[int]:
-        """Per slot what is used beyond the right to it, claims that go already left out; empty if nothing is."""
+        """What is used beyond the limit, by slot, without claims that are already revoked; empty if nothing is."""
         if branch.quota is None or branch.parent is None or branch.top() is not self._root(branch):
             return []
-        used = list(branch.taken)
+        used = list(branch.own_used)
         for uid in branch.members:
             if state.cell("revoked", uid) is not None:
                 leaving = self._amounts([branch.members[uid]])[uid]
                 used = [used[slot] - leaving[slot] for slot in range(len(used))]
-        over = [max(0, used[slot] - self._right(branch, slot)) for slot in range(len(used))]
+        over = [max(0, used[slot] - self._limit(branch, slot)) for slot in range(len(used))]
         return over if any(over) else []
 
     def _root(self, branch: Branch) -> Branch:
-        return self.books.forest.tree(branch.tree_id).root
+        return self.derived.forest.tree(branch.tree_id).root
 
-    def _right(self, branch: Branch, slot: int) -> int:
+    def _limit(self, branch: Branch, slot: int) -> int:
         if branch.maxima[slot] == NO_MAX:
-            return branch.taken[slot]  # not managed: nothing is too much
+            return branch.own_used[slot]  # not managed, so never over-used
         holder = branch if branch.inner is None else branch.inner
         return max(int(holder.runtime[slot]), holder.floor(slot))
 
-    def _take_back(self, state: State, branch: Branch, blocked: set[str]) -> list[Revocation]:
+    def _revoke(self, state: State, branch: Branch, blocked: set[str]) -> list[Revocation]:
         over = self._over(state, branch)
         sentence = self._sentence(branch, over)
         candidates = [
@@ -108,12 +106,12 @@ class Revoker:
         return found
 
     def _amounts(self, claims: list[Claim]) -> dict[str, list[int]]:
-        """What each of them uses, by slot."""
+        """What each claim uses, by slot."""
         found: dict[str, list[int]] = {}
         for claim in claims:
-            amounts = [0] * len(self.books.forest.dims)
+            amounts = [0] * len(self.derived.forest.dims)
             for i in range(len(claim.spec.requests.dims)):
-                slot = self.books.forest.slot_of(int(claim.spec.requests.dims[i]))
+                slot = self.derived.forest.slot_of(int(claim.spec.requests.dims[i]))
                 if slot >= 0:
                     amounts[slot] = int(claim.spec.requests.amounts[i])
             found[claim.uid] = amounts
@@ -123,14 +121,14 @@ class Revoker:
         parts: list[str] = []
         for slot in range(len(over)):
             if over[slot]:
-                resource = dimension_at(self.books.forest.dims[slot])
-                right = resource.show(self._right(branch, slot))
-                parts.append(f"{resource.show(branch.taken[slot])} {resource.name} of {right}")
+                resource = dimension_at(self.derived.forest.dims[slot])
+                limit = resource.show(self._limit(branch, slot))
+                parts.append(f"{resource.show(branch.own_used[slot])} {resource.name} of {limit}")
         return f"quota {branch.name} uses {', '.join(parts)}"
 
 
 def choose(amounts: dict[str, list[int]], candidates: list[Claim], over: list[int]) -> list[Claim]:
-    """The claims to take, the most important first; ``candidates`` come least important first."""
+    """The victims, the most important first; ``candidates`` come least important first."""
     left = list(over)
     chosen: list[Claim] = []
     todo = list(candidates)
@@ -152,7 +150,7 @@ def choose(amounts: dict[str, list[int]], candidates: list[Claim], over: list[in
 
 
 def _next(amounts: dict[str, list[int]], todo: list[Claim], left: list[int]) -> Claim | None:
-    """The first that helps; if some of its priority are each enough, the smallest of those."""
+    """The first claim that helps, or the smallest of its priority that is enough alone."""
     first: Claim | None = None
     best: Claim | None = None
     for claim in todo:

@@ -1,7 +1,7 @@
-"""Root quotas: made from profiles, so that a tree exists as soon as its profile does.
+"""Root quotas, which are made from profiles.
 
-The root quota of a profile gets what the profile's nodes have (times its ratio) as min, no real max, and the labels
-that the profile wants on it. Several profiles of one tree may share a root quota; it then has the sum.
+The min of a root quota is what the nodes of its profile have, times the ratio; its max is unlimited; the profile
+defines its labels. Several profiles of one tree may share a root quota, which then has the sum.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 from typing import Final, cast
 
 from bursar.ledger.state import State
-from bursar.policies.pools.derived_state import MARKS, Books
-from bursar.policies.pools.node_pools import Grounds, Profile
+from bursar.policies.pools.derived_state import MARKS, DerivedState
+from bursar.policies.pools.node_pools import NodePools, Profile
 from bursar.policies.pools.settings import (
     ENDLESS,
     IGNORE_DEFAULT_TREE,
@@ -32,7 +32,7 @@ from bursar.policies.pools.settings import (
 from bursar.resources import dimension
 
 Marks = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], Amounts, tuple[str, ...]]
-"""Of the object that users see: foreign labels, foreign annotations, weight, namespaces."""
+"""What users wrote on the object: other labels, other annotations, weight, namespaces."""
 
 NO_MARKS: Final[Marks] = ((), (), (), ())
 
@@ -52,17 +52,17 @@ def root_labels(profiles: list[Profile]) -> dict[str, str]:
     return labels
 
 
-def root_quota(grounds: Grounds, name: str, marks: Marks = NO_MARKS) -> PoolQuotaBody | None:
+def root_quota(node_pools: NodePools, name: str, marks: Marks = NO_MARKS) -> PoolQuotaBody | None:
     """The root quota as its profiles define it; None when no profile does."""
-    profiles = grounds.profiles_of_root(name)
+    profiles = node_pools.profiles_of_root(name)
     if not profiles:
         return None
     labels = root_labels(profiles)
     maximum: dict[str, int] = {}
     minimum: dict[str, int] = {}
     for profile in profiles:
-        total = grounds.total(profile)
-        unlisted = grounds.sums[profile.key].unlisted
+        total = node_pools.total(profile)
+        unlisted = node_pools.sums[profile.key].unlisted
         for resource in profile.resources:
             maximum[resource] = ENDLESS * dimension(resource).resolution
             more = maximum[resource] if resource in unlisted else total.get(resource, 0)
@@ -82,15 +82,15 @@ def root_quota(grounds: Grounds, name: str, marks: Marks = NO_MARKS) -> PoolQuot
     )
 
 
-def root_manifest(books: Books, state: State, quota: PoolQuotaBody) -> dict[str, object]:
-    """The object that people see."""
-    profiles = books.grounds.profiles_of_root(quota.name)
+def root_manifest(derived: DerivedState, state: State, quota: PoolQuotaBody) -> dict[str, object]:
+    """The ElasticQuota object of a root quota."""
+    profiles = derived.node_pools.profiles_of_root(quota.name)
     foreign_labels, foreign_annotations, weight, namespaces = marks_of(state, quota.name)
     totals: dict[str, int] = {}
     idle: dict[str, int] = {}
     for profile in profiles:
-        _add(totals, books.grounds.total(profile))
-        _add(idle, books.grounds.idle(profile))
+        _add(totals, derived.node_pools.total(profile))
+        _add(idle, derived.node_pools.idle(profile))
     annotations = dict(foreign_annotations) | {TOTAL: as_json(shown(totals)), UNSCHEDULABLE: as_json(shown(idle))}
     if weight:
         annotations[WEIGHT] = as_json(shown(dict(weight)))
@@ -109,8 +109,8 @@ def root_manifest(books: Books, state: State, quota: PoolQuotaBody) -> dict[str,
     }
 
 
-def ignored_wish(profiles: list[Profile]) -> bool:
-    """Whether a profile asks to count its nodes in the default tree too, which nobody does."""
+def ignores_default_tree(profiles: list[Profile]) -> bool:
+    """Whether a profile sets ignore-default-tree, which has no effect."""
     for profile in profiles:
         if dict(profile.labels).get(IGNORE_DEFAULT_TREE) == "true":
             return True

@@ -1,31 +1,18 @@
-"""Runtime coming down: one branch distributes what it has among its children.
+"""How siblings share what their parent has, in exact integers, and how a branch applies that to its children.
 
-All of them are looked at together, but only in the resources in which an input differs from the one used last: a change
-that was taken back in between costs nothing. The arithmetic is that of ``rounds``, or of ``sharing`` where numbers are
-too large for it.
+Every sibling has a *need*: its limited request, up to its base (its min, or what is guaranteed to it); one that does
+not lend needs its whole base. Two cases:
 
-How siblings share what their parent has: pure arithmetic over one resource, in exact integers.
-
-Every sibling has a *need*: what it asks for, up to its base (its min, or what is guaranteed to it); one that does not
-lend needs its whole base, asked for or not. Two cases:
-
-* the needs fit: each gets its need, and what is left is handed out in rounds by weight to those who ask for more
-  than their base, until nobody asks, nothing is left, or nobody left has a weight;
+* the needs fit: each gets its need, and the rest is distributed in rounds by weight to those that request more than
+  their base, until all requests are met, nothing is left, or no weight is left;
 * the needs do not fit: the whole is split in proportion to the needs.
 
-Every proportional split hands out each unit: floors first, then one unit each by largest remainder, ties in the order
+Every proportional split distributes each unit: floors first, then one unit each by largest remainder, ties in the order
 of the siblings, which callers keep sorted by name. So runtimes never add up to more than there is.
 
-This is the rule, in integers of any size; ``rounds`` computes the same for everyday numbers, faster.
-
-The distribution of ``sharing`` in 64-bit arithmetic: the same results, for numbers of everyday size.
-
-``Sharing`` is filled with one sibling after the other and then asked for the runtimes. It refuses (``fits`` is False)
-when a number is so large that a sum or product could leave 64 bits; the caller then takes the general way.
-
-Weights are divided by the largest power of two that divides them all, which makes amounts of bytes small. With
-``pool = each * whole + rest``, where ``whole`` is the sum of the weights, all products stay below ``whole`` squared,
-however large the pool is.
+``distribute`` is the rule, in integers of any size. ``Sharing`` computes the same in 64 bits, and declines when a
+number is too large (``fits``). It stays because it is three times as fast: plain integers take 13.9 instead of 4.4 ms
+for all runtimes of 10,000 quotas, and 187 instead of 67 us for one change, more than the goal of 160 us.
 """
 
 from __future__ import annotations
@@ -59,7 +46,7 @@ class Trace:
 
 
 def needs_of(lims: list[int], bases: list[int], lends: list[bool]) -> list[int]:
-    """What each sibling must have before anything is shared out."""
+    """What each sibling gets before the rest is shared."""
     found: list[int] = []
     for i in range(len(lims)):
         base = bases[i]
@@ -75,7 +62,7 @@ def distribute(
     lends: list[bool],
     trace: Trace | None = None,
 ) -> list[int]:
-    """The runtime of each sibling; ``lims`` are what they ask for, already capped by their max."""
+    """The runtime of each sibling; ``lims`` are their requests, limited by their max."""
     granted = needs_of(lims, bases, lends)
     pool = total
     for need in granted:
@@ -106,7 +93,7 @@ def distribute(
 
 
 def split(total: int, weights: list[int]) -> list[int]:
-    """The total in proportion to the weights, to the last unit; nothing at all when no weight is positive."""
+    """The total in proportion to the weights, to the last unit; zeros if no weight is positive."""
     whole = 0
     for weight in weights:
         whole += weight
@@ -133,7 +120,11 @@ _ROOM: Final[i64] = 2**62
 
 @final
 class Sharing:
-    """What the siblings ask for in one resource."""
+    """The distribution of one resource among siblings, in 64-bit arithmetic.
+
+    Weights are divided by the largest power of two that divides them all, which makes amounts of bytes small. With
+    ``pool = each * whole + rest``, where ``whole`` is the sum of the weights, products stay below ``whole`` squared.
+    """
 
     __slots__ = ("bits", "grants", "largest", "lims", "needed", "weights")
 
@@ -155,7 +146,7 @@ class Sharing:
             self.needed += need
 
     def fits(self, total: i64) -> bool:
-        """Whether 64 bits are enough; also makes the weights small."""
+        """Returns whether 64 bits are enough, and divides the weights."""
         count: i64 = len(self.lims)
         if count == 0:
             return True
@@ -176,7 +167,7 @@ class Sharing:
         return whole < _WIDE
 
     def run(self, total: i64) -> bool:
-        """Distribute; the runtimes are then in ``grants``. False: not possible in 64 bits, nothing was done."""
+        """Puts the runtimes into ``grants``; returns False, and does nothing, if 64 bits are not enough."""
         pool = total - self.needed
         if pool < 0:
             return self._scale(total)
@@ -208,7 +199,7 @@ class Sharing:
         return found
 
     def _scale(self, total: i64) -> bool:
-        """The needs do not fit: the total in proportion to them."""
+        """Splits the total in proportion to needs that do not fit."""
         needs = vec[i64]()
         bits: i64 = 0
         for need in self.grants:
@@ -252,7 +243,7 @@ def hand_out(pool: i64, weights: vec[i64]) -> vec[i64]:
 
 
 def nth_largest(keys: vec[i64], nth: i64) -> i64:
-    """The nth largest of distinct keys, by quickselect, which reorders them: sorting would cost more than the rest."""
+    """The nth largest of distinct keys, by quickselect, which reorders them; sorting takes a sixth more in all."""
     low: i64 = 0
     high: i64 = len(keys) - 1
     at = nth - 1  # position in descending order
@@ -281,7 +272,10 @@ def nth_largest(keys: vec[i64], nth: i64) -> i64:
 
 
 def share_out(branch: Branch) -> list[Branch]:
-    """Distribute what it has among its children; returns those whose runtime changed."""
+    """Distributes the runtime of a branch among its children, where an input differs from the last one used.
+
+    Returns the children whose runtime changed.
+    """
     changed: list[Branch] = []
     for slot in stale_slots(branch):
         _share_slot(branch, slot, changed)
@@ -294,11 +288,11 @@ def share_out(branch: Branch) -> list[Branch]:
 
 
 def stale_slots(branch: Branch) -> list[int]:
-    """In which resources it must distribute anew."""
+    """The slots in which an input differs from the last distribution."""
     if branch.whole:
-        return list(range(len(branch.own)))
+        return list(range(len(branch.own_request)))
     found: list[int] = []
-    for slot in range(len(branch.own)):
+    for slot in range(len(branch.own_request)):
         differs = branch.shared[slot] != branch.runtime[slot]
         if not differs:
             for child in branch.touches:
@@ -318,14 +312,14 @@ def _share_slot(branch: Branch, number: int, changed: list[Branch]) -> None:
     for child in branch.children:
         lim = child.lim[slot]
         base = child.minima[slot]
-        kept = child.guaranteed[slot]
-        if kept > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
-            base = kept
+        guaranteed = child.guaranteed[slot]
+        if guaranteed > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
+            base = guaranteed
         child.seen_lim[slot] = lim
         child.seen_base[slot] = base
         sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
     if not sharing.fits(total) or not sharing.run(total):
-        _share_huge(branch, number, changed)
+        _share_any_size(branch, number, changed)
         return
     branch.scaled[number] = total < sharing.needed
     grants = sharing.grants
@@ -335,8 +329,8 @@ def _share_slot(branch: Branch, number: int, changed: list[Branch]) -> None:
             _note(child, changed)
 
 
-def _share_huge(branch: Branch, slot: int, changed: list[Branch]) -> None:
-    """The same in integers of any size."""
+def _share_any_size(branch: Branch, slot: int, changed: list[Branch]) -> None:
+    """Distributes in integers of any size."""
     trace = Trace()
     children = branch.children
     found = distribute(

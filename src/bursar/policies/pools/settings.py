@@ -49,8 +49,8 @@ REQUEST: Final = PREFIX + "request"
 CHILD_REQUEST: Final = PREFIX + "child-request"
 GUARANTEED: Final = PREFIX + "guaranteed"
 ALLOCATED: Final = PREFIX + "allocated"
-FIRM_REQUEST: Final = PREFIX + "non-preemptible-request"
-FIRM_USED: Final = PREFIX + "non-preemptible-used"
+NON_PREEMPTIBLE_REQUEST: Final = PREFIX + "non-preemptible-request"
+NON_PREEMPTIBLE_USED: Final = PREFIX + "non-preemptible-used"
 
 # The max of a root quota: the largest number of cores whose millicores still fit 64 bits.
 ENDLESS: Final = 4611686018427387

@@ -9,17 +9,17 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
-from bursar.policies.pools.derived_state import Books
+from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
-from bursar.policies.pools.root_quotas import as_json, ignored_wish, root_manifest, shown
+from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, root_manifest, shown
 from bursar.policies.pools.runtime import Trace, distribute
 from bursar.policies.pools.settings import (
     ALLOCATED,
     CHILD_REQUEST,
-    FIRM_REQUEST,
-    FIRM_USED,
     GUARANTEED,
     NAME,
+    NON_PREEMPTIBLE_REQUEST,
+    NON_PREEMPTIBLE_USED,
     PROFILE_OBJECT,
     QUOTA_OBJECT,
     REQUEST,
@@ -38,50 +38,50 @@ _OVERLAP: Final = "Overlap"
 class Writer(StatusWriter):
     """Writes root quotas, profiles, and the status of quotas."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, derived: DerivedState) -> None:
         super().__init__()
-        self.books: Final = books
+        self.derived: Final = derived
         self.roots: Final[dict[str, str]] = {}  # by name: the key of a root quota that was written
 
     def outputs(self, state: State) -> list[Output]:
-        for name in sorted(self.books.roots_changed):
+        for name in sorted(self.derived.roots_changed):
             self._root(state, name)
-        for key in sorted(self.books.profiles_changed):
+        for key in sorted(self.derived.profiles_changed):
             self._profile(key)
-        self.books.roots_changed.clear()
-        self.books.profiles_changed.clear()
+        self.derived.roots_changed.clear()
+        self.derived.profiles_changed.clear()
         self._statuses()
         return self.take()
 
     # Root quotas and profiles
 
     def _root(self, state: State, name: str) -> None:
-        quota = self.books.roots.get(name)
+        quota = self.derived.roots.get(name)
         if quota is None:
             if self.changed("root", name, None):
                 self.write(QUOTA_OBJECT, self.roots.pop(name), "object", None)
             return
-        profiles = self.books.grounds.profiles_of_root(name)
+        profiles = self.derived.node_pools.profiles_of_root(name)
         if not profiles:
             message = f"{quota.key} stays while quotas or pods use it: {self._users(quota)}"
             self._warn(QUOTA_OBJECT, quota.key, "ProfileGone", message)
             return
-        manifest = root_manifest(self.books, state, quota)
+        manifest = root_manifest(self.derived, state, quota)
         if self.changed("root", name, manifest):
             self.roots[name] = quota.key
             self.write(QUOTA_OBJECT, quota.key, "object", manifest)
-        if ignored_wish(profiles):
+        if ignores_default_tree(profiles):
             message = "ignore-default-tree is ignored: a node belongs to one tree"
             self._warn(QUOTA_OBJECT, quota.key, "Ignored", message)
 
     def _users(self, quota: PoolQuotaBody) -> str:
-        branch = self.books.forest.branch(quota.tree, quota.name)
+        branch = self.derived.forest.branch(quota.tree, quota.name)
         names = [child.name for child in branch.children if child is not branch.inner]
         pods = sorted({*[c.key for c in branch.askers.values()], *[c.key for c in branch.members.values()]})
         return _first_few([f"quota {name}" for name in names] + [f"pod {key}" for key in pods])
 
     def _profile(self, key: str) -> None:
-        profile = self.books.grounds.profiles.get(key)
+        profile = self.derived.node_pools.profiles.get(key)
         if profile is None:
             self.changed(TREE, key, None)
             self.changed(_OVERLAP, key, None)
@@ -89,15 +89,15 @@ class Writer(StatusWriter):
         if not profile.pinned and self.changed(TREE, key, profile.tree):
             self.write(PROFILE_OBJECT, key, "labels", {TREE: profile.tree})
         status: dict[str, object] = {
-            "nodes": self.books.grounds.sums[key].count,
-            "total": shown(self.books.grounds.total(profile)),
+            "nodes": self.derived.node_pools.sums[key].count,
+            "total": shown(self.derived.node_pools.total(profile)),
             "treeId": profile.tree,
         }
         self.write(PROFILE_OBJECT, key, "status", status)
         lost = [
             f"{name} (to {owner})"
-            for name, owner in sorted(self.books.grounds.owners.items())
-            if owner not in ("", profile.key) and profile.selects(self.books.grounds.nodes[name].labels)
+            for name, owner in sorted(self.derived.node_pools.owners.items())
+            if owner not in ("", profile.key) and profile.selects(self.derived.node_pools.nodes[name].labels)
         ]
         message = f"these nodes belong to another profile that selects them too: {_first_few(lost)}" if lost else ""
         self._warn(PROFILE_OBJECT, key, _OVERLAP, message)
@@ -110,7 +110,7 @@ class Writer(StatusWriter):
     # Quotas
 
     def _statuses(self) -> None:
-        forest = self.books.forest
+        forest = self.derived.forest
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
         changed = sorted(forest.changed)
@@ -124,14 +124,14 @@ class Writer(StatusWriter):
                 self._status(branch, branch.quota)
 
     def _status(self, branch: Branch, quota: PoolQuotaBody) -> None:
-        tied = branch.top() is self.books.forest.tree(branch.tree_id).root or branch.aside
+        tied = branch.top() is self.derived.forest.tree(branch.tree_id).root or branch.built_in
         amounts: dict[str, object] = {
             REQUEST: self._json(branch, branch.request),
-            CHILD_REQUEST: self._json(branch, branch.below),
+            CHILD_REQUEST: self._json(branch, branch.child_request),
             GUARANTEED: self._json(branch, _listed(branch.guaranteed)),
             ALLOCATED: self._json(branch, branch.allocated),
-            FIRM_REQUEST: self._json(branch, branch.firm_request),
-            FIRM_USED: self._json(branch, branch.firm_used),
+            NON_PREEMPTIBLE_REQUEST: self._json(branch, branch.non_preemptible_request),
+            NON_PREEMPTIBLE_USED: self._json(branch, branch.non_preemptible_used),
             RUNTIME: self._json(branch, self._runtime(branch, tied)),
         }
         used = {} if branch.account is None else branch.account.used.vector().show()
@@ -143,13 +143,13 @@ class Writer(StatusWriter):
             self.write(QUOTA_OBJECT, quota.key, "status", status)
 
     def _runtime(self, branch: Branch, tied: bool) -> list[int]:
-        if branch.aside:
+        if branch.built_in:
             return _listed(branch.maxima)
         return _listed(branch.runtime) if tied else [0] * len(branch.runtime)
 
     def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
         if not tied:
-            return condition("Ready", False, "Loose", self.books.why_loose(branch))
+            return condition("Ready", False, "Loose", self.derived.why_loose(branch))
         over = self._over(branch)
         if over:
             return condition("Ready", True, "Exceeded", f"uses more than its runtime of {over}")
@@ -159,7 +159,7 @@ class Writer(StatusWriter):
         limits = self._runtime(branch, True)
         names: list[str] = []
         for slot in range(len(limits)):
-            dim = self.books.forest.dims[slot]
+            dim = self.derived.forest.dims[slot]
             used = 0 if branch.account is None else branch.account.used.get(dim)
             if branch.maxima[slot] != NO_MAX and used > limits[slot]:
                 names.append(dimension_at(dim).name)
@@ -170,7 +170,7 @@ class Writer(StatusWriter):
         named: dict[str, int] = {}
         for slot in range(len(amounts)):
             if branch.maxima[slot] != NO_MAX:
-                named[dimension_at(self.books.forest.dims[slot]).name] = amounts[slot]
+                named[dimension_at(self.derived.forest.dims[slot]).name] = amounts[slot]
         return as_json(shown(named))
 
 
@@ -182,7 +182,7 @@ def _first_few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def explain_branch(books: Books, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
+def explain_branch(derived: DerivedState, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
     """The claim's quota and those above it, each with its numbers in what the claim asks for."""
     dims = binding.costs[1].indices()
     children: list[Check] = []
@@ -190,28 +190,28 @@ def explain_branch(books: Books, branch: Branch, binding: Binding, refusal: Refu
         children.append(Check.of_refusal(refusal))
     at: Branch | None = branch
     while at is not None and at.quota is not None:
-        children.append(Check(at.key, True, "", tuple([runtime_check(books, at, dim) for dim in dims])))
+        children.append(Check(at.key, True, "", tuple([runtime_check(derived, at, dim) for dim in dims])))
         at = at.parent
     return Check(NAME, refusal is None, f"belongs to quota {branch.name}", tuple(children))
 
 
-def runtime_check(books: Books, branch: Branch, dim: int) -> Check:
+def runtime_check(derived: DerivedState, branch: Branch, dim: int) -> Check:
     """One resource of one quota."""
     resource = dimension_at(dim)
-    slot = books.forest.slot_of(dim)
+    slot = derived.forest.slot_of(dim)
     if slot < 0 or branch.maxima[slot] == NO_MAX:
         return Check(resource.name, True, "is not managed by this quota")
-    steps = runtime_steps(books, branch, dim)
+    steps = runtime_steps(derived, branch, dim)
     used = 0 if branch.account is None else branch.account.used.get(dim)
     note = f"runtime {resource.show(int(branch.runtime[slot]))}, in use {resource.show(used)}"
     return Check(resource.name, True, note, tuple([Check("step", True, step) for step in steps]))
 
 
-def runtime_steps(books: Books, branch: Branch, dim: int) -> list[str]:
+def runtime_steps(derived: DerivedState, branch: Branch, dim: int) -> list[str]:
     """The steps to the runtime, one sentence each; empty for quotas outside of the distribution."""
-    slot = books.forest.slot_of(dim)
+    slot = derived.forest.slot_of(dim)
     parent = branch.parent
-    if slot < 0 or parent is None or not books.forest.refresh(branch):
+    if slot < 0 or parent is None or not derived.forest.refresh(branch):
         return []
     show = dimension_at(dim).show
     steps = [_asked(branch, slot, dim)]

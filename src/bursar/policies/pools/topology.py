@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, final
 
 from bursar.objects.decode import ManifestError
-from bursar.policies.pools.node_pools import Grounds, PoolNode, Profile
+from bursar.policies.pools.node_pools import NodePools, PoolNode, Profile
 from bursar.policies.pools.parse import quota_of_labels, stored_quota, text_list
 from bursar.policies.pools.root_quotas import root_labels, root_quota
 from bursar.policies.pools.settings import NAMESPACES, PROFILE_OBJECT, QUOTA_OBJECT, PoolQuotaBody, QuotaObject
@@ -34,25 +34,23 @@ def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
 class Topology:
     """All quotas in their places, and the profiles with their nodes. Amounts are read when a check needs them."""
 
-    __slots__ = ("grounds", "manifests", "names", "objects", "stands_in", "view")
-
     def __init__(
         self, view: QuotaObjects, profiles: Iterable[Profile], read_node: Callable[[Mapping[str, Any]], PoolNode]
     ) -> None:
         self.view: Final = view
         self.names: Final = Resolver()
-        self.grounds: Final = Grounds()
+        self.node_pools: Final = NodePools()
         self.manifests: Final[dict[str, Mapping[str, Any]]] = {}  # by name
         self.objects: Final[dict[str, QuotaObject]] = {}  # those that were read, by name
         for profile in profiles:
-            self.grounds.profile_changed(profile.key, profile)
+            self.node_pools.profile_changed(profile.key, profile)
         for manifest in view.list(QUOTA_OBJECT):
             self._put(_place_of(manifest), manifest)
-        missing = sorted({profile.quota_name for profile in self.grounds.order} - set(self.manifests))
+        missing = sorted({profile.quota_name for profile in self.node_pools.order} - set(self.manifests))
         self.stands_in: Final = bool(missing)  # some profile provides its root quota, which depends on nodes
         if missing:
             for manifest in view.list(NODE_OBJECT):
-                self.grounds.node_changed(str(manifest["metadata"]["name"]), read_node(manifest))
+                self.node_pools.node_changed(str(manifest["metadata"]["name"]), read_node(manifest))
         for name in missing:
             self._provide(name)
 
@@ -62,10 +60,10 @@ class Topology:
         self.objects.pop(quota.name, None)
 
     def _provide(self, name: str) -> None:
-        quota = root_quota(self.grounds, name)
+        quota = root_quota(self.node_pools, name)
         if quota is not None:
             self.names.quota_changed(None, quota)
-            self.objects[name] = QuotaObject(quota, root_labels(self.grounds.profiles_of_root(name)))
+            self.objects[name] = QuotaObject(quota, root_labels(self.node_pools.profiles_of_root(name)))
 
     def follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> bool:
         """Takes in a quota that came or changed; see ``plugin.Derived``. There may be thousands."""

@@ -1,14 +1,12 @@
-"""All quota trees: which quota hangs where.
+"""The structure of all quota trees, and which quota a claim belongs to.
 
-Everything here is derived from cells and charges, and follows them in any order: a child may come before its parent,
-and quotas may be moved or form a circle. Whatever does not hang together with the root of its tree is *loose*: it has
-no runtime until somebody puts it right. Results depend on what there is, not on the order in which it came.
+Objects come in any order: a child may come before its parent, and quotas may be moved or form a cycle. A quota that is
+not connected with the root of its tree is *loose*: it has no runtime until that is corrected. Results depend on the
+objects, not on their order.
 
-Which quota a claim belongs to: one answer for everything, and whom a change of quotas may concern.
-
-In order: the quota that the claim's label names; the quota that is called like its namespace and lives in it; the
-first quota (by name) whose annotation lists the namespace; else the default quota. A label that names no quota means
-the default quota too, so that it holds nobody up.
+A claim belongs to the quota that its label names; else to the quota with the name of its namespace in that namespace;
+else to the first quota, by name, whose annotation lists the namespace; else to the default quota. A claim whose label
+names no quota belongs to the default quota.
 """
 
 from __future__ import annotations
@@ -21,27 +19,25 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
-from bursar.policies.pools.propagation import Flows, account_key
+from bursar.policies.pools.propagation import Propagation, account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.settings import DEFAULT, PARENT, QUOTA_OF_POD, ROOT, SYSTEM, TREE, PoolQuotaBody
 
 
 @final
-class Forest(Flows):
-    """All trees, with the quotas in their places."""
-
-    __slots__ = ("circling", "loose", "wanting")
+class Forest(Propagation):
+    """All trees, with the quotas below their parents."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanting: Final[dict[str, dict[str, Branch]]] = {}  # by the account of the parent that they name
+        self.by_parent: Final[dict[str, dict[str, Branch]]] = {}  # by the account of the parent that they name
         self.loose: Final[dict[str, Branch]] = {}
-        self.circling: Final[set[str]] = set()  # of those, the ones below themselves
+        self.in_cycle: Final[set[str]] = set()  # loose quotas below themselves
 
     # Structure
 
     def quota_changed(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
-        """A quota came, changed or went."""
+        """A quota was added, changed or removed."""
         todo: list[str] = []
         if old is not None and (new is None or new.tree != old.tree):
             self._remove(self.branch(old.tree, old.name), old)
@@ -50,19 +46,19 @@ class Forest(Flows):
                 self.slot(resource)
             branch = self.branch(new.tree, new.name)
             if new.name in (SYSTEM, DEFAULT):
-                self._set_aside(branch, new)
+                self._place_built_in(branch, new)
             elif branch.quota is not None and branch.quota.parent == new.parent and branch.parent is not None:
                 self._alter(branch, new)
             else:
                 self._place(branch, new)
             todo.append(branch.key)
-        self._tie_loose(todo)
+        self._attach_loose(todo)
 
-    def _set_aside(self, branch: Branch, quota: PoolQuotaBody) -> None:
+    def _place_built_in(self, branch: Branch, quota: PoolQuotaBody) -> None:
         tree = self.tree(quota.tree)
-        if not branch.aside:
-            branch.aside = True
-            tree.aside.append(branch)
+        if not branch.built_in:
+            branch.built_in = True
+            tree.built_in.append(branch)
         self._load(branch, quota)
         branch.sum_up(False)
         self.note(branch)
@@ -74,39 +70,39 @@ class Forest(Flows):
             self._loosen_children(branch)
         self._load(branch, quota)
         branch.sum_up(self.guarantee)
-        self.wanting.setdefault(account_key(quota.tree, quota.parent), {})[branch.key] = branch
+        self.by_parent.setdefault(account_key(quota.tree, quota.parent), {})[branch.key] = branch
         self.loose[branch.key] = branch
         self.note(branch)
 
     def _alter(self, branch: Branch, quota: PoolQuotaBody) -> None:
-        """The quota stays where it is."""
+        """The quota keeps its parent."""
         if not quota.is_parent:
             self._loosen_children(branch)
         lims = [int(amount) for amount in branch.lim]
-        kept = [int(amount) for amount in branch.guaranteed]
+        guaranteed = [int(amount) for amount in branch.guaranteed]
         self._load(branch, quota)
         branch.sum_up(self.guarantee)
-        self._carry(branch, lims, kept)
+        self._carry(branch, lims, guaranteed)
 
     def _remove(self, branch: Branch, quota: PoolQuotaBody) -> None:
         if quota.name in (SYSTEM, DEFAULT):
-            self.tree(quota.tree).aside.remove(branch)
-            branch.aside = False
+            self.tree(quota.tree).built_in.remove(branch)
+            branch.built_in = False
         else:
             self._unhook(branch, quota)
             self.loose.pop(branch.key, None)
-            self.circling.discard(branch.key)
+            self.in_cycle.discard(branch.key)
         branch.quota = None
         self._loosen_children(branch)
         self.changed.pop(branch.key, None)
 
     def _unhook(self, branch: Branch, quota: PoolQuotaBody) -> None:
         wanted = account_key(quota.tree, quota.parent)
-        siblings = self.wanting[wanted]
+        siblings = self.by_parent[wanted]
         del siblings[branch.key]
         if not siblings:
-            del self.wanting[wanted]
-        self._untie(branch)
+            del self.by_parent[wanted]
+        self._detach(branch)
 
     def _load(self, branch: Branch, quota: PoolQuotaBody) -> None:
         branch.quota = quota
@@ -123,7 +119,7 @@ class Forest(Flows):
         self._set_inner(branch, quota.is_parent)
 
     def _set_inner(self, branch: Branch, wanted: bool) -> None:
-        """Own pods of a parent are an implicit child: no min, no max, the parent's weight."""
+        """Own pods of a parent are an implicit child without min or max, with the weight of the parent."""
         inner = branch.inner
         if wanted and inner is None:
             inner = Branch(branch.tree_id, branch.name, branch.key, len(self.dims))
@@ -136,33 +132,33 @@ class Forest(Flows):
         if inner is not None:
             for slot in range(len(self.dims)):
                 inner.weights[slot] = branch.weights[slot]
-            inner.own = list(branch.own)
-            inner.taken = list(branch.taken)
+            inner.own_request = list(branch.own_request)
+            inner.own_used = list(branch.own_used)
             inner.lends = not self.guarantee
             inner.sum_up(self.guarantee)
             branch.whole = True
             self._stale(branch)
 
     def _loosen_children(self, branch: Branch) -> None:
-        """Whoever hangs on a branch that can have no children (any more) waits for better times."""
+        """Children of a quota that may have none become loose."""
         for child in list(branch.children):
             if child is not branch.inner:
-                self._untie(child)
+                self._detach(child)
                 self.loose[child.key] = child
 
-    def _tie_loose(self, todo: list[str]) -> None:
-        """Hang up whoever of these can be, those in a circle, and whoever waited for one that came."""
-        todo.extend(sorted(self.circling))
-        for key in todo:  # grows meanwhile
+    def _attach_loose(self, todo: list[str]) -> None:
+        """Attaches these and the quotas of cycles where possible, and then the loose quotas below them."""
+        todo.extend(sorted(self.in_cycle))
+        for key in todo:  # grows during the loop
             branch = self.loose.get(key)
             if branch is not None:
                 above = self._parent_for(branch)
                 if above is None:
                     continue
                 del self.loose[key]
-                self.circling.discard(key)
-                self._tie(above, branch)
-            waiting = self.wanting.get(key)
+                self.in_cycle.discard(key)
+                self._attach(above, branch)
+            waiting = self.by_parent.get(key)
             if waiting is not None:
                 todo.extend(sorted([other for other in waiting if other in self.loose]))
 
@@ -176,50 +172,52 @@ class Forest(Flows):
         if found is None or found.quota is None or not found.quota.is_parent:
             return None
         if found.top() is branch:
-            self.circling.add(branch.key)
+            self.in_cycle.add(branch.key)
             return None
         return found
 
-    def _tie(self, above: Branch, branch: Branch) -> None:
+    def _attach(self, above: Branch, branch: Branch) -> None:
         above.link(branch)
         self._carry(branch, [0] * len(branch.lim), [0] * len(branch.lim))
-        for slot in range(len(branch.own)):
-            self._firm(above, slot, branch.firm_request[slot], branch.firm_used[slot])
+        for slot in range(len(branch.own_request)):
+            request, used = branch.non_preemptible_request[slot], branch.non_preemptible_used[slot]
+            self._add_non_preemptible(above, slot, request, used)
 
-    def _untie(self, branch: Branch) -> None:
+    def _detach(self, branch: Branch) -> None:
         above = branch.parent
         if above is None:
             return
         above.unlink(branch)
-        for slot in range(len(branch.own)):
-            self._ask(above, slot, -int(branch.lim[slot]))
-            self._keep(above, slot, -int(branch.guaranteed[slot]))
-            self._firm(above, slot, -branch.firm_request[slot], -branch.firm_used[slot])
+        for slot in range(len(branch.own_request)):
+            self._add_request(above, slot, -int(branch.lim[slot]))
+            self._add_allocated(above, slot, -int(branch.guaranteed[slot]))
+            request, used = branch.non_preemptible_request[slot], branch.non_preemptible_used[slot]
+            self._add_non_preemptible(above, slot, -request, -used)
         above.whole = True
         self._stale(above)
 
-    def _carry(self, branch: Branch, lims: list[int], kept: list[int]) -> None:
-        """What the branch asks for and keeps differs from before: its parent hears of it, and shares anew."""
+    def _carry(self, branch: Branch, lims: list[int], guaranteed: list[int]) -> None:
+        """Propagates how the limited request and the guaranteed amounts differ from before."""
         self.note(branch)
         above = branch.parent
         if above is None:
             return
-        for slot in range(len(branch.own)):
-            self._ask(above, slot, int(branch.lim[slot]) - lims[slot])
-            self._keep(above, slot, int(branch.guaranteed[slot]) - kept[slot])
+        for slot in range(len(branch.own_request)):
+            self._add_request(above, slot, int(branch.lim[slot]) - lims[slot])
+            self._add_allocated(above, slot, int(branch.guaranteed[slot]) - guaranteed[slot])
         above.whole = True
         self._stale(above)
 
     # Options
 
     def set_guarantee(self, guarantee: bool) -> None:
-        """Whether what is in use is never taken back for others; everything is computed anew."""
+        """Sets whether usage is guaranteed, and computes everything again."""
         self.guarantee = guarantee
         for key in sorted(self.branches):
             branch = self.branches[key]
             if branch.quota is not None and branch.quota.name not in (SYSTEM, DEFAULT):
                 self._place(branch, branch.quota)
-        self._tie_loose(sorted(self.loose))
+        self._attach_loose(sorted(self.loose))
         for tree in self.trees.values():
             tree.root.sum_up(guarantee)
 
@@ -242,8 +240,6 @@ class Resolver:
 
     The policy fills it from cells and admission from manifests, so both apply the same rules.
     """
-
-    __slots__ = ("annotated", "by_namespace", "children", "homes", "lists", "quotas", "strays")
 
     def __init__(self) -> None:
         self.quotas: Final[dict[str, PoolQuotaBody]] = {}
@@ -314,7 +310,7 @@ class Resolver:
     # Claims
 
     def resolve(self, claim: Claim) -> PoolQuotaBody | None:
-        """None while there is not even a default quota."""
+        """The quota of a claim; None while there is no default quota."""
         return self.quotas.get(resolve_name(claim.namespace, claim.spec.labels, self.homes, self.annotated))
 
     def is_stray(self, claim: Claim, quota: PoolQuotaBody) -> bool:
@@ -338,7 +334,7 @@ class Resolver:
             del self.strays[claim.uid]
 
     def maybe_concerned(self, quota: PoolQuotaBody) -> list[Claim]:
-        """Claims of the default quota that may belong to this one, now that it came or changed."""
+        """Claims of the default quota that may belong to this quota, which was added or changed."""
         found = list(self.strays.values())
         for namespace in (*quota.namespaces, quota.name):
             found.extend(self.by_namespace.get(namespace, {}).values())
