@@ -8,10 +8,11 @@ from msgspec import Meta, field
 
 from bursar.objects.core import LabelSelector, Manifest, Part, Quantities
 from bursar.objects.crds import MIN_WITHIN_MAX, SUBDOMAIN, Rule, WrittenStatus
+from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind, PrinterColumn
-from bursar.objects.validation import duration_ms, selector_from
+from bursar.objects.validation import check_labels, check_name, duration_ms, selector_from
 from bursar.policies.pools.node_pools import Profile
-from bursar.policies.pools.parse import profile_from, quota_from
+from bursar.policies.pools.parse import quota_from, ratio_from, resource_keys, tree_id
 from bursar.policies.pools.settings import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE, PoolOptions, QuotaObject
 
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
@@ -120,15 +121,23 @@ def profile_of_object(profile: ElasticQuotaProfile, key: str = "") -> Profile:
     meta, spec = profile.metadata, profile.spec
     namespace, _, name = key.partition("/") if key else (meta.namespace, "", meta.name)
     requirements = selector_from(spec.node_selector, "spec.nodeSelector").requirements
-    return profile_from(
+    check_name(spec.quota_name, "spec.quotaName")
+    if spec.quota_name in BUILT_IN:
+        raise ManifestError(f"{spec.quota_name} is a built-in quota", "spec.quotaName")
+    check_labels(spec.quota_labels, "spec.quotaLabels")
+    numerator, denominator = ratio_from(spec.resource_ratio)
+    pinned = meta.labels.get(TREE, "")
+    return Profile(
         namespace,
         name,
-        meta.labels,
-        meta.annotations,
         spec.quota_name,
-        requirements,
-        spec.quota_labels,
-        spec.resource_ratio,
+        pinned or tree_id(namespace, name),
+        tuple(requirements),
+        numerator,
+        denominator,
+        resource_keys(meta.annotations),
+        tuple(sorted(spec.quota_labels.items())),
+        bool(pinned),
     )
 
 

@@ -35,28 +35,10 @@ NON_PREEMPTIBLE_DEMAND: Final = "/firm-demand"
 STRAY_DEMAND: Final = "/stray-demand"
 SUFFIXES: Final = ("", OWN, NON_PREEMPTIBLE, DEMAND, NON_PREEMPTIBLE_DEMAND)
 
-_USED: Final = 0
-_OWN: Final = 1
-_NON_PREEMPTIBLE: Final = 2
-_DEMAND: Final = 3
-_NON_PREEMPTIBLE_DEMAND: Final = 4
-_STRAY_DEMAND: Final = 5
-
 
 def topic_of(tree: str) -> str:
     """The topic of all requests of a tree, for claims that wait for a larger runtime."""
     return account_key(tree, "")
-
-
-@final
-class _Role:
-    """What a charge to an account means."""
-
-    __slots__ = ("branch", "kind")
-
-    def __init__(self, branch: Branch, kind: int) -> None:
-        self.branch: Final = branch
-        self.kind: Final = kind
 
 
 @final
@@ -68,7 +50,7 @@ class DerivedState:
         self.node_pools: Final = NodePools()
         self.resolver: Final = Resolver()
         self.options: PoolOptions = PoolOptions()
-        self.roles: Final[dict[str, _Role]] = {}  # by account
+        self.roles: Final[dict[str, tuple[Branch, str]]] = {}  # by account: the quota, and the suffix
         self.roots: Final[dict[str, PoolQuotaBody]] = {}  # root quotas by name
         self.orphans: Final[set[str]] = set()  # root quotas whose profile is gone
         self.closing: Final[set[str]] = set()  # accounts of removed quotas
@@ -113,10 +95,8 @@ class DerivedState:
         branch = self.forest.branch(quota.tree, quota.name)
         if branch.key in self.roles:
             return
-        for kind, suffix in enumerate(SUFFIXES):
-            self.roles[branch.key + suffix] = _Role(branch, kind)
-        if quota.name == DEFAULT:
-            self.roles[branch.key + STRAY_DEMAND] = _Role(branch, _STRAY_DEMAND)
+        for suffix in (*SUFFIXES, STRAY_DEMAND):
+            self.roles[branch.key + suffix] = (branch, suffix)
 
     def _note_root(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         for quota in (old, new):
@@ -173,29 +153,27 @@ class DerivedState:
     # Charges
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
-        role = self.roles[account.name]
-        branch = role.branch
-        kind = role.kind
-        if kind == _USED:
+        branch, suffix = self.roles[account.name]
+        if not suffix:
             self.forest.note(branch)
-        elif kind == _OWN:
+        elif suffix == OWN:
             self.forest.use(branch, cost, sign)
             if sign > 0:
                 branch.join(claim)
             else:
                 branch.quit(claim)
-        elif kind == _NON_PREEMPTIBLE:
+        elif suffix == NON_PREEMPTIBLE:
             self.forest.use_non_preemptible(branch, cost, sign)
         else:
-            self._demanded(claim, branch, kind, cost, sign)
+            self._demanded(claim, branch, suffix, cost, sign)
 
-    def _demanded(self, claim: Claim, branch: Branch, kind: int, cost: Vector, sign: int) -> None:
-        self.forest.demand(branch, cost, sign, kind == _NON_PREEMPTIBLE_DEMAND)
+    def _demanded(self, claim: Claim, branch: Branch, suffix: str, cost: Vector, sign: int) -> None:
+        self.forest.demand(branch, cost, sign, suffix == NON_PREEMPTIBLE_DEMAND)
         if sign > 0:
             branch.askers[claim.uid] = claim
         else:
             del branch.askers[claim.uid]
-        if kind == _STRAY_DEMAND:
+        if suffix == STRAY_DEMAND:
             self.resolver.stray_asks(claim, sign)
         elif branch.name == DEFAULT:
             self.resolver.default_asks(claim, sign)

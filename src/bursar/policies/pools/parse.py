@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.requests import amounts_from
-from bursar.objects.validation import check_labels, check_name, is_qualified
-from bursar.policies.pools.node_pools import Profile
+from bursar.objects.validation import is_qualified
 from bursar.policies.pools.settings import (
     DEFAULT,
     DEFAULT_TREE,
@@ -32,7 +31,6 @@ from bursar.policies.pools.settings import (
 )
 from bursar.quantity import MAX_AMOUNT, UNIT, QuantityError, parse
 from bursar.resources import dimension
-from bursar.selectors import Requirement
 
 DEFAULT_KEYS: Final = ("cpu", "memory")
 _RATIO: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")
@@ -156,39 +154,13 @@ def _json(text: str, path: str) -> object:
         raise ManifestError("is not JSON: nested too deeply", path) from None
 
 
-def profile_from(
-    namespace: str,
-    name: str,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    quota_name: str,
-    requirements: Sequence[Requirement],
-    quota_labels: Mapping[str, str],
-    ratio: str | None,
-) -> Profile:
-    """An ElasticQuotaProfile; raises ``ManifestError``."""
-    check_name(quota_name, "spec.quotaName")
-    if quota_name in (ROOT, SYSTEM, DEFAULT):
-        raise ManifestError(f"{quota_name} is a built-in quota", "spec.quotaName")
-    check_labels(quota_labels, "spec.quotaLabels")
-    numerator, denominator = ratio_from(ratio)
+def resource_keys(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The resources that the root quota of a profile manages."""
     keys = text_list(annotations, RESOURCE_KEYS)
     for key in keys:
         if not is_qualified(key):
             raise ManifestError(f"{key!r:.60} is not a resource", join(_ANNOTATIONS, RESOURCE_KEYS))
-    pinned = labels.get(TREE, "")
-    return Profile(
-        namespace,
-        name,
-        quota_name,
-        pinned or tree_id(namespace, name),
-        tuple(requirements),
-        numerator,
-        denominator,
-        tuple(sorted(keys)) if keys else DEFAULT_KEYS,
-        tuple(sorted(quota_labels.items())),
-        bool(pinned),
-    )
+    return tuple(sorted(keys)) if keys else DEFAULT_KEYS
 
 
 def ratio_from(text: str | None) -> tuple[int, int]:

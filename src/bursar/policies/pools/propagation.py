@@ -233,7 +233,7 @@ class Propagation:
         self._fill(tree)
         while tree.stale:
             todo = list(tree.stale.values())
-            todo.sort(key=_depth)
+            todo.sort(key=Branch.depth)
             for branch in todo:
                 if branch.stale:
                     self._share(tree, branch)
@@ -245,7 +245,3 @@ class Propagation:
             self.note(child)
             if child.children:
                 self._stale(child)
-
-
-def _depth(branch: Branch) -> int:
-    return branch.depth()

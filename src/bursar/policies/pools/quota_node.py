@@ -25,46 +25,6 @@ NO_MAX: Final = -1
 class Branch:
     """A quota, the implicit child of a quota, or the root of a tree."""
 
-    __slots__ = (
-        "account",
-        "allocated",
-        "askers",
-        "built_in",
-        "child_request",
-        "children",
-        "guaranteed",
-        "inner",
-        "key",
-        "lends",
-        "lim",
-        "maxima",
-        "members",
-        "minima",
-        "moved",
-        "name",
-        "non_preemptible_request",
-        "non_preemptible_used",
-        "order",
-        "own_non_preemptible_request",
-        "own_non_preemptible_used",
-        "own_request",
-        "own_used",
-        "parent",
-        "quota",
-        "request",
-        "runtime",
-        "scaled",
-        "seen_base",
-        "seen_lim",
-        "shared",
-        "stale",
-        "touched",
-        "touches",
-        "tree_id",
-        "weights",
-        "whole",
-    )
-
     def __init__(self, tree_id: str, name: str, key: str, size: int) -> None:
         self.tree_id: Final = tree_id
         self.name: Final = name

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from bursar.objects.decode import ManifestError
+from bursar.policies.plugin import ObjectView
 from bursar.policies.pools.node_pools import NodePools, PoolNode, Profile
 from bursar.policies.pools.parse import quota_of_labels, stored_quota, text_list
 from bursar.policies.pools.root_quotas import root_labels, root_quota
@@ -18,12 +19,6 @@ from bursar.policies.pools.tree import Resolver, resolve_name
 
 NODE_OBJECT: Final = "Node"
 _ENDED: Final = ("Succeeded", "Failed")
-
-
-class QuotaObjects(Protocol):
-    """Read access to the objects of a cluster."""
-
-    def list(self, kind: str) -> Iterable[Mapping[str, Any]]: ...
 
 
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -35,7 +30,7 @@ class Topology:
     """All quotas in their places, and the profiles with their nodes. Amounts are read when a check needs them."""
 
     def __init__(
-        self, view: QuotaObjects, profiles: Iterable[Profile], read_node: Callable[[Mapping[str, Any]], PoolNode]
+        self, view: ObjectView, profiles: Iterable[Profile], read_node: Callable[[Mapping[str, Any]], PoolNode]
     ) -> None:
         self.view: Final = view
         self.names: Final = Resolver()
