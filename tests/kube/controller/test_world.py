@@ -36,8 +36,8 @@ def drop(cache: ObjectCache, kind: str, key: str) -> None:
 
 def content(topology: Topology) -> object:
     quotas = {name: (quota, topology.read(name)) for name, quota in topology.names.quotas.items()}
-    listed = {name: topology.resolve(name, {}) for name in ("a", "b", "leaf")}
-    return quotas, topology.names.homes, topology.names.children, listed
+    listed = {name: topology.names.name_of(name, {}) for name in ("a", "b", "leaf")}
+    return quotas, topology.names.children, listed
 
 
 QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
@@ -76,13 +76,13 @@ def test_a_profile_that_stands_for_its_root_quota_follows_the_nodes() -> None:
 
 def test_a_quota_that_lists_namespaces_is_found_when_it_comes_and_not_when_it_is_gone() -> None:
     cache = world_of(branch("top"))
-    assert _topology(cache).resolve("b", {}) == "koordinator-default-quota"
+    assert _topology(cache).names.name_of("b", {}) == "koordinator-default-quota"
     lists = branch("leaf", leaf=True)
     lists["metadata"]["annotations"] = {"quota.scheduling.koordinator.sh/namespaces": '["b"]'}
     take(cache, lists)
-    assert _topology(cache).resolve("b", {}) == "leaf"
+    assert _topology(cache).names.name_of("b", {}) == "leaf"
     drop(cache, QUOTA, "a/leaf")
-    assert _topology(cache).resolve("b", {}) == "koordinator-default-quota"
+    assert _topology(cache).names.name_of("b", {}) == "koordinator-default-quota"
     assert content(_topology(cache)) == content(_topology_of(cache))
 
 

@@ -320,8 +320,8 @@ def admit_pod(
     if old is not None and labels_of(old).get(PREEMPTIBLE) != labels.get(PREEMPTIBLE):
         raise ManifestError("cannot be changed", join("metadata.labels", PREEMPTIBLE))
     namespace = str(new["metadata"].get("namespace") or "")
-    name = topology.resolve(namespace, labels)
-    before = None if old is None else topology.resolve(namespace, labels_of(old))
+    name = topology.names.name_of(namespace, labels)
+    before = None if old is None else topology.names.name_of(namespace, labels_of(old))
     quota = topology.names.quotas.get(name)
     if quota is None:
         return new

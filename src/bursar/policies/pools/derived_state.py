@@ -173,10 +173,8 @@ class DerivedState:
             branch.askers[claim.uid] = claim
         else:
             del branch.askers[claim.uid]
-        if suffix == STRAY_DEMAND:
-            self.resolver.stray_asks(claim, sign)
-        elif branch.name == DEFAULT:
-            self.resolver.default_asks(claim, sign)
+        if branch.name == DEFAULT:
+            self.resolver.default_demanded(claim, suffix == STRAY_DEMAND, sign)
 
     # Answers
 

@@ -15,7 +15,7 @@ from bursar.policies.pools.node_pools import NodePools, PoolNode, Profile
 from bursar.policies.pools.parse import quota_of_labels, stored_quota, text_list
 from bursar.policies.pools.root_quotas import root_labels, root_quota
 from bursar.policies.pools.settings import NAMESPACES, PROFILE_OBJECT, QUOTA_OBJECT, PoolQuotaBody, QuotaObject
-from bursar.policies.pools.tree import Resolver, resolve_name
+from bursar.policies.pools.tree import Resolver
 
 NODE_OBJECT: Final = "Node"
 _ENDED: Final = ("Succeeded", "Failed")
@@ -85,10 +85,6 @@ class Topology:
         """The children of a quota, with their amounts."""
         return [self.read(child).quota for child in self.names.children.get(name, [])]
 
-    def resolve(self, namespace: str, labels: Mapping[str, str]) -> str:
-        """The quota of a pod."""
-        return resolve_name(namespace, labels, self.names.homes, self.names.annotated)
-
     def pods_of(self, name: str) -> list[str]:
         """The pods that belong to a quota and have not ended."""
         found: list[str] = []
@@ -96,7 +92,7 @@ class Topology:
             metadata = manifest["metadata"]
             phase = (manifest.get("status") or {}).get("phase")
             namespace = str(metadata.get("namespace") or "")
-            if phase not in _ENDED and self.resolve(namespace, labels_of(manifest)) == name:
+            if phase not in _ENDED and self.names.name_of(namespace, labels_of(manifest)) == name:
                 found.append(f"{namespace}/{metadata['name']}")
         return sorted(found)
 

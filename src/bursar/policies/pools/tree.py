@@ -222,18 +222,6 @@ class Forest(Propagation):
             tree.root.sum_up(guarantee)
 
 
-def resolve_name(
-    namespace: str, labels: Mapping[str, str], homes: Mapping[str, str], annotated: Mapping[str, str]
-) -> str:
-    """The name of the quota. ``homes``: quota -> its namespace; ``annotated``: namespace -> quota."""
-    wanted = labels.get(QUOTA_OF_POD, "")
-    if wanted:
-        return wanted if wanted in homes and wanted != ROOT else DEFAULT
-    if namespace and homes.get(namespace) == namespace:
-        return namespace
-    return annotated.get(namespace, DEFAULT)
-
-
 @final
 class Resolver:
     """All quotas by name, with the rules that hold among them, and the claims of the default quota.
@@ -244,33 +232,21 @@ class Resolver:
     def __init__(self) -> None:
         self.quotas: Final[dict[str, PoolQuotaBody]] = {}
         self.children: Final[dict[str, list[str]]] = {}  # by the parent that they name, sorted
-        self.homes: Final[dict[str, str]] = {}  # quota -> its namespace
         self.lists: Final[dict[str, list[str]]] = {}  # namespace -> quotas that list it, sorted
-        self.annotated: Final[dict[str, str]] = {}  # namespace -> the first of those
         self.by_namespace: Final[dict[str, dict[str, Claim]]] = {}  # unlabelled claims of the default quota
         self.strays: Final[dict[str, Claim]] = {}  # those whose label names no quota
 
     def quota_changed(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         if old is not None:
             del self.quotas[old.name]
-            del self.homes[old.name]
             _leave(self.children, old.parent, old.name)
             for namespace in old.namespaces:
                 _leave(self.lists, namespace, old.name)
-                self._first(namespace)
         if new is not None:
             self.quotas[new.name] = new
-            self.homes[new.name] = new.namespace
             insort(self.children.setdefault(new.parent, []), new.name)
             for namespace in new.namespaces:
                 insort(self.lists.setdefault(namespace, []), new.name)
-                self._first(namespace)
-
-    def _first(self, namespace: str) -> None:
-        if namespace in self.lists:
-            self.annotated[namespace] = self.lists[namespace][0]
-        else:
-            self.annotated.pop(namespace, None)
 
     # Rules
 
@@ -309,29 +285,33 @@ class Resolver:
 
     # Claims
 
+    def name_of(self, namespace: str, labels: Mapping[str, str]) -> str:
+        """The name of the quota of a pod."""
+        wanted = labels.get(QUOTA_OF_POD, "")
+        if wanted:
+            return wanted if wanted in self.quotas and wanted != ROOT else DEFAULT
+        found = self.quotas.get(namespace)
+        if found is not None and found.namespace == namespace:
+            return namespace
+        listing = self.lists.get(namespace)
+        return listing[0] if listing else DEFAULT
+
     def resolve(self, claim: Claim) -> PoolQuotaBody | None:
         """The quota of a claim; None while there is no default quota."""
-        return self.quotas.get(resolve_name(claim.namespace, claim.spec.labels, self.homes, self.annotated))
+        return self.quotas.get(self.name_of(claim.namespace, claim.spec.labels))
 
     def is_stray(self, claim: Claim, quota: PoolQuotaBody) -> bool:
         return quota.name == DEFAULT and claim.spec.labels.get(QUOTA_OF_POD, "") not in ("", DEFAULT)
 
-    # Claims of the default quota
-
-    def default_asks(self, claim: Claim, sign: int) -> None:
+    def default_demanded(self, claim: Claim, stray: bool, sign: int) -> None:
+        """A claim of the default quota was submitted (sign 1) or is gone (-1)."""
+        held = self.strays if stray else self.by_namespace.setdefault(claim.namespace, {})
         if sign > 0:
-            self.by_namespace.setdefault(claim.namespace, {})[claim.uid] = claim
+            held[claim.uid] = claim
             return
-        known = self.by_namespace[claim.namespace]
-        del known[claim.uid]
-        if not known:
+        del held[claim.uid]
+        if not held and not stray:
             del self.by_namespace[claim.namespace]
-
-    def stray_asks(self, claim: Claim, sign: int) -> None:
-        if sign > 0:
-            self.strays[claim.uid] = claim
-        else:
-            del self.strays[claim.uid]
 
     def maybe_concerned(self, quota: PoolQuotaBody) -> list[Claim]:
         """Claims of the default quota that may belong to this quota, which was added or changed."""
