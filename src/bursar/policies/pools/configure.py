@@ -137,14 +137,14 @@ class Changer:
         known = self.derived.resolver.quotas.get(quota.name)
         if known is not None and known.cell() == quota.cell():
             return
-        binds_anew = known is None or not known.binds_like(quota)
-        if known is not None and binds_anew:
+        rebinds = known is None or not known.binds_like(quota)
+        if known is not None and rebinds:
             self._note_subtree(known)
         if known is not None and known.tree != quota.tree:
             self._drop(known)
         self._open(quota)
         self.tx.put(NAME, QUOTAS, quota.name, quota.cell())
-        if binds_anew:
+        if rebinds:
             self._note_newcomers(quota)
 
     def _open(self, quota: PoolQuotaBody) -> None:

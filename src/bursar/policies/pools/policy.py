@@ -113,7 +113,7 @@ def binding_of(claim: Claim) -> Binding | None:
 
 def _managed(quota: PoolQuotaBody, requests: Vector) -> Vector:
     """What counts in a quota: the resources of its max, or all in a built-in quota."""
-    return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(quota.keys())
+    return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(list(quota.maximum))
 
 
 MAX_RULE: Final = "max"

@@ -332,8 +332,18 @@ def _share_slot(branch: Branch, number: int, changed: list[Branch]) -> None:
 def _share_any_size(branch: Branch, slot: int, changed: list[Branch]) -> None:
     """Distributes in integers of any size."""
     trace = Trace()
+    found = distribute_children(branch, slot, trace)
+    branch.scaled[slot] = trace.scaled
+    for at, child in enumerate(branch.children):
+        if int(child.runtime[slot]) != found[at]:
+            child.runtime[slot] = i64(found[at])
+            _note(child, changed)
+
+
+def distribute_children(branch: Branch, slot: int, trace: Trace) -> list[int]:
+    """The runtimes of the children of a branch, by the rule, with the way to them."""
     children = branch.children
-    found = distribute(
+    return distribute(
         int(branch.runtime[slot]),
         [int(child.lim[slot]) for child in children],
         [child.base(slot) for child in children],
@@ -341,11 +351,6 @@ def _share_any_size(branch: Branch, slot: int, changed: list[Branch]) -> None:
         [child.lends for child in children],
         trace,
     )
-    branch.scaled[slot] = trace.scaled
-    for i in range(len(children)):
-        if int(children[i].runtime[slot]) != found[i]:
-            children[i].runtime[slot] = i64(found[i])
-            _note(children[i], changed)
 
 
 def _note(child: Branch, changed: list[Branch]) -> None:

@@ -85,10 +85,6 @@ class PoolQuotaBody(Body):
         """The namespace and name of the object."""
         return f"{self.namespace}/{self.name}"
 
-    def keys(self) -> list[str]:
-        """The resources that the quota manages."""
-        return list(self.maximum)
-
     def weight_of(self, resource: str) -> int:
         return self.weight.get(resource, self.maximum.get(resource, 0))
 

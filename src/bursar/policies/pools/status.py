@@ -12,7 +12,7 @@ from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, root_manifest, shown
-from bursar.policies.pools.runtime import Trace, distribute
+from bursar.policies.pools.runtime import Trace, distribute_children
 from bursar.policies.pools.settings import (
     ALLOCATED,
     CHILD_REQUEST,
@@ -217,14 +217,7 @@ def runtime_steps(derived: DerivedState, branch: Branch, dim: int) -> list[str]:
     steps = [_asked(branch, slot, dim)]
     trace = Trace()
     siblings = parent.children
-    found = distribute(
-        int(parent.runtime[slot]),
-        [int(child.lim[slot]) for child in siblings],
-        [child.base(slot) for child in siblings],
-        [int(child.weights[slot]) for child in siblings],
-        [child.lends for child in siblings],
-        trace,
-    )
+    found = distribute_children(parent, slot, trace)
     at = siblings.index(branch)
     base = show(branch.base(slot))
     kind = "needs" if branch.lends else "keeps, because it does not lend,"
