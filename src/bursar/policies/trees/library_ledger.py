@@ -15,16 +15,7 @@ from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.trees.allocation import Allocation
 from bursar.policies.trees.model import SPEC, QuotaTreeModel, Trees
-from bursar.policies.trees.records import (
-    NAME,
-    Entry,
-    TreeRequest,
-    bound_requests,
-    entries,
-    held_requests,
-    spec_requests,
-    tree_binding,
-)
+from bursar.policies.trees.records import NAME, TreeRequest, held_requests, spec_requests, tree_name
 from bursar.policies.trees.responses import Move, QuotaError
 from bursar.policies.trees.slide_down import slide_down
 
@@ -38,12 +29,14 @@ MANAGER: Final = "trees.manager"
 class TreeTransaction:
     """The transaction of one operation. It commits when its ``with`` block ends; an error or ``abort`` undoes it."""
 
-    __slots__ = ("book", "cause", "changes")
+    __slots__ = ("book", "cause", "changes", "trees")
 
     def __init__(self, book: TreeLedger, cause: tuple[object, ...]) -> None:
         self.book: Final = book
         self.cause: Final = cause
-        self.changes: tuple[Change, ...] = ()  # once it is committed
+        # Once it is committed: the changes, and the trees whose seats or documents they wrote.
+        self.changes: tuple[Change, ...] = ()
+        self.trees: list[str] = []
 
     def __enter__(self) -> Transaction:
         self.book.trees.origins.clear()
@@ -62,7 +55,8 @@ class TreeTransaction:
         slide_down(book.trees, book.tx)
         record = book.ledger.commit(0, self.cause)
         self.changes = record.changes
-        for tree in book.touched(record.changes):
+        self.trees = _written_trees(book.trees, record.changes)
+        for tree in self.trees:
             book.versions[tree] = record.seq
         if not book.journaled:
             book.ledger.journal.records.clear()
@@ -96,19 +90,12 @@ class TreeLedger:
 
     def bind(self, claim: Claim, requests: list[TreeRequest], forest: str) -> list[TreeRequest]:
         """Bind the claim to the trees of these requests too; returns what it requests of them by the binding."""
-        held = tree_binding(claim)
         trees = self.trees.by_name
-        data = [request.entry(trees[request.tree].counted(request.cost), forest) for request in requests]
-        if held is not None:
-            data.extend(entries(held))
-            data.sort(key=_tree_of)
-        binding = self.trees.binding(tuple(data))
-        self.tx.set_bindings(claim, (binding,))
-        bound = bound_requests(binding)
-        if held is None:
-            return list(bound)
-        wanted = [request.tree for request in requests]
-        return [request for request in bound if request.tree in wanted]
+        bound = [one.changed(one.group, trees[one.tree].counted(one.cost), forest) for one in requests]
+        both = [*bound, *held_requests(claim)]
+        both.sort(key=tree_name)
+        self.tx.set_bindings(claim, (self.trees.binding(both),))
+        return bound
 
     def allocate(self, claim: Claim, requests: list[TreeRequest]) -> Allocation:
         """Allocate by the rules, or in maintenance mode by force. The attempt has the victims, or what failed."""
@@ -133,8 +120,8 @@ class TreeLedger:
     def release(self, claim: Claim, trees: list[str]) -> None:
         """Take the claim out of these trees."""
         self.trees.leave_all(self.tx, claim, trees)
-        kept = [entry for entry in entries(tree_binding(claim)) if _tree_of(entry) not in trees]
-        self.tx.set_bindings(claim, (self.trees.binding(tuple(kept)),) if kept else ())
+        kept = [request for request in held_requests(claim) if request.tree not in trees]
+        self.tx.set_bindings(claim, (self.trees.binding(kept),) if kept else ())
         if not kept:
             self.tx.set_state(claim, PENDING)
 
@@ -151,17 +138,6 @@ class TreeLedger:
             known = (claim.spec, spec_requests(claim))
             self.parsed[claim.uid] = known
         return known[1]
-
-    def touched(self, changes: tuple[Change, ...]) -> list[str]:
-        """The trees whose seats or documents the changes wrote."""
-        found: list[str] = []
-        for change in changes:
-            if isinstance(change, PutCell) and change.policy == NAME:
-                tree = self.trees.by_table.get(change.table)
-                name = change.key if change.table == SPEC else "" if tree is None else tree.name
-                if name and name not in found:
-                    found.append(name)
-        return found
 
     def moves(self, but: str = "") -> tuple[Move, ...]:
         """The consumers that the last operation moved to another node, without the one that it was about."""
@@ -222,5 +198,12 @@ class TreeLedger:
         return [] if claim is None else [one.tree for one in held_requests(claim) if one.forest == forest]
 
 
-def _tree_of(entry: Entry) -> str:
-    return cast("str", entry[0])
+def _written_trees(trees: Trees, changes: tuple[Change, ...]) -> list[str]:
+    found: list[str] = []
+    for change in changes:
+        if isinstance(change, PutCell) and change.policy == NAME:
+            tree = trees.by_table.get(change.table)
+            name = change.key if change.table == SPEC else "" if tree is None else tree.name
+            if name and name not in found:
+                found.append(name)
+    return found

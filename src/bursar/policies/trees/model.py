@@ -275,13 +275,15 @@ class Trees(Watcher):
         found = self.by_name.get(tree)
         return None if found is None else found.seats.get(uid)
 
-    def binding(self, data: tuple[Entry, ...]) -> Binding:
-        """The binding with this data, one for all claims that have the same."""
+    def binding(self, requests: list[TreeRequest]) -> Binding:
+        """The binding with these requests, one for all claims that have the same."""
+        data = tuple([request.entry() for request in requests])
         found = self.bindings.get(data)
         if found is None:
             if len(self.bindings) >= _KEPT:
                 self.bindings.clear()
             found = Binding(NAME, (), (), data)
+            found.parsed = tuple(requests)
             self.bindings[data] = found
         return found
 

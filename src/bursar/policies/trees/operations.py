@@ -58,7 +58,7 @@ def _allocate(
             operation.abort()
             return _refused(book, claim, bound, attempt, attempt.failed, skipped, token)
     if token is not None:
-        watched = {*_watched(book, bound, forest), *book.touched(operation.changes)}
+        watched = {*_watched(book, bound, forest), *operation.trees}
         token.complete(operation.changes, watched, before, book.versions)
     seats = [book.tree(request.tree).seats[uid] for request in bound]
     places = tuple([(seat.request.tree, seat.node.name) for seat in seats])

@@ -24,7 +24,6 @@ from bursar.policies.trees.allocation import Allocation, lowest_fit
 from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees, account_name
 from bursar.policies.trees.records import (
     NAME,
-    Entry,
     TreeBody,
     TreeRequest,
     bound_requests,
@@ -159,7 +158,7 @@ class TreesPolicy(QuotaPolicy):
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if not names_trees(claim):
             return None
-        data: list[Entry] = []
+        requests: list[TreeRequest] = []
         for request in spec_requests(claim):
             tree = self.trees.by_name.get(request.tree)
             if tree is None:
@@ -168,8 +167,8 @@ class TreesPolicy(QuotaPolicy):
             wrong = group_refusal(tree, request.group)
             if wrong is not None:
                 return wrong
-            data.append(request.entry(tree.counted(request.cost), ""))
-        return self.trees.binding(tuple(data)) if data else None
+            requests.append(request.changed(request.group, tree.counted(request.cost), ""))
+        return self.trees.binding(requests) if requests else None
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()
@@ -222,7 +221,7 @@ class TreesPolicy(QuotaPolicy):
             seat = self.trees.seat(request.tree, claim.uid)
             if held is None or seat is None:
                 fresh.append(request)
-            elif held.entry(held.cost, held.forest) != request.entry(request.cost, request.forest):
+            elif held.entry() != request.entry():
                 self.trees.leave_all(tx, claim, [request.tree])
                 if held.group == request.group:
                     resized.append((request, held, seat))

@@ -51,12 +51,13 @@ class TreeRequest:
         """The request as it stands in ``spec.details``."""
         return [self.tree, self.group, dict(self.cost.pairs()), self.priority, self.kind, self.pinned]
 
-    def entry(self, cost: Vector, forest: str) -> Entry:
-        """The request as it stands in a binding, where it counts ``cost``."""
-        return (self.tree, self.group, self.priority, self.kind, self.pinned, cost, forest)
+    def entry(self) -> Entry:
+        """The request as it stands in a binding."""
+        return (self.tree, self.group, self.priority, self.kind, self.pinned, self.cost, self.forest)
 
-    def in_group(self, group: str) -> TreeRequest:
-        return TreeRequest(self.tree, group, self.cost, self.priority, self.kind, self.pinned, self.forest)
+    def changed(self, group: str, cost: Vector, forest: str) -> TreeRequest:
+        """The same request with another group, cost or forest."""
+        return TreeRequest(self.tree, group, cost, self.priority, self.kind, self.pinned, forest)
 
 
 def names_trees(claim: Claim) -> bool:
@@ -82,11 +83,11 @@ def spec_requests(claim: Claim) -> list[TreeRequest]:
             for key, group in spec.labels.items()
             if key.startswith(LABEL)
         ]
-    found.sort(key=_tree_name)
+    found.sort(key=tree_name)
     return found
 
 
-def _tree_name(request: TreeRequest) -> str:
+def tree_name(request: TreeRequest) -> str:
     return request.tree
 
 
@@ -116,16 +117,12 @@ def tree_binding(claim: Claim) -> Binding | None:
     return None
 
 
-def entries(binding: Binding | None) -> tuple[Entry, ...]:
-    return () if binding is None else cast("tuple[Entry, ...]", binding.data)
-
-
 def bound_requests(binding: Binding | None) -> tuple[TreeRequest, ...]:
     """What a binding requests of each of its trees. It is parsed once."""
     if binding is None:
         return ()
     if binding.parsed is None:
-        binding.parsed = tuple([_from_entry(entry) for entry in entries(binding)])
+        binding.parsed = tuple([_from_entry(entry) for entry in cast("tuple[Entry, ...]", binding.data)])
     return cast("tuple[TreeRequest, ...]", binding.parsed)
 
 
@@ -157,9 +154,10 @@ def renamed_spec(claim: Claim, tree: str, renames: dict[str, str]) -> ClaimSpec 
     requests = spec_requests(claim)
     changed = False
     for i in range(len(requests)):
-        new = renames.get(requests[i].group) if requests[i].tree == tree else None
+        one = requests[i]
+        new = renames.get(one.group) if one.tree == tree else None
         if new is not None:
-            requests[i] = requests[i].in_group(new)
+            requests[i] = one.changed(new, one.cost, one.forest)
             changed = True
     return spec_of(requests) if changed else None
 

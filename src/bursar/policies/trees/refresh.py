@@ -16,13 +16,12 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.trees.model import SPEC, QuotaTreeModel, Seat, Trees, account_name
 from bursar.policies.trees.records import (
     NAME,
-    Entry,
     Layout,
     TreeBody,
-    entries,
+    TreeRequest,
+    held_requests,
     layout,
     spec_requests,
-    tree_binding,
 )
 from bursar.resources import UNLIMITED, Limits, dimension
 
@@ -33,10 +32,10 @@ class _CarriedSeat:
     """One seat on its way into the new tree."""
 
     seat: Seat
-    entry: Entry  # in the claim's new binding
+    request: TreeRequest  # in the claim's new binding
     place: str  # "" for none
     stays: bool  # on the same node, by its old or its new name
-    changed: bool  # the seat or the entry
+    changed: bool  # the seat or the request
 
 
 def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: dict[str, str]) -> tuple[str, ...]:
@@ -88,14 +87,14 @@ def _carry(
     recount = body.resources != old.body.resources
     carried: list[_CarriedSeat] = []
     for seat in sorted(old.seats.values(), key=_stamp):
-        group = renames.get(seat.request.group, seat.request.group)
+        before = seat.request
+        group = renames.get(before.group, before.group)
         node = renames.get(seat.node.name, seat.node.name)
         place = _place(group, node, found, paths, parents)
         trees.origins.setdefault((old.name, seat.claim.uid), node if node in paths else seat.node.name)
-        before = seat.request.entry(seat.request.cost, seat.request.forest)
-        entry = before if group == seat.request.group and not recount else _new_entry(seat, group, body)
-        changed = place != seat.node.name or entry != before
-        carried.append(_CarriedSeat(seat, entry, place, place == node, changed))
+        request = before if group == before.group and not recount else _counted_again(seat, group, body)
+        changed = place != seat.node.name or group != before.group or request.cost != before.cost
+        carried.append(_CarriedSeat(seat, request, place, place == node, changed))
     return carried
 
 
@@ -111,14 +110,13 @@ def _place(group: str, node: str, found: Layout, paths: dict[str, tuple[str, ...
     return group
 
 
-def _new_entry(seat: Seat, group: str, body: TreeBody) -> Entry:
-    """The seat's entry with its group's new name, and its cost computed again from the claim's spec."""
-    request = seat.request
-    cost = request.cost
+def _counted_again(seat: Seat, group: str, body: TreeBody) -> TreeRequest:
+    """The seat's request with its group's new name, and its cost computed again from the claim's spec."""
+    cost = seat.request.cost
     for named in spec_requests(seat.claim):
-        if named.tree == request.tree:
+        if named.tree == seat.request.tree:
             cost = named.cost.only(body.resources)
-    return request.in_group(group).entry(cost, request.forest)
+    return seat.request.changed(group, cost, seat.request.forest)
 
 
 def _take_out(trees: Trees, tx: Transaction, tree: str, one: _CarriedSeat, same_paths: bool) -> None:
@@ -128,7 +126,7 @@ def _take_out(trees: Trees, tx: Transaction, tree: str, one: _CarriedSeat, same_
     if one.changed:
         tx.put(NAME, trees.by_name[tree].table, seat.claim.uid, None)
         if one.place:
-            _set_entry(trees, tx, seat.claim, one.entry)
+            _set_request(trees, tx, seat.claim, one.request)
 
 
 def _bring_in(trees: Trees, tx: Transaction, tree: QuotaTreeModel, one: _CarriedSeat, same_paths: bool) -> None:
@@ -142,10 +140,10 @@ def _bring_in(trees: Trees, tx: Transaction, tree: QuotaTreeModel, one: _Carried
         tx.charge(claim, node.accounts, node.costs(tree.seats[claim.uid].request.cost))
 
 
-def _set_entry(trees: Trees, tx: Transaction, claim: Claim, new: Entry) -> None:
-    """Replace the claim's entry for one tree in its binding."""
-    data = tuple([new if entry[0] == new[0] else entry for entry in entries(tree_binding(claim))])
-    replace_binding(tx, claim, trees.binding(data))
+def _set_request(trees: Trees, tx: Transaction, claim: Claim, new: TreeRequest) -> None:
+    """Replace the claim's request of one tree in its binding."""
+    requests = [new if request.tree == new.tree else request for request in held_requests(claim)]
+    replace_binding(tx, claim, trees.binding(requests))
 
 
 def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
