@@ -63,7 +63,7 @@ def test_scores_agree_with_fractions(case: tuple[int, list[tuple[int, int, int, 
 def _both_ways_agree(world: World, wanted: dict[str, object], weight: int, weights: list[int], least: bool) -> None:
     columns = world.policy.index.columns.quotas
     weighing = Weighing(weight, weights, least)
-    amounts = [world.policy.wanted(claim("x", wanted)).get(column.index) for column in columns]
+    amounts = [world.policy.wanted(claim("x", wanted)).get(column.dim) for column in columns]
     if weighing.scores_nothing() or not weighing.fast:
         return
     fast = fast_score(columns, amounts, weighing, 0, ScoreSum())

@@ -172,7 +172,7 @@ class World(PlacementWorld):
             if facts is None and PREFIX + name not in self.ledger.state.accounts:
                 continue
             arrays = [
-                (int(column.caps[slot]), int(column.used[slot]))
+                (int(column.caps[slot]), int(column.free[slot]))
                 for column in [*columns.quotas, *columns.reserves, columns.gpus]
             ]
             quotas = [] if facts is None else [(q.resource, q.cap, q.source) for q in facts.quotas]

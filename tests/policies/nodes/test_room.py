@@ -7,8 +7,8 @@ import random
 import pytest
 
 from bursar.ledger.claims import Binding, ClaimSpec
-from bursar.policies.nodes.policy import NodeBindingCache
 from bursar.policies.nodes.table import FULL_SCORE, SPREAD_DIVISOR, NodeColumns, share_left
+from bursar.policies.placement_kit import BindingCache
 from bursar.resources import UNLIMITED, Tally, from_amounts, parse_limits, parse_vector
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
@@ -163,13 +163,15 @@ def test_the_cache_is_bounded() -> None:
     world = World()
     world.node("n1", body())
     account = world.ledger.state.accounts["nodes/n1"]
-    cache = NodeBindingCache(10)
+    cache = BindingCache(10)
     for amount in range(1, 100):
         requests = from_amounts({"cpu": amount})
-        binding = cache.binding("nodes", account, requests)
+        binding = world.bind(claim("a", {"cpu": f"{amount}m"}), "n1")
         assert binding.costs[0].pairs() == [("cpu", amount), ("pods", 1)]
-        assert cache.size <= 12
-        assert cache.binding("nodes", account, requests) is binding
+        assert cache.find(account, requests) is None
+        assert cache.add(account, requests, binding) is binding
+        assert cache.find(account, requests) is binding
+        assert cache.size == sum(len(found) for found in cache.bindings.values()) <= 10
 
 
 # Scores

@@ -97,11 +97,11 @@ class World(PlacementWorld):
                 if column is not None and (column.free[slot] or column.caps[slot])
             }
             residents = sorted(index.residents[slot].claims)
-            ports = dict(sorted(index.residents[slot].ports.items()))
+            ports = dict(sorted(index.ports.get(slot, {}).items()))
             order = [one.uid for one in index.residents[slot].least_important_first()]
             facts = index.masks.facts[slot]
             if rows or residents or facts is not None:
                 free[name] = (rows, residents, ports, order, facts is not None and facts.name)
-        marked = [sorted(self.nodes.names[slot] for slot in slots) for slots in (index.porters, index.soft)]
+        marked = [sorted(self.nodes.names[slot] for slot in slots) for slots in (index.ports, index.soft)]
         derived = [sorted(index.removed), marked, sorted((at, sorted(h)) for at, h in index.leaving_ports.items())]
         return {"nodes": free, "derived": repr(derived)}

@@ -1,16 +1,13 @@
-"""What claims cost on a GPU node, and their bindings, one for all claims that ask for the same on the same node.
+"""What claims cost on a GPU node, their bindings, and the score of a node.
 
-A claim that the quota is about costs its requests of the resources with a quota. Where idle GPUs keep a reserve,
-every claim also counts in the account of all claims of the node: with what it requests of the reserved resources, and
-with its GPUs. Whom the quota is not about is ``FREE``: counted there, never refused. A claim that costs nothing has
-no binding. The caches are bounded: a full one starts anew.
+A claim that the quota limits costs its requests of the resources with a quota. Where idle GPUs keep a reserve, every
+claim also counts in the node's second account, with its GPUs and its requests of reserved resources. The binding of a
+claim that the quota does not limit is ``FREE``: it counts there and is never refused.
 
-The score of one node, exactly: millionths of ``weight * sum(part * w) / sum(w)``, floored once at the end.
-
-A part is (used + wanted) / quota, or what would be left of the quota. The sum of such fractions has a large common
-denominator, so the exact way needs big integers. The fast way divides each part by itself in 64 bits and adds up
-the remainders in steps of 1/32768: only if it depends on less than that whether they carry the sum over a multiple of
-the weights is the exact way taken. Both give the same number.
+The score is ``weight * sum(part * w) / sum(w)`` in millionths, floored once at the end. A part is the share of the
+quota that would be used, or left. The exact sum needs big integers, seven times the cost of all else in a filter and
+score. ``ScoreSum`` divides each part in 64 bits and adds up the remainders in steps of 1/32768. Only where these steps
+cannot tell on which side of a whole number the sum lies is it computed exactly, so both give the same number.
 """
 
 from __future__ import annotations
@@ -23,140 +20,91 @@ from bursar.ledger.claims import Binding
 from bursar.ledger.state import Account
 from bursar.policies.crossquota.arguments import GPUS, NAME, Arguments
 from bursar.policies.crossquota.node_quota import Scope
+from bursar.policies.placement_kit import ONE_POD, BindingCache, remember
 from bursar.resources import EMPTY, UNLIMITED, Vector, from_amounts
 
-BOUND: Final = 65_536
 FREE: Final[tuple[object, ...]] = ("free",)
-_ONE_POD: Final = from_amounts({"pods": 1})
 
 
 @final
-class _CostShape:
-    """One request vector: its costs, and its bindings by account name."""
+class NodeCosts:
+    """What some requests cost in both accounts of a node."""
 
-    __slots__ = ("cost", "everybody", "free", "limited")
+    __slots__ = ("limited", "total", "wanted")
 
-    def __init__(self, cost: Vector, everybody: Vector) -> None:
-        self.cost: Final = cost
-        self.everybody: Final = everybody  # its cost in the account of all claims
-        self.limited: Final[dict[str, Binding]] = {}
-        self.free: Final[dict[str, Binding]] = {}
+    def __init__(self, limited: Vector, total: Vector) -> None:
+        self.limited: Final = limited  # of the quota, if the quota limits the claim
+        self.total: Final = total  # in the account of all claims
+        self.wanted: Final = limited.peak(total)  # of anything that has a quota or a reserve
 
 
 @final
 class CostCache:
-    """Costs and bindings by request vector, for some arguments."""
+    """NodeCosts and bindings by requests, for some arguments."""
 
-    __slots__ = ("arguments", "scope", "shapes", "size")
+    __slots__ = ("arguments", "free", "known", "limited", "scope")
 
     def __init__(self, arguments: Arguments, scope: Scope) -> None:
         self.arguments: Final = arguments
         self.scope: Final = scope
-        self.shapes: Final[dict[Vector, _CostShape]] = {}
-        self.size: int = 0
+        self.known: Final[dict[Vector, NodeCosts]] = {}
+        self.limited: Final = BindingCache()
+        self.free: Final = BindingCache()
 
-    def cost(self, requests: Vector) -> Vector:
-        """What a claim that the quota is about uses of it."""
-        return self._shape(requests).cost
-
-    def wanted(self, requests: Vector) -> Vector:
-        """The same, and what it wants of the reserved resources: all that quota and reserve are asked for."""
-        shape = self._shape(requests)
-        return shape.cost.peak(shape.everybody)
-
-    def limited(self, account: Account, reserve: Account | None, requests: Vector) -> Binding | None:
-        """The binding of a claim that the quota is about."""
-        shape = self._shape(requests)
-        second = reserve if shape.everybody else None
-        if not shape.cost:
-            return None if second is None else self._alone(shape, second)
-        found = shape.limited.get(account.name)
-        if found is None or not _same(found, account, second):
-            if second is None:
-                found = Binding(NAME, (account,), (shape.cost,))
-            else:
-                found = Binding(NAME, (account, second), (shape.cost, shape.everybody))
-            self._count()
-            shape.limited[account.name] = found
-        return found
-
-    def _alone(self, shape: _CostShape, reserve: Account) -> Binding:
-        """It wants nothing that has a quota, but something of which idle GPUs keep a reserve."""
-        found = shape.limited.get(reserve.name)
-        if found is None or found.accounts[0] is not reserve:
-            found = Binding(NAME, (reserve,), (shape.everybody,))
-            self._count()
-            shape.limited[reserve.name] = found
-        return found
-
-    def free(self, reserve: Account | None, requests: Vector) -> Binding | None:
-        """The binding of a claim that the quota is not about."""
-        shape = self._shape(requests)
-        if reserve is None or not shape.everybody:
-            return None
-        found = shape.free.get(reserve.name)
-        if found is None or found.accounts[0] is not reserve:
-            found = Binding(NAME, (reserve,), (shape.everybody,), FREE)
-            self._count()
-            shape.free[reserve.name] = found
-        return found
-
-    def _shape(self, requests: Vector) -> _CostShape:
-        found = self.shapes.get(requests)
+    def costs(self, requests: Vector) -> NodeCosts:
+        found = self.known.get(requests)
         if found is None:
-            found = _CostShape(self._cost(requests), self._everybody(requests))
-            self._count()
-            self.shapes[requests] = found
+            limited = requests.only(self.arguments.resources)
+            if "pods" in self.arguments.resources:
+                limited = limited.plus(ONE_POD)
+            found = remember(self.known, requests, NodeCosts(limited, self._total(requests)))
         return found
 
-    def _count(self) -> None:
-        self.size += 1
-        if self.size > BOUND:
-            self.shapes.clear()
-            self.size = 0
-
-    def _cost(self, requests: Vector) -> Vector:
-        resources = self.arguments.resources
-        cost = requests.only(resources)
-        return cost.plus(_ONE_POD) if "pods" in resources else cost
-
-    def _everybody(self, requests: Vector) -> Vector:
+    def _total(self, requests: Vector) -> Vector:
         if not self.arguments.reserves:
             return EMPTY
         gpus = from_amounts({GPUS: self.scope.gpus(requests)})
         return requests.only(self.arguments.reserves).plus(gpus)
 
-
-def _same(binding: Binding, account: Account, second: Account | None) -> bool:
-    """Whether it is about these very accounts: a node that came back has others under the same names."""
-    if binding.accounts[0] is not account:
-        return False
-    return len(binding.accounts) == 1 if second is None else binding.accounts[-1] is second
+    def binding(self, account: Account | None, reserve: Account | None, requests: Vector) -> Binding | None:
+        """The binding of a claim, None if it costs nothing. Without ``account`` the quota does not limit it."""
+        costs = self.costs(requests)
+        first = account if costs.limited else None
+        second = reserve if costs.total else None
+        if first is None and second is None:
+            return None
+        cache = self.free if account is None else self.limited
+        accounts = tuple([one for one in (first, second) if one is not None])
+        found = cache.find(accounts[0], requests)
+        if found is None or found.accounts[-1] is not accounts[-1]:
+            amounts = tuple([cost for one, cost in ((first, costs.limited), (second, costs.total)) if one is not None])
+            binding = Binding(NAME, accounts, amounts, FREE if account is None else ())
+            found = cache.add(accounts[0], requests, binding)
+        return found
 
 
 MILLION: Final = 1_000_000
-UNKNOWN: Final = -1  # of the fast way: take the exact one
+UNKNOWN: Final = -1  # the score has to be computed exactly
+_BITS: Final[i64] = 15
 _LIMB: Final[i64] = 32_768
-_LARGEST_CAP: Final[i64] = 2**47  # a remainder times a limb stays inside 64 bits
+LARGEST_CAP: Final[i64] = 2**47  # a remainder times a limb stays inside 64 bits
 _LARGEST_FACTOR: Final = 2**45
 
 
 @final
 class Weighing:
-    """What a score needs of one claim, apart from the nodes: the weights of the resources that it requests."""
+    """The weights of the resources that a claim requests."""
 
-    __slots__ = ("factors", "fast", "least", "total", "weight", "weights")
+    __slots__ = ("factors", "fast", "least", "total")
 
     def __init__(self, weight: int, weights: list[int], least: bool) -> None:
-        self.weight: Final = weight
-        self.weights: Final = weights
         self.least: Final = least
         self.total: Final = sum(weights)
         self.factors: Final = [weight * MILLION * one for one in weights]
         self.fast: Final = max(self.factors, default=0) < _LARGEST_FACTOR
 
     def scores_nothing(self) -> bool:
-        return self.weight == 0 or self.total == 0
+        return not any(self.factors)
 
     def exact(self, parts: list[tuple[int, int]]) -> int:
         """The score of the parts (share, quota), one a resource."""
@@ -169,16 +117,16 @@ class Weighing:
                 denominator *= cap
         return numerator // (denominator * self.total)
 
-    def part(self, used: int, wanted: int, cap: int) -> tuple[int, int]:
-        """The share of the quota that counts, as a fraction; a quota of nothing gives nothing."""
+    def part(self, left: int, cap: int) -> tuple[int, int]:
+        """The share of the quota that would be used, or left, as a fraction."""
         if cap == UNLIMITED:
             return (1, 1) if self.least else (0, 1)
-        return (cap - used - wanted if self.least else used + wanted, cap)
+        return (left if self.least else cap - left, cap)
 
 
 @final
 class ScoreSum:
-    """The fast way: parts are added one by one, then ``floor_by`` divides their sum."""
+    """A sum of parts in 64 bits; ``floor_by`` divides it."""
 
     __slots__ = ("fraction", "inexact", "whole")
 
@@ -193,34 +141,28 @@ class ScoreSum:
         self.inexact = 0
 
     def add(self, share: i64, cap: i64, factor: i64) -> None:
-        """Add factor * share / cap, for 0 <= share <= cap, 0 < cap < 2**47 and factor < 2**45: 15 bits at a time."""
+        """Adds factor * share / cap by long division, 15 bits at a time.
+
+        It takes 0 <= share <= cap, 0 < cap < 2**47 and factor < 2**45, so that all of it stays inside 64 bits.
+        """
         found: i64 = 0
         rest: i64 = 0
-        if factor >= _LIMB * _LIMB:
-            rest = share * (factor // (_LIMB * _LIMB))
-            found = rest // cap
-            rest -= found * cap
-        if factor >= _LIMB:
-            rest = rest * _LIMB + share * (factor // _LIMB % _LIMB)
+        shift: i64 = 2 * _BITS if factor >= _LIMB * _LIMB else _BITS
+        while shift >= 0:
+            rest = rest * _LIMB + share * (factor >> shift & (_LIMB - 1))
             step: i64 = rest // cap
             rest -= step * cap
             found = found * _LIMB + step
-        rest = rest * _LIMB + share * (factor % _LIMB)
-        last: i64 = rest // cap
-        rest -= last * cap
-        self.whole += found * _LIMB + last
+            shift -= _BITS
+        self.whole += found
         if rest != 0:
             self.inexact += 1
             self.fraction += rest * _LIMB // cap
 
     def floor_by(self, divisor: i64) -> i64:
-        """floor(sum / divisor), or ``UNKNOWN`` when what was rounded away decides."""
+        """floor(sum / divisor), or ``UNKNOWN`` if it depends on what was rounded."""
         if self.inexact == 0:
             return self.whole // divisor
         low = (self.whole + self.fraction // _LIMB) // divisor
         high = (self.whole + (self.fraction + self.inexact - 1) // _LIMB) // divisor
         return low if low == high else UNKNOWN
-
-
-def fits_fast(cap: i64) -> bool:
-    return cap < _LARGEST_CAP

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final, final
 
+from bursar.policies.placement_kit import remember
+
 LONGEST: Final = 256
 MOST_REPEATS: Final = 3  # without upper bound, in one expression
 _MOST_TIMES: Final = 1000
-_REMEMBERED: Final = 65_536
 _OPEN_CLASS: Final = r"\[ \^?+ \]?+ (?: [^][\\] | \\ (?: [dDwWsS] | [\W_] ) )*"
 _CLASS: Final = re.compile(_OPEN_CLASS, re.VERBOSE)
 _TOKEN: Final = re.compile(
@@ -58,9 +59,7 @@ class Patterns:
         found = self.known.get(resource)
         if found is None:
             found = any(pattern.fullmatch(resource) is not None for pattern in self.compiled)
-            if len(self.known) >= _REMEMBERED:
-                self.known.clear()
-            self.known[resource] = found
+            remember(self.known, resource, found)
         return found
 
 

@@ -34,11 +34,11 @@ from bursar.policies.crossquota.arguments import (
 from bursar.policies.crossquota.gpu_patterns import Patterns
 from bursar.policies.gpus.worker import is_worker
 from bursar.policies.nodes.rules import stock
+from bursar.policies.placement_kit import REMOVED, remember
 from bursar.policies.results import Body
 from bursar.quantity import QuantityError
 from bursar.resources import NO_LIMITS, Limits, Vector, dimension
 
-REMOVED: Final[tuple[object, ...]] = ()  # the cell of a deleted node on which claims still count
 ALLOCATABLE: Final = "allocatable"
 
 
@@ -179,7 +179,6 @@ def _annotated_percentage(
 MIRROR: Final = "kubernetes.io/config.mirror"
 DAEMON_SET: Final = "DaemonSet/"  # how the owner of such a pod begins
 _PARTS: Final = re.compile(r"nvidia\.com/(mig-.*|gpu-[0-9]+gb)|n8s\.nebuly\.ai/gpu-memory", re.ASCII)
-_REMEMBERED: Final = 65_536
 
 
 @final
@@ -204,10 +203,7 @@ class Scope:
         spec = claim.spec
         found = self.reasons.get(spec)
         if found is None:
-            found = self._why_not(spec)
-            if len(self.reasons) >= _REMEMBERED:
-                self.reasons.clear()
-            self.reasons[spec] = found
+            found = remember(self.reasons, spec, self._why_not(spec))
         return found
 
     def _why_not(self, spec: ClaimSpec) -> str:

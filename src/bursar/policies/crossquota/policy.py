@@ -45,10 +45,11 @@ from bursar.policies.crossquota.arguments import (
     Arguments,
 )
 from bursar.policies.crossquota.cost import FREE
-from bursar.policies.crossquota.node_quota import REMOVED, CrossQuotaNodeBody, GpuNodeFacts
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, GpuNodeFacts
 from bursar.policies.crossquota.status import NodeStatusWriter
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.node_slots import NodeIndex
+from bursar.policies.placement_kit import REMOVED, close_if_empty
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, NO_LIMITS, UNLIMITED, Dimension, Vector, dimension
@@ -243,21 +244,14 @@ class CrossQuotaPolicy(PlacementPolicy):
             self._close_if_empty(tx, name)
 
     def _close_if_empty(self, tx: Transaction, name: str) -> None:
-        accounts: list[Account] = []
-        for key in (PREFIX + name, PREFIX + name + RESERVE):
-            account = self.state.accounts.get(key)
-            if account is not None:
-                accounts.append(account)
-                if account.used.vector() or account.busy.vector():
-                    return
+        known = self.state.accounts
+        accounts = [known[key] for key in (PREFIX + name, PREFIX + name + RESERVE) if key in known]
         if accounts and self.state.cell("leaving", name) is not None:
-            return  # told to leave, and not gone: it still has its binding
-        tx.put(NAME, NODES, name, None)
-        for account in accounts:
-            tx.close_account(account)
+            return  # a claim that is being evicted still has its binding
+        close_if_empty(tx, NAME, NODES, name, accounts)
 
     def settle(self, tx: Transaction) -> None:
-        """Close the accounts of deleted nodes that nobody uses any more."""
+        """Closes the accounts of deleted nodes on which no claim is left."""
         if self.index.removed:
             for name in sorted(self.index.removed):
                 self._close_if_empty(tx, name)
@@ -281,9 +275,7 @@ class CrossQuotaPolicy(PlacementPolicy):
             return None
         index = self.index
         reserve = self.state.accounts.get(PREFIX + place + RESERVE) if index.arguments.reserves else None
-        if index.scope.limited(claim):
-            return index.cache.limited(account, reserve, claim.spec.requests)
-        return index.cache.free(reserve, claim.spec.requests)
+        return index.cache.binding(account if index.scope.limited(claim) else None, reserve, claim.spec.requests)
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced and binding.data != FREE:
@@ -313,7 +305,7 @@ class CrossQuotaPolicy(PlacementPolicy):
 
     def wanted(self, claim: Claim) -> Vector:
         """What the claim wants of anything that has a quota or a reserve."""
-        return self.index.cache.wanted(claim.spec.requests)
+        return self.index.cache.costs(claim.spec.requests).wanted
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         wanted = self.wanted(claim)
@@ -394,7 +386,7 @@ class CrossQuotaPolicy(PlacementPolicy):
             return None
         found = [0] * len(mask)
         least = claim.spec.annotations.get(STRATEGY) == LEAST_ALLOCATED
-        index.columns.score(mask, index.cache.cost(claim.spec.requests), index.arguments, least, found)
+        index.columns.score(mask, index.cache.costs(claim.spec.requests).limited, index.arguments, least, found)
         return vec[i64](found)
 
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:

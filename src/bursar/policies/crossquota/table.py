@@ -1,13 +1,7 @@
-"""All nodes at once: for each resource with a quota, arrays over node slots of the quota and of what CPU pods use.
+"""What the crossquota policy derives from the ledger: node facts, quotas over node slots, and counted claims.
 
-Where a node has no GPU, or there is none in a slot, quotas are ``UNLIMITED`` and nothing is cleared or scored. For
-each resource of which idle GPUs keep a reserve there are arrays of what is allocatable and of what all claims use.
-Slots beyond the arrays are no business of this policy and stay as they are.
-
-What the policy derives from the ledger: facts of nodes, arrays over node slots, and who counts where.
-
-It is changed only by ``charged``, ``node_changed`` and ``arguments_changed``, which the ledger calls whenever a
-change is done, undone or replayed; so after an undo it says what it said before.
+Where a slot has no node, or a node without a GPU, quotas are ``UNLIMITED``. For each resource that idle GPUs reserve
+there is a column of what is allocatable, less what all claims use.
 """
 
 from __future__ import annotations
@@ -20,11 +14,11 @@ from mypy_extensions import i64, u8
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
 from bursar.policies.crossquota.arguments import GPUS, NO_ARGUMENTS, NODES, PREFIX, RESERVE, Arguments, arguments_of
-from bursar.policies.crossquota.cost import UNKNOWN, CostCache, ScoreSum, Weighing, fits_fast
+from bursar.policies.crossquota.cost import LARGEST_CAP, UNKNOWN, CostCache, ScoreSum, Weighing
 from bursar.policies.crossquota.gpu_patterns import Patterns
-from bursar.policies.crossquota.node_quota import REMOVED, GpuNodeFacts, Scope, facts_of
+from bursar.policies.crossquota.node_quota import GpuNodeFacts, Scope, facts_of
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.nodes.rules import Residents
+from bursar.policies.placement_kit import NOTHING_USED, REMOVED, LimitColumn, Residents, SlotMask
 from bursar.resources import UNLIMITED, Tally, Vector, dimension
 
 _UNLIMITED: Final[i64] = UNLIMITED
@@ -32,130 +26,86 @@ _GPUS: Final = dimension(GPUS).index
 
 
 @final
-class QuotaColumn:
-    """One resource over all slots; ``each``: what every idle GPU keeps of it."""
-
-    __slots__ = ("caps", "each", "index", "used")
-
-    def __init__(self, index: int, size: int, each: int = 0) -> None:
-        self.index: Final = index
-        self.each: Final = each
-        self.caps: vec[i64] = vec[i64]()
-        self.used: vec[i64] = vec[i64]()
-        self.reach(size)
-
-    def reach(self, size: int) -> None:
-        while len(self.caps) < size:
-            self.caps = append(self.caps, _UNLIMITED)
-            self.used = append(self.used, i64(0))
-
-    def set_slot(self, slot: int, cap: int, used: int) -> None:
-        self.caps[slot] = cap
-        self.used[slot] = used
-
-    def shift(self, slot: i64, cost: Vector, sign: i64) -> None:
-        amount: i64 = cost.get(self.index)
-        if amount != 0:
-            self.used[slot] = self.used[slot] + sign * amount
-
-
-@final
 class QuotaColumns:
     """The columns of all resources that some arguments name, and the bulk work over them."""
 
-    __slots__ = ("gpu_nodes", "gpus", "quotas", "reserves", "scratch", "size")
+    __slots__ = ("columns", "each", "gpu_nodes", "gpus", "mask", "quotas", "reserves", "size")
 
     def __init__(self, arguments: Arguments, size: int) -> None:
         self.size: int = 0
-        self.quotas: Final = [QuotaColumn(dimension(name).index, 0) for name in arguments.resources]
-        self.reserves: Final = [
-            QuotaColumn(dimension(name).index, 0, each) for name, each in sorted(arguments.reserves.items())
-        ]
-        self.gpus: Final = QuotaColumn(_GPUS, 0)
+        self.quotas: Final = [LimitColumn(dimension(name).index, 0, UNLIMITED) for name in arguments.resources]
+        reserved = sorted(arguments.reserves)
+        self.reserves: Final = [LimitColumn(dimension(name).index, 0, UNLIMITED) for name in reserved]
+        self.each: Final = [arguments.reserves[name] for name in reserved]  # what every idle GPU reserves
+        self.gpus: Final = LimitColumn(_GPUS, 0)
+        self.columns: Final = [*self.quotas, *self.reserves, self.gpus]
         self.gpu_nodes: vec[u8] = vec[u8]()
-        self.scratch: vec[u8] = vec[u8]()
+        self.mask: Final = SlotMask()
         self.reach(size)
 
     def reach(self, size: int) -> None:
-        """Make room for slots below ``size``."""
-        if size <= self.size:
-            return
-        self.size = size
-        while len(self.scratch) < size:
-            self.scratch = append(self.scratch, u8(0))
-            self.gpu_nodes = append(self.gpu_nodes, u8(0))
-        for column in [*self.quotas, *self.reserves, self.gpus]:
-            column.reach(size)
+        """Makes room for slots below ``size``."""
+        if size > self.size:
+            self.size = size
+            self.mask.reach(size)
+            while len(self.gpu_nodes) < size:
+                self.gpu_nodes = append(self.gpu_nodes, u8(0))
+            for column in self.columns:
+                column.reach(size)
 
     def set_slot(self, slot: int, facts: GpuNodeFacts | None, used: Tally, used_by_all: Tally) -> None:
-        """A node came, changed or went: its quotas now, and what counts on it."""
+        """A node was added, changed or removed: its quotas now, and what is used of them."""
         limited = facts is not None and facts.is_gpu_node()
         self.gpu_nodes[slot] = u8(1) if limited else u8(0)
         for column in self.quotas:
-            cap = facts.limits.get(column.index) if facts is not None and limited else UNLIMITED
-            column.set_slot(slot, cap, used.get(column.index))
+            cap = facts.limits.get(column.dim) if facts is not None and limited else UNLIMITED
+            column.set_slot(slot, cap, used.get(column.dim))
         for column in self.reserves:
-            cap = facts.allocatable.get(column.index) if facts is not None and limited else UNLIMITED
-            column.set_slot(slot, cap, used_by_all.get(column.index))
+            cap = facts.allocatable.get(column.dim) if facts is not None and limited else UNLIMITED
+            column.set_slot(slot, cap, used_by_all.get(column.dim))
         self.gpus.set_slot(slot, 0 if facts is None else facts.gpus, used_by_all.get(_GPUS))
 
     def shift(self, slot: int, cost: Vector, sign: int) -> None:
         """A CPU pod starts (+1) or stops (-1) to count on a node."""
         for column in self.quotas:
-            column.shift(slot, cost, sign)
+            column.shift(slot, sign * cost.get(column.dim))
 
     def shift_all(self, slot: int, cost: Vector, sign: int) -> None:
         """Any claim starts or stops to count on a node."""
         for column in self.reserves:
-            column.shift(slot, cost, sign)
-        self.gpus.shift(slot, cost, sign)
+            column.shift(slot, sign * cost.get(column.dim))
+        self.gpus.shift(slot, sign * cost.get(_GPUS))
 
     def narrow(self, mask: bytearray, cost: Vector, empty: bool) -> None:
-        """Clear the slots whose quota or reserve the cost does not fit: now, or even if the node were ``empty``."""
-        seen = bytes(mask)
-        scratch = self.scratch
-        count: i64 = min(self.size, len(seen))
-        for i in range(count):
-            scratch[i] = 1 if seen[i] != 0 else 0
+        """Clears the slots whose quota or reserve the cost does not fit: now, or even if the node were ``empty``."""
+        slots = self.mask
+        slots.load(mask)
         for column in self.quotas:
-            if cost.get(column.index) > 0:
-                self._narrow_quota(column, cost.get(column.index), count, empty)
+            wanted = cost.get(column.dim)
+            if wanted > 0:
+                slots.require(column.caps if empty else column.free, wanted)
         if not empty:
-            for column in self.reserves:
-                if cost.get(column.index) > 0:
-                    self._narrow_reserve(column, cost.get(column.index), count)
-        mask[:count] = scratch if count == len(scratch) else scratch[:count]
+            for at in range(len(self.reserves)):
+                wanted = cost.get(self.reserves[at].dim)
+                if wanted > 0:
+                    self._narrow_reserve(at, wanted)
+        slots.store(mask)
 
-    def _narrow_quota(self, column: QuotaColumn, wanted: i64, count: i64, empty: bool) -> None:
-        scratch = self.scratch
-        caps = column.caps
-        used = column.used
-        if empty:
-            for i in range(count):
-                if wanted > caps[i]:
-                    scratch[i] = 0
-        else:
-            for i in range(count):
-                if used[i] + wanted > caps[i]:
-                    scratch[i] = 0
+    def _narrow_reserve(self, at: int, wanted: int) -> None:
+        slots = self.mask.open
+        for i in range(self.mask.count):
+            if slots[i] != 0 and self._breaks_reserve(at, i, wanted):
+                slots[i] = 0
 
-    def _narrow_reserve(self, column: QuotaColumn, wanted: i64, count: i64) -> None:
-        scratch = self.scratch
-        for i in range(count):
-            if scratch[i] != 0 and self.gpu_nodes[i] != 0:
-                kept = self.kept(column, i)
-                if kept >= 0 and int(column.used[i]) + int(wanted) + kept > int(column.caps[i]):
-                    scratch[i] = 0
-
-    def kept(self, column: QuotaColumn, slot: i64) -> int:
-        """What the idle GPUs of a node keep of a resource; -1 where it has no limit."""
-        if column.caps[slot] == _UNLIMITED:
-            return -1
-        idle = max(int(self.gpus.caps[slot]) - int(self.gpus.used[slot]), 0)
-        return column.each * idle
+    def _breaks_reserve(self, at: int, slot: i64, wanted: int) -> bool:
+        """Whether so much more would leave less than the idle GPUs of a node reserve."""
+        free = self.reserves[at].free
+        if self.gpu_nodes[slot] == 0 or free[slot] == _UNLIMITED:
+            return False
+        return int(free[slot]) < wanted + self.each[at] * max(int(self.gpus.free[slot]), 0)
 
     def commonest_short(self, mask: bytearray, wanted: Vector, names: list[str]) -> int:
-        """Of the slots of the mask: what most of them are short of first, and the first of those by name; or -1."""
+        """The slot, first by name, of those that are first short of what most slots are first short of; or -1."""
         counts = [0] * (len(self.quotas) + len(self.reserves))
         slots = [-1] * len(counts)
         for slot in range(min(self.size, len(mask))):
@@ -168,22 +118,19 @@ class QuotaColumns:
         return slots[counts.index(most)] if most > 0 else -1
 
     def _first_short(self, slot: int, wanted: Vector) -> int:
-        """Position of the first quota, or then reserve, that refuses the claim on a node; -1: none does."""
+        """Position of the first quota, or then reserve, that refuses the claim on a node; -1 if none does."""
         for at in range(len(self.quotas)):
-            column = self.quotas[at]
-            amount = wanted.get(column.index)
-            if amount > 0 and int(column.used[slot]) + amount > int(column.caps[slot]):
+            amount = wanted.get(self.quotas[at].dim)
+            if amount > 0 and int(self.quotas[at].free[slot]) < amount:
                 return at
         for at in range(len(self.reserves)):
-            column = self.reserves[at]
-            amount = wanted.get(column.index)
-            kept = self.kept(column, slot) if amount > 0 and self.gpu_nodes[slot] != 0 else -1
-            if kept >= 0 and int(column.used[slot]) + amount + kept > int(column.caps[slot]):
+            amount = wanted.get(self.reserves[at].dim)
+            if amount > 0 and self._breaks_reserve(at, slot, amount):
                 return len(self.quotas) + at
         return -1
 
     def rank(self, mask: bytearray, ranks: list[int]) -> bool:
-        """Nodes without a GPU first; whether there are others."""
+        """Ranks nodes without a GPU first; returns whether there are others."""
         seen = bytes(mask)
         gpu_nodes = self.gpu_nodes
         found = False
@@ -195,8 +142,8 @@ class QuotaColumns:
 
     def score(self, mask: bytearray, cost: Vector, arguments: Arguments, least: bool, scores: list[int]) -> None:
         """Add the score to the GPU nodes of the mask; nothing where the cost exceeds the quota."""
-        columns = [column for column in self.quotas if cost.get(column.index) > 0]
-        wanted = [cost.get(column.index) for column in columns]
+        columns = [column for column in self.quotas if cost.get(column.dim) > 0]
+        wanted = [cost.get(column.dim) for column in columns]
         weights = [arguments.weight_of(r) for r in arguments.resources if cost.amount(r) > 0]
         weighing = Weighing(arguments.weight, weights, least)
         if weighing.scores_nothing():
@@ -211,7 +158,7 @@ class QuotaColumns:
             scores[slot] += exact_score(columns, wanted, weighing, slot) if found == UNKNOWN else found
 
 
-def fast_score(columns: list[QuotaColumn], wanted: list[int], weighing: Weighing, slot: i64, total: ScoreSum) -> int:
+def fast_score(columns: list[LimitColumn], wanted: list[int], weighing: Weighing, slot: i64, total: ScoreSum) -> int:
     """The score of one node in 64-bit arithmetic, or ``UNKNOWN``."""
     total.start()
     least = weighing.least
@@ -219,34 +166,31 @@ def fast_score(columns: list[QuotaColumn], wanted: list[int], weighing: Weighing
     for at in range(len(columns)):
         column = columns[at]
         cap = column.caps[slot]
-        if not fits_fast(cap):
+        if cap >= LARGEST_CAP:
             return UNKNOWN
-        share = column.used[slot] + i64(wanted[at])
-        if share <= cap:
-            total.add(cap - share if least else share, cap, factors[at])
+        left = column.free[slot] - i64(wanted[at])
+        if left >= 0:
+            total.add(left if least else cap - left, cap, factors[at])
         elif cap != 0:
             return 0
     return total.floor_by(weighing.total)
 
 
-def exact_score(columns: list[QuotaColumn], wanted: list[int], weighing: Weighing, slot: int) -> int:
-    """The score of one node, whatever the numbers."""
+def exact_score(columns: list[LimitColumn], wanted: list[int], weighing: Weighing, slot: int) -> int:
+    """The score of one node in integers of any size."""
     parts: list[tuple[int, int]] = []
     for at in range(len(columns)):
         cap = int(columns[at].caps[slot])
-        used = int(columns[at].used[slot])
-        if cap != 0 and used + wanted[at] > cap:
+        left = int(columns[at].free[slot]) - wanted[at]
+        if cap != 0 and left < 0:
             return 0
-        parts.append((0, 0) if cap == 0 else weighing.part(used, wanted[at], cap))
+        parts.append((0, 0) if cap == 0 else weighing.part(left, cap))
     return weighing.exact(parts)
-
-
-NOTHING_USED: Final = Tally()
 
 
 @final
 class QuotaNodeIndex:
-    """Everything that can be computed from accounts and cells."""
+    """Everything about nodes that follows from accounts and cells."""
 
     def __init__(self, state: State, nodes: NodeIndex) -> None:
         self.state: Final = state
@@ -260,7 +204,7 @@ class QuotaNodeIndex:
         self.residents: Final[dict[str, Residents]] = {}  # by account name
         self.slots: Final[dict[str, int]] = {}  # by name of either account of a node
         self.removed: Final[set[str]] = set()  # deleted nodes that claims still hold
-        self.changed: Final[dict[str, None]] = {}  # nodes to look at before the next outputs
+        self.changed: Final[dict[str, None]] = {}  # nodes whose status may have changed
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         name = account.name
@@ -306,7 +250,7 @@ class QuotaNodeIndex:
         return NOTHING_USED if found is None else found.used
 
     def arguments_changed(self, cell: object) -> None:
-        """Everything that depends on the arguments is worked out anew."""
+        """Computes again everything that depends on the arguments."""
         self.arguments = arguments_of(cell)
         self.patterns = Patterns(self.arguments.gpu_names)
         self.scope = Scope(self.arguments, self.patterns)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from librt.vecs import append, vec
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from bursar.ledger.state import Account, State
 from bursar.policies.gpus.worker import Worker
+from bursar.policies.placement_kit import REMOVED
 from bursar.resources import dimension
 
 COMPACT: Final = "CompactFirst"
@@ -63,7 +64,6 @@ POOLS: Final = "gpus.pools"  # table: pool name -> facts
 OPTIONS: Final = "gpus.options"  # table with one key
 VERSION: Final = "gpus.version"  # table with one key
 ONLY: Final = "all"
-REMOVED: Final[tuple[object, ...]] = ()
 
 FRACTION_SET: Final = "tensor-fusion"
 
@@ -262,10 +262,10 @@ class Fleet:
         found.sort(key=_order)
         self.gpus = found
         self.accounts = [self.state.accounts[PREFIX + gpu.name] for gpu in found]
-        self.seen_tflops = filled(-1, len(found))
-        self.seen_vram = filled(-1, len(found))
-        self.used_memo = filled(0, len(found))
-        self.free_memo = filled(0, len(found))
+        self.seen_tflops = vec[i64]([-1] * len(found))
+        self.seen_vram = vec[i64]([-1] * len(found))
+        self.used_memo = vec[i64]([0] * len(found))
+        self.free_memo = vec[i64]([0] * len(found))
         self.spans = {}
         for at in range(len(found)):
             node = found[at].node
@@ -305,14 +305,6 @@ class Fleet:
             suits = self.suitable(worker)
             self.bounds[worker] = peak(worker, [gpu for at, gpu in enumerate(self.gpus) if suits[at]])
         return self.bounds[worker]
-
-
-def filled(amount: int, count: int) -> vec[i64]:
-    """An array of that length with the same amount everywhere."""
-    found = vec[i64]()
-    for _ in range(count):
-        found = append(found, i64(amount))
-    return found
 
 
 def _order(gpu: Gpu) -> tuple[str, int, str]:

@@ -17,7 +17,7 @@ from typing import Final, cast, final
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus import fleet
-from bursar.policies.gpus.fleet import GPUS, ONLY, POOLS, PREFIX, REMOVED, VERSION, Gpu, gpu_of
+from bursar.policies.gpus.fleet import GPUS, ONLY, POOLS, PREFIX, VERSION, Gpu, gpu_of
 from bursar.policies.gpus.settings import (
     GPU,
     HOST,
@@ -32,6 +32,7 @@ from bursar.policies.gpus.settings import (
     capacity_of,
     is_derived,
 )
+from bursar.policies.placement_kit import NOTHING, REMOVED, close_if_empty, is_empty
 from bursar.policies.results import Setting, SettingError
 from bursar.resources import Limits
 
@@ -42,7 +43,6 @@ PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
 HOSTS: Final = "gpus.hosts"  # table: node -> what it says of its GPUs
 DERIVATION: Final = "gpus.derivation"  # table with one key: how GPUs are derived from nodes
 TEMPLATES: Final = "gpus.templates"  # table: template -> placement mode
-NOTHING: Final = Limits({}, True)
 
 
 def capacity(gpu: Gpu) -> Limits:
@@ -142,12 +142,7 @@ class Inventory:
         account = self.state.accounts[PREFIX + gpu.name]
         tx.set_limits(account, NOTHING)
         tx.put(NAME, GPUS, gpu.name, REMOVED)
-        self._close_if_empty(tx, gpu.name, account)
-
-    def _close_if_empty(self, tx: Transaction, name: str, account: Account) -> None:
-        if is_empty(account):
-            tx.put(NAME, GPUS, name, None)
-            tx.close_account(account)
+        close_if_empty(tx, NAME, GPUS, gpu.name, [account])
 
     def _derive(self, tx: Transaction, node: str) -> None:
         """The derived GPUs of a node, unless it has GPU objects."""
@@ -233,16 +228,10 @@ class Inventory:
         return opened
 
     def settle(self, tx: Transaction) -> None:
-        """GPUs that were given up: those that nobody uses any more are closed, or join the plugin's set."""
+        """Closes removed GPUs that are empty, and gives empty GPUs that are meant for the plugin to its set."""
         for name in sorted(self.removed):
-            account = self.state.accounts[PREFIX + name]
-            if is_empty(account):
-                self._close_if_empty(tx, name, account)
+            if close_if_empty(tx, NAME, GPUS, name, [self.state.accounts[PREFIX + name]]):
                 self.renew(tx)
         for name in sorted(self.joining):
             if is_empty(self.state.accounts[PREFIX + name]):
                 self.share_out(tx, self.joining.pop(name))
-
-
-def is_empty(account: Account) -> bool:
-    return not account.used.vector() and not account.busy.vector()

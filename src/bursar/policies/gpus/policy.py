@@ -23,9 +23,13 @@ from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
 from bursar.policies.node_slots import NodeIndex
+from bursar.policies.placement_kit import NOTHING_USED, checks_by_reason, counted
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
-from bursar.resources import Tally, Vector, dimension, dimension_at, first_short, from_amounts
+from bursar.resources import Vector, dimension, dimension_at, first_short, from_amounts
+
+ROOM: Final = "gpus.room."
+SUITABLE: Final = "gpus.suitable"
 
 
 def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
@@ -37,15 +41,13 @@ def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) 
     nodes = [node for node in fleet.spans if policy.explain_node(claim, node) is None]
     if nodes:
         return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
-    children: list[Check] = []
-    for reason, count in sorted(counts.items(), key=_most_first):
-        if reason:
-            children.append(Check(_gpus(count), False, "", (), reason))
-        else:
-            note = f"with room, but no node has {_gpus(worker.count)} of them"
-            children.append(Check(_gpus(count), False, note, (), "gpus.suitable"))
-    note = f"no node has {_gpus(worker.count)} for it" if fleet.gpus else "no GPU is known"
-    return Check(policy.name, False, note, tuple(children), children[0].reason if children else "gpus.suitable")
+    wanted = counted(worker.count, "GPU")
+    scattered = Check(
+        counted(counts.get("", 0), "GPU"), False, f"with room, but no node has {wanted} of them", (), SUITABLE
+    )
+    children = [check if check.reason else scattered for check in checks_by_reason(counts, "GPU")]
+    note = f"no node has {wanted} for it" if fleet.gpus else "no GPU is known"
+    return Check(policy.name, False, note, tuple(children), children[0].reason if children else SUITABLE)
 
 
 def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
@@ -59,26 +61,16 @@ def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
     if worker.model not in ("", gpu.model):
         return "gpus.model"
     if not gpu.suits(worker, fleet.default_pool):
-        return "gpus.suitable"
+        return SUITABLE
     account = fleet.accounts[at]
     if fits(worker, gpu, account):
         return ""
     tflops = gpu.tflops if worker.whole else worker.request.tflops_of(gpu.tflops)
     short = TFLOPS if account.used.get(TFLOPS) + tflops > gpu.tflops else VRAM
-    return f"gpus.room.{dimension_at(short).name}"
+    return ROOM + dimension_at(short).name
 
 
-def _most_first(item: tuple[str, int]) -> tuple[int, str]:
-    return (-item[1], item[0])
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
-ROOM: Final = "gpus.room."
 _PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
-_NOTHING_USED: Final = Tally()
 
 
 @final
@@ -194,7 +186,7 @@ class GpusPolicy(PlacementPolicy):
     def _too_few(self, worker: Worker, place: str) -> Refusal:
         found = len(suiting(self.index.sync(), worker, place))
         note = f"node {place} has {found} GPUs that suit, {worker.count} are wanted"
-        return Refusal(NAME, "gpus.suitable", note, NAME, topics=(TOPIC,), place=place)
+        return Refusal(NAME, SUITABLE, note, NAME, topics=(TOPIC,), place=place)
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         if account.name.startswith(PLUGIN_PREFIX):
@@ -217,7 +209,7 @@ class GpusPolicy(PlacementPolicy):
         """
         account = binding.accounts[0]
         if account.name.startswith(PLUGIN_PREFIX):
-            if first_short(_NOTHING_USED, binding.costs[0], account.limits) >= 0:
+            if first_short(NOTHING_USED, binding.costs[0], account.limits) >= 0:
                 return []
             return sorted(self.index.residents.get(account.name, {}).values(), key=_importance)
         worker = self.workers.of(claim.spec)

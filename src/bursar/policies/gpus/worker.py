@@ -21,6 +21,7 @@ from typing import Final, final
 import msgspec
 
 from bursar.ledger.claims import ClaimSpec
+from bursar.policies.placement_kit import remember
 from bursar.quantity import MILLI, UNIT, QuantityError, parse
 from bursar.resources import Vector, from_amounts
 
@@ -197,9 +198,6 @@ def is_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool
     return False
 
 
-_CACHED: Final = 65_536
-
-
 def read_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Worker | None:
     """The worker, None for a pod that is none; raises ``Unreadable``."""
     if not is_worker(labels, annotations):
@@ -341,7 +339,4 @@ class WorkerCache:
             found = read_worker(spec.labels, spec.annotations)
         except Unreadable as problem:
             found = Unreadable(problem.annotation, problem.problem)  # without the frames that the caught one keeps
-        if len(self.known) >= _CACHED:
-            self.known.clear()
-        self.known[spec] = found
-        return found
+        return remember(self.known, spec, found)

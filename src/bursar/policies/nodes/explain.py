@@ -1,8 +1,8 @@
-"""Why no node takes a claim: nodes counted by reason, and how far the nearest one is.
+"""Why no node takes a claim: nodes counted by reason, and the nearest one.
 
-A node is counted once for the first rule that it fails; one that lacks room is counted for each resource it lacks.
-The nearest node is one that lacks nothing but room: the fewest short resources, then the smallest of the largest
-missing shares of the request, then by name.
+A node counts once, for the first rule that it fails; a node that lacks room counts for each resource that it lacks.
+The nearest node lacks only room: the fewest short resources, then the smallest missing share of a request, then by
+name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, final
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 from bursar.policies.nodes.rules import NAME, NONE, PREFIX, ROOM
+from bursar.policies.placement_kit import checks_by_reason, counted
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal
 from bursar.resources import Vector
@@ -77,16 +78,12 @@ class _Survey:
     def _count(self, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
 
-    def ranking(self) -> list[tuple[str, int]]:
-        """Reasons with their number of nodes, most first, then by reason."""
-        return [(reason, -less) for less, reason in sorted([(-count, r) for r, count in self.counts.items()])]
-
     def sentence(self) -> str:
         if self.total == 0:
             return "there is no node"
         if self.fitting:
-            return f"{self.fitting} of {_nodes(self.total)} can take it"
-        text = f"none of {_nodes(self.total)} can take it"
+            return f"{self.fitting} of {counted(self.total, 'node')} can take it"
+        text = f"none of {counted(self.total, 'node')} can take it"
         return text if self.nearest is None else f"{text}; {self.nearest.sentence()}"
 
 
@@ -95,13 +92,9 @@ def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost:
     found = _Survey(policy, claim, accounts, cost)
     if found.fitting:
         return Check(NAME, True, found.sentence())
-    ranking = found.ranking()
-    children = [Check(_nodes(count), False, "", (), reason) for reason, count in ranking]
+    children = checks_by_reason(found.counts, "node")
+    reason = children[0].reason if children else NONE
     nearest = found.nearest
     if nearest is not None:
         children.append(Check.of_account(nearest.account, cost, nearest.refusal))
-    return Check(NAME, False, found.sentence(), tuple(children), ranking[0][0] if ranking else NONE)
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+    return Check(NAME, False, found.sentence(), tuple(children), reason)

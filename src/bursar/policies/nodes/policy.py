@@ -1,17 +1,10 @@
-"""The nodes policy: a claim runs on a node that has room for it and whose rules let it in.
+"""The nodes policy: a claim runs on a node that has room for it and whose rules admit it.
 
-In the ledger: an account ``nodes/<name>`` for each node, with what the node has as its limits, and a cell with the
-rest (``facts``). A deleted node on which claims still count keeps its account, with nothing left in it, until the
-last of them is gone; a node that comes back under the name takes the account over. A second table remembers the
-host ports of claims that were told to leave and are not gone yet.
+In the ledger: an account ``nodes/<name>`` for each node, with its capacity as limits, and a cell with the rest. A
+deleted node keeps its account, with no capacity, until the last claim that counts there is gone; a new node of that
+name takes the account over. A second table holds the host ports of claims that are being evicted.
 
-Everything else here is derived from accounts and cells, and follows them through ``charged`` and ``cell_changed``
-only. While a claim counts, its requests may change; its node constraints and ports may not.
-
-Bindings to nodes, one for all claims that ask for the same on the same node.
-
-A million claims then share a few thousand bindings. The cache is bounded: when it is full it starts anew, which
-costs memory for a while and changes nothing else.
+While a claim counts, its requests may change; its node constraints and host ports may not.
 """
 
 from __future__ import annotations
@@ -28,10 +21,8 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.nodes.explain import survey
 from bursar.policies.nodes.rules import (
     NAME,
-    NOTHING,
     PORT,
     PREFIX,
-    REMOVED,
     ROOM,
     NodeBody,
     clash,
@@ -40,64 +31,19 @@ from bursar.policies.nodes.rules import (
     show_port,
     untolerated_soft,
 )
-from bursar.policies.nodes.table import FULL_SCORE, NOTHING_USED, NodeResidentIndex
+from bursar.policies.nodes.table import FULL_SCORE, NodeResidentIndex
+from bursar.policies.placement_kit import (
+    NOTHING,
+    NOTHING_USED,
+    ONE_POD,
+    REMOVED,
+    BindingCache,
+    close_if_empty,
+    remember,
+)
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
-from bursar.resources import Vector, first_short, from_amounts
-from bursar.selectors import NodeNeeds
-
-BOUND: Final = 65_536
-_ONE_POD: Final = from_amounts({"pods": 1})
-
-
-@final
-class _NodeShape:
-    """One request vector: what it costs on a node, and its bindings by account name."""
-
-    __slots__ = ("bindings", "cost")
-
-    def __init__(self, cost: Vector) -> None:
-        self.cost: Final = cost
-        self.bindings: Final[dict[str, Binding]] = {}
-
-
-@final
-class NodeBindingCache:
-    """Costs and bindings by request vector."""
-
-    __slots__ = ("bound", "shapes", "size")
-
-    def __init__(self, bound: int = BOUND) -> None:
-        self.bound: Final = bound
-        self.shapes: Final[dict[Vector, _NodeShape]] = {}
-        self.size: int = 0  # shapes and bindings together
-
-    def cost(self, requests: Vector) -> Vector:
-        """What a claim with these requests takes of a node: those, and one place for a pod."""
-        return self._shape(requests).cost
-
-    def binding(self, policy: str, account: Account, requests: Vector) -> Binding:
-        shape = self._shape(requests)
-        found = shape.bindings.get(account.name)
-        # A node that came back has another account under the same name.
-        if found is None or found.accounts[0] is not account:
-            found = Binding(policy, (account,), (shape.cost,))
-            shape.bindings[account.name] = found
-            self.size += 1
-        return found
-
-    def _shape(self, requests: Vector) -> _NodeShape:
-        found = self.shapes.get(requests)
-        if found is None:
-            found = _NodeShape(requests.plus(_ONE_POD))
-            self.shapes[requests] = found
-            self.size += 1
-        if self.size > self.bound:
-            self.shapes.clear()
-            self.shapes[requests] = found = _NodeShape(found.cost)
-            self.size = 1
-        return found
-
+from bursar.resources import Vector, first_short
 
 KIND: Final = "nodes.Node"
 TABLE: Final = "nodes"
@@ -112,7 +58,8 @@ class NodesPolicy(PlacementPolicy):
     def __init__(self) -> None:
         super().__init__(NAME, (KIND,))
         self.index: Final = NodeResidentIndex()
-        self.cache: Final = NodeBindingCache()
+        self.bindings: Final = BindingCache()
+        self.costs: Final[dict[Vector, Vector]] = {}  # by requests
 
     # Settings
 
@@ -134,18 +81,13 @@ class NodesPolicy(PlacementPolicy):
     def _remove(self, tx: Transaction, name: str, account: Account) -> None:
         tx.set_limits(account, NOTHING)
         tx.put(NAME, TABLE, name, REMOVED)
-        self._close_if_empty(tx, name, account)
-
-    def _close_if_empty(self, tx: Transaction, name: str, account: Account) -> None:
-        if not account.used.vector() and not account.busy.vector():
-            tx.put(NAME, TABLE, name, None)
-            tx.close_account(account)
+        close_if_empty(tx, NAME, TABLE, name, [account])
 
     def settle(self, tx: Transaction) -> None:
-        """Close the accounts of deleted nodes that nobody uses any more."""
+        """Closes the accounts of deleted nodes on which no claim is left."""
         if self.index.removed:
             for name in sorted(self.index.removed):
-                self._close_if_empty(tx, name, self.state.accounts[PREFIX + name])
+                close_if_empty(tx, NAME, TABLE, name, [self.state.accounts[PREFIX + name]])
 
     # What follows from the ledger
 
@@ -168,7 +110,11 @@ class NodesPolicy(PlacementPolicy):
         account = self.state.accounts.get(PREFIX + place)
         if account is None:
             return _refusal("unknown", f"there is no node {place}", place)
-        return self.cache.binding(NAME, account, claim.spec.requests)
+        requests = claim.spec.requests
+        found = self.bindings.find(account, requests)
+        if found is None:
+            found = self.bindings.add(account, requests, Binding(NAME, (account,), (self.cost(claim),)))
+        return found
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:
@@ -224,10 +170,11 @@ class NodesPolicy(PlacementPolicy):
         ]
 
     def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
-        residents = self.index.residents_of(account)
+        slot = self.index.slots[account.name]
+        residents = self.index.residents[slot]
         wanted = claim.spec.needs.host_ports
         priority = claim.spec.priority
-        for holder in residents.clashing(wanted):
+        for holder in self.index.port_holders(account, wanted):
             if holder.spec.priority >= priority:
                 return
         if first_short(NOTHING_USED, cost, account.limits) >= 0:
@@ -236,9 +183,9 @@ class NodesPolicy(PlacementPolicy):
             if candidate.spec.priority >= priority:
                 return
             if candidate.uid not in residents.claims:
-                continue  # left already, for another reason
+                continue  # evicted already, for another reason
             short = account.missing(cost)
-            if not short and residents.clash(wanted) is None:
+            if not short and self.index.taken_port(slot, wanted) is None:
                 return
             if _overlap(self.cost(candidate), short) or clash(wanted, candidate.spec.needs.host_ports) is not None:
                 yield candidate
@@ -286,18 +233,15 @@ class NodesPolicy(PlacementPolicy):
         rule = failed_rule(needs, facts)
         if rule:
             return _refusal(rule, rule_note(rule, needs, facts), facts.name)
-        for more in self._more_needs(claim):
+        for more in self.needs_of.needs(claim):
             if not more.selects(facts.name, facts.labels):
                 return _refusal("affinity", f"node {facts.name} is not one that the claim's quota allows", facts.name)
         if needs.host_ports:
-            taken = self.index.residents_of(account).clash(needs.host_ports)
+            taken = self.index.taken_port(self.index.slots[account.name], needs.host_ports)
             if taken is not None:
                 return _refusal("port", f"host port {show_port(taken)} of node {facts.name} is taken", facts.name)
         short = account.short_dimension(cost)
         return None if short < 0 else self.refusal(claim, account, short, cost)
-
-    def _more_needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
-        return self.needs_of.needs(claim)
 
     # All nodes at once
 
@@ -315,13 +259,14 @@ class NodesPolicy(PlacementPolicy):
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), False)
         ports = claim.spec.needs.host_ports
         if ports:
-            for slot, residents in self.index.porters.items():
-                if slot < len(mask) and mask[slot] and residents.clash(ports) is not None:
+            for slot in self.index.ports:
+                if slot < len(mask) and mask[slot] and self.index.taken_port(slot, ports) is not None:
                     mask[slot] = 0
 
     def score(self, claim: Claim, mask: bytearray) -> vec[i64]:
-        """A trifle for free cpu and memory, which breaks ties, and 100 points less for each PreferNoSchedule taint
-        that the claim does not tolerate, so that such a node comes after all others.
+        """A fraction of a point for free cpu and memory, which breaks ties.
+
+        Each PreferNoSchedule taint that the claim does not tolerate takes 100 points, so that such nodes come last.
         """
         points = self.index.columns.least_allocated(self.cost(claim))
         if not self.index.soft:
@@ -333,11 +278,13 @@ class NodesPolicy(PlacementPolicy):
 
     def _allowed(self, claim: Claim) -> list[bytes]:
         masks = self.index.masks
-        return [masks.allowing(claim.spec.needs), *[masks.selecting(more) for more in self._more_needs(claim)]]
+        return [masks.allowing(claim.spec.needs), *[masks.selecting(more) for more in self.needs_of.needs(claim)]]
 
     def cost(self, claim: Claim) -> Vector:
-        """What the claim takes of a node."""
-        return self.cache.cost(claim.spec.requests)
+        """What the claim takes of a node: its requests, and one pod."""
+        requests = claim.spec.requests
+        found = self.costs.get(requests)
+        return remember(self.costs, requests, requests.plus(ONE_POD)) if found is None else found
 
 
 def _refusal(rule: str, note: str, place: str) -> Refusal:

@@ -1,20 +1,10 @@
-"""The names of the reasons, and the rules that have nothing to do with room: selection, taints and host ports.
+"""Nodes as settings, as cells of the ledger and as facts; and the placement rules apart from room.
 
-They are checked in a fixed order, so that a node is always refused for the same rule: selector, affinity,
-unschedulable, taint, then (by the policy) port and room.
+The rules are checked in a fixed order, so that a node is always refused for the same one: selector, affinity,
+unschedulable, taint, then (in the policy) host port and room.
 
-What is known of a node, in its three forms: the setting, the cell in the ledger, and the typed facts.
-
-A node that its cluster no longer has, but on which claims still count, keeps the cell ``REMOVED``: it has no facts,
-so nothing fits, but what stands there stays findable.
-
-The cell repeats what the limits of the node's account say. It must: policies hear of changed cells, not of changed
-limits, and the dense arrays over all nodes have to follow an undo and a replay too.
-
-The claims that count on one node: who would be asked to leave first, and who holds which host port.
-
-Kept by charges being done, undone and replayed, so it only ever follows the ledger. The order is built when it is
-first asked for and kept from then on: most nodes are never searched for victims, and a charge should cost little.
+A deleted node on which claims still count keeps the cell ``REMOVED`` and has no facts, so nothing fits there. The
+cell repeats the limits of the node's account, because policies are notified of changed cells only.
 """
 
 from __future__ import annotations
@@ -22,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast, final
 
-from bursar.ledger.claims import Claim
-from bursar.ledger.state import Ordered
+from bursar.policies.placement_kit import REMOVED
 from bursar.policies.results import Body
 from bursar.resources import UNLIMITED, Limits
 from bursar.selectors import NodeNeeds, Taint, any_term, any_tolerates
 
 PREFER: Final = "PreferNoSchedule"
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-REMOVED: Final[tuple[object, ...]] = ()
-NOTHING: Final = Limits({}, True)
 
 # A manifest for the embedded cluster need not list these; a node without them is none that somebody wants.
 _ALWAYS_THERE: Final = ("cpu", "memory", "pods")
@@ -186,70 +173,3 @@ def _excludes(mine: Port, other: Port) -> bool:
 def show_port(port: Port) -> str:
     protocol, address, number = port
     return f"{protocol or 'TCP'} {address or _ANY_ADDRESS}:{number}"
-
-
-NOBODY: Final = 2**40  # above every priority
-
-
-@final
-class Residents:
-    """The counted claims of one node."""
-
-    __slots__ = ("claims", "lowest", "lowest_known", "order", "ports")
-
-    def __init__(self) -> None:
-        self.claims: Final[dict[str, Claim]] = {}
-        self.ports: Final[dict[str, tuple[Port, ...]]] = {}  # by uid, of those that hold some
-        self.order: Ordered | None = None
-        self.lowest: int = NOBODY
-        self.lowest_known: bool = True
-
-    def add(self, claim: Claim) -> None:
-        self.claims[claim.uid] = claim
-        self.lowest = min(self.lowest, claim.spec.priority)
-        ports = claim.spec.needs.host_ports
-        if ports:
-            self.ports[claim.uid] = ports
-        if self.order is not None:
-            self.order.add(importance(claim))
-
-    def remove(self, claim: Claim) -> None:
-        del self.claims[claim.uid]
-        if claim.spec.priority == self.lowest:
-            self.lowest_known = False
-        if self.ports:
-            self.ports.pop(claim.uid, None)
-        if self.order is not None:
-            try:
-                self.order.remove(importance(claim))
-            except KeyError:
-                self.order = None  # its priority changed while it stood here: sort anew when asked
-
-    def lowest_priority(self) -> int:
-        """The lowest priority of all who stand here; ``NOBODY`` on an empty node."""
-        if not self.lowest_known:
-            self.lowest = min([claim.spec.priority for claim in self.claims.values()], default=NOBODY)
-            self.lowest_known = True
-        return self.lowest
-
-    def least_important_first(self) -> list[Claim]:
-        if self.order is None:
-            self.order = Ordered()
-            for claim in self.claims.values():
-                self.order.add(importance(claim))
-        keys = self.order.keys()
-        return [self.claims[str(key[-1])] for key in keys]
-
-    def clash(self, wanted: tuple[Port, ...]) -> Port | None:
-        """The first wanted port that is taken."""
-        taken = [port for held in self.ports.values() for port in held]
-        return clash(wanted, tuple(taken))
-
-    def clashing(self, wanted: tuple[Port, ...]) -> list[Claim]:
-        """Those who hold a wanted port."""
-        return [self.claims[uid] for uid, held in self.ports.items() if clash(wanted, held) is not None]
-
-
-def importance(claim: Claim) -> tuple[object, ...]:
-    """Sorts the least important first: lower priority, then newer, then by name."""
-    return (claim.spec.priority, -claim.created, claim.namespace, claim.name, claim.uid)

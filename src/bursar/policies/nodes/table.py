@@ -1,21 +1,7 @@
-"""Room on all nodes at once: for each dimension an array over node slots of what is free and what there is.
+"""What the nodes policy derives from the ledger: free capacity, node facts and counted claims, by node slot.
 
-Invariants: ``free`` is ``caps`` minus what counts on the node, negative when more was forced onto it; where a node
-has a dimension without limit, both are ``UNLIMITED`` and stay so. A slot without a node has caps of zero. A
-dimension that no node lists and nobody was charged in has no column: nobody has any of it.
-
-How much of a node would be left (``Shares``) is kept for the requests that were last asked about: most claims are
-alike, and between two of them a node or two change. ``changes`` lists these; it is the only way in which a share
-becomes out of date.
-
-Which nodes a claim may use at all, by rules that only the node and the claim decide: one byte a slot.
-
-A mask is computed once for each set of needs (claims of one job share theirs) and kept until any node changes.
-
-What the nodes policy derives from the ledger: arrays, masks and lists over node slots.
-
-It is changed only by ``charged``, ``node_changed`` and ``leaving_changed``, which the ledger calls whenever a change
-is done, undone or replayed; so after an undo it says what it said before.
+A dimension that no node lists and no claim was charged in has no column: no node has any of it. The score for free
+capacity is cached for the latest requests. ``changes`` lists the slots whose scores are out of date.
 """
 
 from __future__ import annotations
@@ -23,98 +9,75 @@ from __future__ import annotations
 from typing import Final, cast, final
 
 from librt.vecs import append, vec
-from mypy_extensions import i64, u8
+from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
-from bursar.policies.nodes.rules import NOTHING, REMOVED, NodeFacts, Port, Residents, facts_of, failed_rule
+from bursar.policies.nodes.rules import NodeFacts, Port, clash, facts_of, failed_rule
+from bursar.policies.placement_kit import NOTHING, REMOVED, LimitColumn, Residents, SlotMask, remember
 from bursar.resources import UNLIMITED, Limits, Tally, Vector, dimension
 from bursar.selectors import NodeNeeds
 
 FULL_SCORE: Final = 100_000_000  # 100 points, in millionths
-# Spreading is nobody's quota rule: it breaks ties between nodes that the dialects' scores hold to be alike.
+# Spreading only breaks ties between nodes that the dialects score alike.
 SPREAD_DIVISOR: Final = 1_000
 _UNLIMITED: Final[i64] = UNLIMITED
 _HALF: Final[i64] = 10_000  # two steps of this make FULL_SCORE
 _SMALL: Final[i64] = UNLIMITED // 10_000  # below it, a step stays inside 64 bits
-_KEPT: Final = 64  # requests whose shares are kept
-_LOG: Final = 65_536  # changes that are remembered; after that, everything is worked out anew
-
-
-@final
-class NodeColumn:
-    """One dimension over all slots."""
-
-    __slots__ = ("caps", "free")
-
-    def __init__(self, size: int) -> None:
-        self.free: vec[i64] = vec[i64]()
-        self.caps: vec[i64] = vec[i64]()
-        self.reach(size)
-
-    def reach(self, size: int) -> None:
-        while len(self.free) < size:
-            self.free = append(self.free, i64(0))
-            self.caps = append(self.caps, i64(0))
+_SHARES: Final = 64  # requests whose scores are cached
+_MASKS: Final = 256  # node needs whose masks are cached
+_LOG: Final = 65_536  # changes that are logged; after that, all scores are computed again
 
 
 @final
 class Shares:
-    """For one request of cpu and memory: the points of each slot for what would be left, as of some change."""
+    """The scores of all slots for one request of cpu and memory, as of the first ``cursor`` changes."""
 
     __slots__ = ("cursor", "points")
 
     def __init__(self) -> None:
         self.points: vec[i64] = vec[i64]()
-        self.cursor: int = 0  # changes that are worked in
+        self.cursor: int = 0
 
 
 @final
 class NodeColumns:
     """The columns of all dimensions, and the bulk work over them."""
 
-    __slots__ = ("by_dimension", "changes", "scratch", "shares", "size")
+    __slots__ = ("by_dimension", "changes", "mask", "shares", "size")
 
     def __init__(self) -> None:
-        self.by_dimension: Final[list[NodeColumn | None]] = []
+        self.by_dimension: Final[list[LimitColumn | None]] = []
         self.changes: Final[list[int]] = []  # slots whose room changed, in order
-        self.shares: Final[dict[tuple[int, int], Shares]] = {}  # by cpu and memory asked for
-        self.size: int = 0  # slots that were reached
-        self.scratch: vec[u8] = vec[u8]()  # as long as that: the mask being worked on
+        self.shares: Final[dict[tuple[int, int], Shares]] = {}  # by requested cpu and memory
+        self.size: int = 0  # number of slots
+        self.mask: Final = SlotMask()
 
     def reach(self, size: int) -> None:
-        """Make room for slots below ``size``."""
-        if size <= self.size:
-            return
-        self.size = size
-        while len(self.scratch) < size:
-            self.scratch = append(self.scratch, u8(0))
-        for column in self.by_dimension:
-            if column is not None:
-                column.reach(size)
+        """Makes room for slots below ``size``."""
+        if size > self.size:
+            self.size = size
+            self.mask.reach(size)
+            for column in self.by_dimension:
+                if column is not None:
+                    column.reach(size)
 
-    def column(self, dim: int) -> NodeColumn:
+    def column(self, dim: int) -> LimitColumn:
         while len(self.by_dimension) <= dim:
             self.by_dimension.append(None)
         found = self.by_dimension[dim]
         if found is None:
-            found = NodeColumn(self.size)
+            found = LimitColumn(dim, self.size)
             self.by_dimension[dim] = found
         return found
 
-    def find(self, dim: int) -> NodeColumn | None:
-        return self.by_dimension[dim] if dim < len(self.by_dimension) else None
-
     def set_slot(self, slot: int, limits: Limits, used: Tally) -> None:
-        """A node came, changed or went: what it has now, and what counts on it."""
+        """A node was added, changed or removed: its capacity now, and what is used of it."""
         for name in limits.listed:
             self.column(dimension(name).index)
-        for dim in range(len(self.by_dimension)):
-            column = self.by_dimension[dim]
+        for column in self.by_dimension:
             if column is not None:
-                cap = limits.get(dim)
-                column.caps[slot] = cap
-                column.free[slot] = cap if cap == UNLIMITED else cap - used.get(dim)
+                column.set_slot(slot, limits.get(column.dim), used.get(column.dim))
         self._changed(slot)
 
     def _changed(self, slot: int) -> None:
@@ -124,57 +87,43 @@ class NodeColumns:
         self.changes.append(slot)
 
     def shift(self, slot: i64, cost: Vector, sign: i64) -> None:
-        """A claim that costs this starts (+1) or stops (-1) to count on a node."""
+        """A claim with this cost starts (+1) or stops (-1) to count on a node."""
         dims = cost.dims
         amounts = cost.amounts
         for i in range(len(dims)):
-            free = self.column(dims[i]).free
-            if free[slot] != _UNLIMITED:
-                free[slot] = free[slot] - sign * amounts[i]
+            self.column(dims[i]).shift(slot, sign * amounts[i])
         self._changed(slot)
 
     def narrow(self, mask: bytearray, allowed: list[bytes], cost: Vector, empty: bool) -> None:
-        """Clear the slots that one of the ``allowed`` masks clears or that lack room: now, or even if ``empty``."""
-        seen = bytes(mask)
-        scratch = self.scratch
-        count: i64 = min(self.size, len(seen))
-        for i in range(count):
-            scratch[i] = 1 if seen[i] != 0 else 0
-        for may in allowed:
-            for i in range(count):
-                if may[i] == 0:
-                    scratch[i] = 0
+        """Clears the slots that an ``allowed`` mask clears or that lack room: now, or even if ``empty``."""
+        slots = self.mask
+        slots.load(mask)
+        for one in allowed:
+            slots.keep(one)
         for d in range(len(cost.dims)):
-            if cost.amounts[d] > 0:
-                self._narrow_one(self.find(cost.dims[d]), cost.amounts[d], count, empty)
-        mask[:count] = scratch if count == len(scratch) else scratch[:count]
-        if len(mask) > count:
-            mask[count:] = bytes(len(mask) - count)
-
-    def _narrow_one(self, column: NodeColumn | None, wanted: i64, count: i64, empty: bool) -> None:
-        scratch = self.scratch
-        if column is None:
-            for i in range(count):
-                scratch[i] = 0
-            return
-        room = column.caps if empty else column.free
-        for i in range(count):
-            if room[i] < wanted:
-                scratch[i] = 0
+            wanted = cost.amounts[d]
+            if wanted > 0:
+                dim = cost.dims[d]
+                column = self.by_dimension[dim] if dim < len(self.by_dimension) else None
+                if column is None:
+                    mask[:] = bytes(len(mask))
+                    return
+                slots.require(column.caps if empty else column.free, wanted)
+        slots.store(mask)
+        if len(mask) > self.size:
+            mask[self.size :] = bytes(len(mask) - self.size)
 
     def least_allocated(self, cost: Vector) -> vec[i64]:
-        """Up to a tenth of a point for each slot: the share of cpu and memory that would be left, on average over those
-        of the two that the node has in a limited amount. Kept here, and only to be read.
+        """Up to a tenth of a point for each slot: the share of cpu and memory that would be left.
+
+        It is the mean over those of the two that the node has in a limited amount. Callers must not change it.
         """
         cpu, memory = cost.amount("cpu"), cost.amount("memory")
         found = self.shares.get((cpu, memory))
         if found is None:
-            if len(self.shares) >= _KEPT:
-                self.shares.clear()
-            found = Shares()
-            self.shares[cpu, memory] = found
+            found = remember(self.shares, (cpu, memory), Shares(), _SHARES)
         points = found.points
-        if len(self.changes) - found.cursor > len(points):  # more than there are slots: all of them anew
+        if len(self.changes) - found.cursor > len(points):  # more changes than slots: compute all of them
             points = vec[i64]()
             found.cursor = len(self.changes)
         for at in range(found.cursor, len(self.changes)):
@@ -198,7 +147,7 @@ class NodeColumns:
 
 
 def share_left(free: i64, wanted: i64, cap: i64) -> i64:
-    """floor(FULL_SCORE * (free - wanted) / cap), at least 0; -1 when the dimension says nothing about the node."""
+    """floor(FULL_SCORE * (free - wanted) / cap), at least 0; -1 where the node has no limited amount."""
     if cap == _UNLIMITED or cap <= 0:
         return -1
     left = free - wanted
@@ -212,18 +161,15 @@ def share_left(free: i64, wanted: i64, cap: i64) -> i64:
     return scaled // cap * _HALF + scaled % cap * _HALF // cap
 
 
-_BOUND: Final = 256
-
-
 @final
 class Masks:
-    """The facts of all nodes by slot, and what follows from them for some needs."""
+    """Node facts by slot, and the nodes that some needs allow or select. Masks are cached until any node changes."""
 
     __slots__ = ("allowed", "facts", "selected")
 
     def __init__(self) -> None:
         self.facts: Final[list[NodeFacts | None]] = []
-        self.allowed: Final[dict[NodeNeeds, bytes]] = {}  # by identity: needs are compared by nothing else
+        self.allowed: Final[dict[NodeNeeds, bytes]] = {}  # needs are compared by identity
         self.selected: Final[dict[NodeNeeds, bytes]] = {}
 
     def set_slot(self, slot: int, facts: NodeFacts | None) -> None:
@@ -234,36 +180,27 @@ class Masks:
         self.selected.clear()
 
     def allowing(self, needs: NodeNeeds) -> bytes:
-        """Nodes that no rule keeps from a claim with these needs."""
+        """Nodes that no rule closes to a claim with these needs."""
         found = self.allowed.get(needs)
         if found is None:
-            found = bytes([0 if f is None or failed_rule(needs, f) else 1 for f in self.facts])
-            _keep(self.allowed, needs, found)
+            mask = bytes([0 if f is None or failed_rule(needs, f) else 1 for f in self.facts])
+            found = remember(self.allowed, needs, mask, _MASKS)
         return found
 
     def selecting(self, needs: NodeNeeds) -> bytes:
-        """Nodes that these needs select; taints are not looked at."""
+        """Nodes that these needs select, whatever their taints."""
         found = self.selected.get(needs)
         if found is None:
-            found = bytes([0 if f is None or not needs.selects(f.name, f.labels) else 1 for f in self.facts])
-            _keep(self.selected, needs, found)
+            mask = bytes([0 if f is None or not needs.selects(f.name, f.labels) else 1 for f in self.facts])
+            found = remember(self.selected, needs, mask, _MASKS)
         return found
-
-
-def _keep(cache: dict[NodeNeeds, bytes], needs: NodeNeeds, mask: bytes) -> None:
-    if len(cache) >= _BOUND:
-        cache.clear()
-    cache[needs] = mask
-
-
-NOTHING_USED: Final = Tally()
 
 
 @final
 class NodeResidentIndex:
-    """Everything about nodes that can be computed from accounts and cells."""
+    """Everything about nodes that follows from accounts and cells."""
 
-    __slots__ = ("columns", "leaving_ports", "masks", "porters", "removed", "residents", "slots", "soft")
+    __slots__ = ("columns", "leaving_ports", "masks", "ports", "removed", "residents", "slots", "soft")
 
     def __init__(self) -> None:
         self.slots: Final[dict[str, int]] = {}  # by account name; a slot is never given to another node
@@ -271,22 +208,24 @@ class NodeResidentIndex:
         self.masks: Final = Masks()
         self.residents: Final[list[Residents]] = []  # by slot
         self.removed: Final[set[str]] = set()  # names of deleted nodes that still have an account
-        self.porters: Final[dict[int, Residents]] = {}  # by slot: nodes on which somebody holds a port
+        self.ports: Final[dict[int, dict[str, tuple[Port, ...]]]] = {}  # host ports in use, by slot and uid
         self.soft: Final[dict[int, NodeFacts]] = {}  # by slot: nodes with PreferNoSchedule taints
         self.leaving_ports: Final[dict[str, dict[str, tuple[Port, ...]]]] = {}  # by account name, by uid
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         slot = self.slots[account.name]
         self.columns.shift(slot, cost, sign)
-        residents = self.residents[slot]
+        ports = claim.spec.needs.host_ports
         if sign > 0:
-            residents.add(claim)
+            self.residents[slot].add(claim)
+            if ports:
+                self.ports.setdefault(slot, {})[claim.uid] = ports
         else:
-            residents.remove(claim)
-        if residents.ports:
-            self.porters[slot] = residents
-        elif self.porters:
-            self.porters.pop(slot, None)
+            self.residents[slot].remove(claim)
+            if ports and slot in self.ports:
+                self.ports[slot].pop(claim.uid, None)
+                if not self.ports[slot]:
+                    del self.ports[slot]
 
     def node_changed(self, slot: int, name: str, account_name: str, used: Tally, cell: object) -> None:
         self._reach(slot)
@@ -309,26 +248,30 @@ class NodeResidentIndex:
         self.columns.reach(len(self.residents))
 
     def leaving_changed(self, uid: str, old: object, new: object) -> None:
-        """The cell (account name, ports) of a claim that was told to leave came or went."""
+        """The cell (account name, ports) of a claim that is being evicted was added or removed."""
         if old is not None:
-            account = _account_of(old)
+            account, _ = cast("tuple[str, tuple[Port, ...]]", old)
             del self.leaving_ports[account][uid]
             if not self.leaving_ports[account]:
                 del self.leaving_ports[account]
         if new is not None:
-            self.leaving_ports.setdefault(_account_of(new), {})[uid] = _ports_of(new)
+            account, ports = cast("tuple[str, tuple[Port, ...]]", new)
+            self.leaving_ports.setdefault(account, {})[uid] = ports
 
     def facts(self, account: Account) -> NodeFacts | None:
-        """The facts of the node; None when it was deleted."""
+        """The facts of the node; None if it was deleted."""
         return self.masks.facts[self.slots[account.name]]
 
     def residents_of(self, account: Account) -> Residents:
         return self.residents[self.slots[account.name]]
 
+    def taken_port(self, slot: int, wanted: tuple[Port, ...]) -> Port | None:
+        """The first wanted host port that a claim on the node holds."""
+        held = [port for ports in self.ports.get(slot, {}).values() for port in ports]
+        return clash(wanted, tuple(held))
 
-def _account_of(cell: object) -> str:
-    return cast("str", cast("tuple[object, ...]", cell)[0])
-
-
-def _ports_of(cell: object) -> tuple[Port, ...]:
-    return cast("tuple[Port, ...]", cast("tuple[object, ...]", cell)[1])
+    def port_holders(self, account: Account, wanted: tuple[Port, ...]) -> list[Claim]:
+        """The claims on the node that hold a wanted host port."""
+        slot = self.slots[account.name]
+        held = self.ports.get(slot, {})
+        return [self.residents[slot].claims[uid] for uid in held if clash(wanted, held[uid]) is not None]

@@ -1,0 +1,211 @@
+"""What the placement policies share: arrays over node slots, bounded caches, and the counted claims of a node.
+
+All of it is derived from the ledger's accounts and cells. The policies change it only from the ``Watcher`` callbacks,
+which also fire on undo and replay, so after an undo it is what it was before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64, u8
+
+from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.state import Account, Ordered
+from bursar.ledger.transaction import Transaction
+from bursar.policies.results import Check
+from bursar.resources import UNLIMITED, Limits, Tally, Vector, from_amounts
+
+REMOVED: Final[tuple[object, ...]] = ()  # the cell of a deleted node or GPU on which claims still count
+NOTHING: Final = Limits({}, True)
+NOTHING_USED: Final = Tally()
+ONE_POD: Final = from_amounts({"pods": 1})
+NO_PRIORITY: Final = 2**40  # above every priority
+CACHED: Final = 65_536
+_UNLIMITED: Final[i64] = UNLIMITED
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def remember(cache: dict[K, V], key: K, value: V, bound: int = CACHED) -> V:
+    """Adds a value to a cache and returns it. A full cache is emptied first."""
+    if len(cache) >= bound:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+@final
+class LimitColumn:
+    """One resource over all slots: the limit, and what is left of it, negative where more was forced there.
+
+    Where the limit is ``UNLIMITED``, so is what is left.
+    """
+
+    __slots__ = ("absent", "caps", "dim", "free")
+
+    def __init__(self, dim: int, size: int, absent: int = 0) -> None:
+        self.dim: Final = dim
+        self.absent: Final[i64] = absent  # the limit of a slot that was never set
+        self.caps: vec[i64] = vec[i64]()
+        self.free: vec[i64] = vec[i64]()
+        self.reach(size)
+
+    def reach(self, size: int) -> None:
+        """Makes room for slots below ``size``."""
+        while len(self.free) < size:
+            self.caps = append(self.caps, self.absent)
+            self.free = append(self.free, self.absent)
+
+    def set_slot(self, slot: int, cap: int, used: int) -> None:
+        self.caps[slot] = cap
+        self.free[slot] = cap if cap == UNLIMITED else cap - used
+
+    def shift(self, slot: i64, amount: i64) -> None:
+        """So much more is used."""
+        free = self.free
+        if free[slot] != _UNLIMITED:
+            free[slot] = free[slot] - amount
+
+
+@final
+class SlotMask:
+    """The mask that a filter works on: one byte a slot, 0 where the node is ruled out."""
+
+    __slots__ = ("count", "open")
+
+    def __init__(self) -> None:
+        self.open: vec[u8] = vec[u8]()
+        self.count: i64 = 0  # slots that the mask and the columns both have
+
+    def reach(self, size: int) -> None:
+        while len(self.open) < size:
+            self.open = append(self.open, u8(0))
+
+    def load(self, mask: bytearray) -> None:
+        seen = bytes(mask)
+        slots = self.open
+        count: i64 = min(len(slots), len(seen))
+        for i in range(count):
+            slots[i] = 1 if seen[i] != 0 else 0
+        self.count = count
+
+    def store(self, mask: bytearray) -> None:
+        count = self.count
+        mask[:count] = self.open if count == len(self.open) else self.open[:count]
+
+    def keep(self, allowed: bytes) -> None:
+        """Rules out the slots that are 0 in another mask."""
+        slots = self.open
+        count = self.count
+        for i in range(count):
+            if allowed[i] == 0:
+                slots[i] = 0
+
+    def require(self, room: vec[i64], wanted: i64) -> None:
+        """Rules out the slots that have less room than is wanted."""
+        slots = self.open
+        count = self.count
+        for i in range(count):
+            if room[i] < wanted:
+                slots[i] = 0
+
+
+@final
+class BindingCache:
+    """One binding for all claims that request the same on the same node: a million claims share a few thousand."""
+
+    __slots__ = ("bindings", "bound", "size")
+
+    def __init__(self, bound: int = CACHED) -> None:
+        self.bound: Final = bound
+        self.bindings: Final[dict[Vector, dict[Account, Binding]]] = {}  # accounts are compared by identity
+        self.size: int = 0
+
+    def find(self, account: Account, requests: Vector) -> Binding | None:
+        found = self.bindings.get(requests)
+        return None if found is None else found.get(account)
+
+    def add(self, account: Account, requests: Vector, binding: Binding) -> Binding:
+        if self.size >= self.bound:
+            self.bindings.clear()
+            self.size = 0
+        self.size += 1
+        self.bindings.setdefault(requests, {})[account] = binding
+        return binding
+
+
+@final
+class Residents:
+    """The counted claims of one account. Their order is built when a search for victims first asks for it."""
+
+    __slots__ = ("claims", "lowest", "lowest_known", "order")
+
+    def __init__(self) -> None:
+        self.claims: Final[dict[str, Claim]] = {}
+        self.order: Ordered | None = None
+        self.lowest: int = NO_PRIORITY
+        self.lowest_known: bool = True
+
+    def add(self, claim: Claim) -> None:
+        self.claims[claim.uid] = claim
+        self.lowest = min(self.lowest, claim.spec.priority)
+        if self.order is not None:
+            self.order.add(_importance(claim))
+
+    def remove(self, claim: Claim) -> None:
+        del self.claims[claim.uid]
+        if claim.spec.priority == self.lowest:
+            self.lowest_known = False
+        if self.order is not None:
+            try:
+                self.order.remove(_importance(claim))
+            except KeyError:
+                self.order = None  # its priority changed while it counted here: sort again when asked
+
+    def lowest_priority(self) -> int:
+        """The lowest priority of all claims here; ``NO_PRIORITY`` if there are none."""
+        if not self.lowest_known:
+            self.lowest = min([claim.spec.priority for claim in self.claims.values()], default=NO_PRIORITY)
+            self.lowest_known = True
+        return self.lowest
+
+    def least_important_first(self) -> list[Claim]:
+        if self.order is None:
+            self.order = Ordered()
+            for claim in self.claims.values():
+                self.order.add(_importance(claim))
+        return [self.claims[str(key[-1])] for key in self.order.keys()]  # noqa: SIM118 it is no mapping
+
+
+def _importance(claim: Claim) -> tuple[object, ...]:
+    """Sorts the least important first: lower priority, then newer, then by name."""
+    return (claim.spec.priority, -claim.created, claim.namespace, claim.name, claim.uid)
+
+
+def is_empty(account: Account) -> bool:
+    """Whether nothing counts in the account, and no claim that is being evicted still holds it physically."""
+    return not account.used.vector() and not account.busy.vector()
+
+
+def close_if_empty(tx: Transaction, policy: str, table: str, key: str, accounts: list[Account]) -> bool:
+    """Drops the cell and the accounts of a deleted node or GPU once they are empty; returns whether they were."""
+    for account in accounts:
+        if not is_empty(account):
+            return False
+    tx.put(policy, table, key, None)
+    for account in accounts:
+        tx.close_account(account)
+    return True
+
+
+def counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def checks_by_reason(counts: dict[str, int], noun: str) -> list[Check]:
+    """A failed check for each reason, with the number of nodes or GPUs: most first, then by reason."""
+    ranked = sorted([(-count, reason) for reason, count in counts.items()])
+    return [Check(counted(-less, noun), False, "", (), reason) for less, reason in ranked]
