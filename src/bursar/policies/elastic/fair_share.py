@@ -1,20 +1,17 @@
-"""Who of a quota's claims is in-quota, within its share, or beyond it: pure walks over claims in their order.
+"""Which claims of a quota are in-quota, within its share or beyond it, and which quota lends how much to which.
 
-A walk goes once through the claims and takes each that, together with those taken before it, fits the caps on every
-dimension that it requests; the others add nothing to the sum. Against ``min`` it tells in-quota from over-quota,
-against ``min`` + guaranteed it tells which of the over-quota claims are within the quota's share.
+A walk goes through the claims in order and takes each that fits the caps together with those taken before it. Against
+``min`` it separates in-quota from over-quota; against ``min`` + guaranteed, within-share from beyond-share. It is first
+fit: a claim that is passed over does not push those behind it over the edge.
 
-First fit, not a running sum: a claim that is passed over does not push those behind it over the edge.
-
-Who lends how much to whom: a view over minimums and use, one dimension at a time. Pure, exact, deterministic.
-
-Nobody hands a particular GPU to anybody, so the view is a convention: what borrowers use beyond their min is laid on
-the lenders in proportion to what each leaves unused, to the unit (largest remainder, ties by name). What goes beyond
-all that is left unused (possible when borrowing is bounded by capacity, or after a min was lowered) is lent by nobody.
+Lending is a convention, because no particular GPU changes hands. What borrowers use beyond their min is assigned to the
+lenders in proportion to what each leaves unused, to the unit (largest remainder, ties by name). The rest has no lender;
+there is one when borrowing is bounded by capacity, or after a min was lowered.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from bursar.ledger.claims import Claim
@@ -142,19 +139,14 @@ def guaranteed(pool: int, floor: int, total: int) -> int:
     return pool * floor // total if total > 0 else 0
 
 
-NOBODY: Final = ""
-
-
 @final
+@dataclass
 class Loan:
-    """An amount of one dimension that one quota uses of another one's min; ``lender`` "": of nobody's."""
+    """An amount of one dimension that one quota uses of the min of another; without a lender, of spare capacity."""
 
-    __slots__ = ("amount", "borrower", "lender")
-
-    def __init__(self, lender: str, borrower: str, amount: int) -> None:
-        self.lender: Final = lender
-        self.borrower: Final = borrower
-        self.amount: Final = amount
+    lender: str
+    borrower: str
+    amount: int
 
     def record(self) -> list[object]:
         return [self.lender, self.borrower, self.amount]
@@ -175,7 +167,7 @@ def loans(standing: dict[str, tuple[int, int]]) -> list[Loan]:
                 found.append(Loan(lender, borrower, amount))
         beyond = need - sum(lent.values())
         if beyond:
-            found.append(Loan(NOBODY, borrower, beyond))
+            found.append(Loan("", borrower, beyond))
     return found
 
 

@@ -1,20 +1,18 @@
 """The elastic policy: every quota is sure of its min, may borrow what others leave unused, and gives it back.
 
-In the ledger, for each quota: an account for all that counts (its limits are max), one for what may not be preempted
-(limits: min), one for what runs (no limits; the status counts it), and a cell with the quota itself. One account,
-``elastic/total``, holds what all quotas use of the dimensions that their min lists; its limits are the sums of the
-minimums, unless borrowing is bounded by real capacity alone.
+Each quota has three accounts and a cell. One account has all that counts, limited by max; one all that may not be
+preempted, limited by min; one all that runs, without limits, for the status. The account ``elastic/total`` has what all
+quotas use of the dimensions that their min lists. Its limits are the sums of the minimums, unless borrowing is bounded
+by capacity.
 
-A deleted quota keeps its accounts until nobody stands on them. Everything else here is derived and follows the ledger
-through ``charged`` and ``cell_changed``; only ``search`` and ``status`` are notes of the moment.
-
-How the elastic policy sees one claim, for people: its quota, its class, its rights, whom it could displace.
+A deleted quota keeps its accounts until no claim is charged to them. Everything else is derived and follows the ledger
+through ``charged`` and ``cell_changed``, except ``search`` and ``status``, which belong to the current call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast, final
+from typing import Final, final
 
 from bursar.ledger.claims import RUNNING, TERMINATING, Binding, Claim
 from bursar.ledger.state import Account
@@ -22,11 +20,9 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.elastic.preemption import Search
 from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import (
-    DimensionView,
     QuotaBook,
     configure_options,
     configure_quota,
-    dimension_views,
     lending,
 )
 from bursar.policies.elastic.settings import (
@@ -43,12 +39,12 @@ from bursar.policies.elastic.settings import (
     REMOVED,
     TOTAL,
     TOTAL_RULE,
-    options_of,
+    options_in,
 )
 from bursar.policies.elastic.status import ElasticStatusWriter
 from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
-from bursar.resources import Vector, dimension
+from bursar.resources import Vector, dimension, dimension_at
 
 _SHOWN: Final = 5  # candidates that are named
 
@@ -69,17 +65,20 @@ def explain(book: QuotaBook, quota: ElasticQuotaState, claim: Claim, cost: Vecto
 
 
 def _quota_check(book: QuotaBook, quota: ElasticQuotaState, cost: Vector) -> Check:
-    views = [view for view in dimension_views(book, quota) if cost.amount(view.name) > 0]
-    note = "; ".join([_numbers(view) for view in views]) or "lists nothing that the claim requests"
-    return Check(quota.body.subject, True, note)
+    extra = book.guaranteed(quota)
+    notes = [_numbers(quota, k, extra[k]) for k in range(len(extra)) if cost.get(quota.dims[k]) > 0]
+    return Check(quota.body.subject, True, "; ".join(notes) or "lists nothing that the claim requests")
 
 
-def _numbers(view: DimensionView) -> str:
-    show = dimension(view.name).show
-    most = "none" if view.maximum is None else show(view.maximum)
-    text = f"{view.name}: min {show(view.minimum)}, max {most}, used {show(view.used)}"
-    over = f", over-quota {show(view.over_quota)}" if view.over_quota else ""
-    return f"{text}{over}, guaranteed over-quota {show(view.guaranteed)}"
+def _numbers(quota: ElasticQuotaState, k: int, extra: int) -> str:
+    resource = dimension_at(quota.dims[k])
+    show = resource.show
+    floor, used = quota.floor[k], quota.used[k]
+    most = quota.body.max.listed.get(resource.name)
+    ceiling = "none" if most is None else show(most)
+    over = f", over-quota {show(used - floor)}" if used > floor else ""
+    numbers = f"min {show(floor)}, max {ceiling}, used {show(used)}{over}, guaranteed over-quota {show(extra)}"
+    return f"{resource.name}: {numbers}"
 
 
 def _loan_checks(book: QuotaBook, quota: ElasticQuotaState, cost: Vector) -> list[Check]:
@@ -200,10 +199,10 @@ class ElasticPolicy(QuotaPolicy):
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == OPTIONS:
-            self.book.set_options(options_of(new))
+            self.book.set_options(options_in(new))
             self.status.dirty.update(self.book.quotas)
         else:
-            self.book.set_quota(key, cast("tuple[object, ...] | None", new))
+            self.book.set_quota(key, new)
             self.status.dirty.add(key)
 
     # One claim

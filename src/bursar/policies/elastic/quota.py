@@ -1,11 +1,12 @@
-"""One quota as the policy sees it: its numbers, its counted claims in their order, and what claims cost in it.
+"""One quota: its numbers, its counted claims in order, and what claims cost in it.
 
-Derived: built from the quota's cell and kept by charges being done, undone and replayed. Claims that come and go are
-put in line when somebody asks for the line; the walk is kept until a claim comes or goes.
+All of it is derived: built from the quota's cell, and updated by charges that are done, undone or replayed. Claims that
+come and go are sorted when the order is next needed; the walk is kept until a claim comes or goes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import lcm
 from typing import Final, cast, final
 
@@ -19,45 +20,19 @@ _BOUND: Final = 65_536  # of each cache; when it is full it starts anew
 
 
 @final
+@dataclass
 class Measure:
     """One cost in the quota's terms."""
 
-    __slots__ = ("amounts", "cost", "listed", "size")
-
-    def __init__(self, cost: Vector, amounts: list[int], listed: Vector, size: tuple[object, ...]) -> None:
-        self.cost: Final = cost  # one object for all equal ones
-        self.amounts: Final = amounts  # aligned with the quota's dimensions
-        self.listed: Final = listed  # the cost in the dimensions that min lists
-        self.size: Final = size  # sorts smaller requests first
+    cost: Vector  # one object for all equal ones
+    amounts: list[int]  # aligned with the quota's dimensions
+    listed: Vector  # the cost in the dimensions that min lists
+    size: tuple[object, ...]  # sorts smaller requests first
 
 
 @final
 class ElasticQuotaState:
     """One quota and the claims that count in it."""
-
-    __slots__ = (
-        "account",
-        "bindings",
-        "body",
-        "by_priority",
-        "dims",
-        "firm",
-        "floor",
-        "gone",
-        "id",
-        "idle",
-        "last_measure",
-        "late",
-        "measures",
-        "members",
-        "order",
-        "running",
-        "scale",
-        "standing_cache",
-        "state",
-        "used",
-        "walk_cache",
-    )
 
     def __init__(self, id: str, body: ElasticQuotaBody, by_priority: bool, state: int = IN_FORCE) -> None:  # noqa: A002
         self.id: Final = id
@@ -68,7 +43,7 @@ class ElasticQuotaState:
         self.firm: Final = self.account + FIRM_SUFFIX
         self.running: Final = self.account + RUNNING_SUFFIX
         self.dims: Final = [dimension(name).index for name in body.min.listed]  # sorted by name
-        self.floor: Final = [body.min.listed[name] for name in body.min.listed]
+        self.floor: Final = list(body.min.listed.values())
         self.scale: Final = lcm(*[amount for amount in self.floor if amount > 0])
         self.used: Final = [0 for _ in self.dims]
         self.idle: Final = list(self.floor)  # what it lends: max(0, min - used)

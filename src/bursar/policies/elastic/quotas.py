@@ -1,11 +1,7 @@
-"""All quotas, and the sums over them: what is lent to the pool, the sum of all minimums, who borrows.
+"""All elastic quotas and the sums over them, how settings change them, and who lends how much to whom.
 
-Changed only by cells and charges, done, undone or replayed. A quota takes part in a dimension only if its min lists it;
-a removed one takes part in nothing, but is known as long as claims stand on its accounts.
-
-Quotas and options come, change and go: what is accepted, what it changes in the ledger, who is bound anew.
-
-Read-only views over the quotas for people: the state of each, and who lends how much to whom.
+The derived state changes only with cells and charges that are done, undone or replayed. A quota takes part in a
+dimension only if its min lists it. A removed quota takes part in none, and stays while claims are charged to it.
 """
 
 from __future__ import annotations
@@ -33,8 +29,7 @@ from bursar.policies.elastic.settings import (
     ElasticOptionsBody,
     ElasticQuotaBody,
     GpuMemory,
-    body_of,
-    state_of,
+    quota_in,
 )
 from bursar.policies.results import Setting, SettingError
 from bursar.resources import NO_LIMITS, Limits, Vector, dimension, dimension_at
@@ -43,21 +38,6 @@ from bursar.resources import NO_LIMITS, Limits, Vector, dimension, dimension_at
 @final
 class QuotaBook:
     """Quotas by id, by account and by namespace."""
-
-    __slots__ = (
-        "by_account",
-        "by_namespace",
-        "heads",
-        "heads_of",
-        "listing",
-        "memory",
-        "options",
-        "pool",
-        "quotas",
-        "removed",
-        "stale",
-        "total_min",
-    )
 
     def __init__(self) -> None:
         self.options: ElasticOptionsBody = DEFAULT_OPTIONS
@@ -85,13 +65,13 @@ class QuotaBook:
             else:
                 quota.bindings.clear()  # they hold costs
 
-    def set_quota(self, id: str, cell: tuple[object, ...] | None) -> None:  # noqa: A002 as the ledger calls it
-        """The quota's cell changed. Whoever counts in its account still does."""
-        known = self.quotas.get(id)
+    def set_quota(self, id: str, cell: object) -> None:  # noqa: A002 as the ledger calls it
+        """The quota's cell changed. The claims that count in its account stay."""
         new = None
         if cell is not None:
-            new = ElasticQuotaState(id, body_of(cell), self.options.order == BY_PRIORITY, state_of(cell))
-        self._replace(known, new)
+            body, state = quota_in(cell)
+            new = ElasticQuotaState(id, body, self.options.order == BY_PRIORITY, state)
+        self._replace(self.quotas.get(id), new)
 
     def _replace(self, old: ElasticQuotaState | None, new: ElasticQuotaState | None) -> None:
         if old is not None:
@@ -298,36 +278,6 @@ def _claims_in(state: State, namespaces: set[str]) -> list[str]:
     if not namespaces:
         return []
     return [uid for uid, claim in state.claims.items() if claim.namespace in namespaces]
-
-
-@final
-class DimensionView:
-    """One dimension of one quota, now."""
-
-    __slots__ = ("guaranteed", "lent_to_pool", "maximum", "minimum", "name", "used")
-
-    def __init__(self, name: str, minimum: int, maximum: int | None, used: int, lent: int, guaranteed: int) -> None:
-        self.name: Final = name
-        self.minimum: Final = minimum
-        self.maximum: Final = maximum  # None: no limit
-        self.used: Final = used
-        self.lent_to_pool: Final = lent
-        self.guaranteed: Final = guaranteed  # over-quota
-
-    @property
-    def over_quota(self) -> int:
-        return max(0, self.used - self.minimum)
-
-
-def dimension_views(book: QuotaBook, quota: ElasticQuotaState) -> list[DimensionView]:
-    """The dimensions that the quota's min lists, by name."""
-    extra = book.guaranteed(quota)
-    found: list[DimensionView] = []
-    for k in range(len(quota.dims)):
-        name = dimension_at(quota.dims[k]).name
-        maximum = quota.body.max.listed.get(name)
-        found.append(DimensionView(name, quota.floor[k], maximum, quota.used[k], quota.idle[k], extra[k]))
-    return found
 
 
 def lending(book: QuotaBook) -> dict[str, list[Loan]]:

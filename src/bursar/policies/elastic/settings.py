@@ -1,18 +1,15 @@
-"""Quotas and options as settings, and their plain form in the ledger's cells.
+"""Settings of elastic quotas and their form in the ledger's cells, names of accounts and tables, and GPU memory.
 
-The names by which the elastic policy is known: accounts, tables, reasons, and the dialect's own marks.
-
-GPU memory in whole GB, derived from the GPU resources that a claim requests.
-
-``nvidia.com/gpu`` counts a configured number of GB a piece; a MIG device and an MPS slice carry their size in the name
-(``nvidia.com/mig-1g.10gb``, ``nvidia.com/gpu-10gb``); any other resource counts what a configured table says, which
-also overrides the sizes in names. The derived amount replaces whatever the claim itself says about gpu-memory: a user
-must not be able to understate it.
+GPU memory is counted in whole GB and derived from the GPU resources that a claim requests. ``nvidia.com/gpu`` counts a
+configured number of GB each. MIG devices and MPS slices carry their size in the name (``nvidia.com/mig-1g.10gb``,
+``nvidia.com/gpu-10gb``). A configured table gives the size of other resources and overrides sizes in names. The derived
+amount replaces what the claim states about gpu-memory, so that users cannot understate it.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.policies.results import Body
@@ -81,13 +78,11 @@ def slice_gb(resource: str) -> int:
 class GpuMemory:
     """GB by resource, and the request vectors that follow from it."""
 
-    __slots__ = ("index", "sizes", "table", "whole")
-
     def __init__(self, whole: int, table: dict[str, int]) -> None:
         self.whole: Final = whole  # GB of a whole GPU
         self.table: Final = table  # GB of other resources
         self.index: Final = dimension(GPU_MEMORY).index
-        self.sizes: Final[dict[int, int]] = {}  # by dimension, worked out once
+        self.sizes: Final[dict[int, int]] = {}  # by dimension, computed once
 
     def size(self, dim: int) -> int:
         """GB of one unit of the dimension."""
@@ -119,91 +114,58 @@ class GpuMemory:
 BY_MIN: Final = "min"
 BY_CAPACITY: Final = "capacity"
 BY_PRIORITY: Final = "priority"
-BY_CREATION: Final = "creation"
 
 
-# What became of a quota; all but the first are no longer in force, but claims may still stand on their accounts.
+# States of a quota. Only the first is in force, but claims may still be charged to the accounts of the others.
 IN_FORCE: Final = 0
 REMOVED: Final = 1
 TAKEN_OVER: Final = 2  # by a composite; its object is still to be deleted
 
+_Amounts = tuple[tuple[str, int], ...]
+
 
 @final
+@dataclass
 class ElasticQuotaBody(Body):
     """An ElasticQuota or CompositeElasticQuota. ``min`` and ``max`` keep zeros; absent is unlimited."""
 
-    __slots__ = ("key", "kind", "max", "min", "namespaces", "takeover")
+    kind: str
+    key: str  # namespace/name of the object
+    namespaces: tuple[str, ...]
+    min: Limits
+    max: Limits = NO_LIMITS
+    takeover: bool = False  # a composite that replaces the ElasticQuotas of its namespaces
 
-    def __init__(
-        self,
-        kind: str,
-        key: str,
-        namespaces: tuple[str, ...],
-        minimum: Limits,
-        maximum: Limits = NO_LIMITS,
-        takeover: bool = False,
-    ) -> None:
-        self.kind: Final = kind
-        self.key: Final = key  # namespace/name of the object
-        self.namespaces: Final = tuple(sorted(set(namespaces)))
-        self.min: Final = minimum
-        self.max: Final = maximum
-        self.takeover: Final = takeover  # a composite that replaces the ElasticQuotas of its namespaces
+    def __post_init__(self) -> None:
+        self.namespaces = tuple(sorted(set(self.namespaces)))
 
     @property
     def subject(self) -> str:
         return f"{self.kind} {self.key}"
 
-    @property
-    def composite(self) -> bool:
-        return self.kind == COMPOSITE
-
     def cell(self, state: int) -> tuple[object, ...]:
-        return (
-            self.kind,
-            self.key,
-            self.namespaces,
-            tuple(self.min.listed.items()),
-            tuple(self.max.listed.items()),
-            self.takeover,
-            state,
-        )
+        bounds = tuple(self.min.listed.items()), tuple(self.max.listed.items())
+        return (self.kind, self.key, self.namespaces, *bounds, self.takeover, state)
 
 
-def state_of(cell: tuple[object, ...]) -> int:
-    return cast("int", cell[-1])
-
-
-def body_of(cell: tuple[object, ...]) -> ElasticQuotaBody:
-    """The quota in a cell."""
-    kind, key, namespaces, minimum, maximum, takeover, _ = cell
-    return ElasticQuotaBody(
-        cast("str", kind),
-        cast("str", key),
-        cast("tuple[str, ...]", namespaces),
-        Limits(dict(cast("tuple[tuple[str, int], ...]", minimum))),
-        Limits(dict(cast("tuple[tuple[str, int], ...]", maximum))),
-        bool(takeover),
+def quota_in(cell: object) -> tuple[ElasticQuotaBody, int]:
+    """The quota in a cell, and its state."""
+    kind, key, namespaces, minimum, maximum, takeover, state = cast(
+        "tuple[str, str, tuple[str, ...], _Amounts, _Amounts, bool, int]", cell
     )
+    body = ElasticQuotaBody(kind, key, namespaces, Limits(dict(minimum)), Limits(dict(maximum)), takeover)
+    return body, state
 
 
 @final
+@dataclass
 class ElasticOptionsBody(Body):
     """The section ``elastic`` of the Configuration."""
 
-    __slots__ = ("borrowing", "gpu_gb", "order", "slices")
-
-    def __init__(
-        self,
-        gpu_gb: int = DEFAULT_GB,
-        slices: dict[str, int] | None = None,
-        borrowing: str = BY_MIN,
-        order: str = BY_PRIORITY,
-    ) -> None:
-        self.gpu_gb: Final = gpu_gb
-        self.slices: Final = slices if slices is not None else {}
-        self.borrowing: Final = borrowing  # bounded by the sum of the minimums, or by real capacity only
-        self.order: Final = order  # whether priority comes before age in the classes
+    gpu_gb: int = DEFAULT_GB
+    slices: dict[str, int] = field(default_factory=dict)
+    borrowing: str = BY_MIN  # bounded by the sum of the minimums, or by real capacity only
+    order: str = BY_PRIORITY  # whether priority comes before age in the classes
 
     def cell(self) -> tuple[object, ...]:
         return (self.gpu_gb, tuple(sorted(self.slices.items())), self.borrowing, self.order)
@@ -212,9 +174,8 @@ class ElasticOptionsBody(Body):
 DEFAULT_OPTIONS: Final = ElasticOptionsBody()
 
 
-def options_of(cell: object) -> ElasticOptionsBody:
+def options_in(cell: object) -> ElasticOptionsBody:
     if cell is None:
         return DEFAULT_OPTIONS
-    gpu_gb, slices, borrowing, order = cast("tuple[object, ...]", cell)
-    table = dict(cast("tuple[tuple[str, int], ...]", slices))
-    return ElasticOptionsBody(cast("int", gpu_gb), table, cast("str", borrowing), cast("str", order))
+    gpu_gb, slices, borrowing, order = cast("tuple[int, _Amounts, str, str]", cell)
+    return ElasticOptionsBody(gpu_gb, dict(slices), borrowing, order)

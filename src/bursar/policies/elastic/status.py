@@ -21,7 +21,7 @@ from bursar.policies.elastic.settings import (
 )
 from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
-from bursar.resources import Vector, dimension
+from bursar.resources import Vector, dimension, dimension_at
 
 _POD: Final = "Pod"
 
@@ -106,8 +106,8 @@ def status_of(quota: ElasticQuotaState, reserved: Account, running: Account) -> 
     borrowed: dict[str, object] = {}
     for k in range(len(quota.dims)):
         if quota.used[k] > quota.floor[k]:
-            name = list(quota.body.min.listed)[k]
-            borrowed[name] = dimension(name).show(quota.used[k] - quota.floor[k])
+            resource = dimension_at(quota.dims[k])
+            borrowed[resource.name] = resource.show(quota.used[k] - quota.floor[k])
     return {
         "used": {name: dimension(name).show(running.used.amount(name)) for name in listed},
         "reserved": {name: dimension(name).show(reserved.used.amount(name)) for name in listed},
