@@ -10,7 +10,9 @@ BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 def build_inputs() -> list[Path]:
     """Everything a wheel is made of, in a fixed order; caches and stray extension modules are no sources."""
-    package = (path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix in {".py", ".typed"})
+    package = (
+        path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix in {".py", ".typed", ".yaml"}
+    )
     return [*(ROOT / name for name in BUILD_FILES), *sorted(package)]
 
 

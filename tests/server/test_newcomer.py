@@ -39,7 +39,7 @@ def steps(field: str, body: object) -> FieldPath:
 def test_from_a_refusal_to_a_running_pod(tmp_path: Path) -> None:
     with live(tmp_path / "bursar.db", clock=ManualClock()) as bed:
         client = bed.client
-        client.apply(ORGANISATION, source="organisation.yaml")
+        client.apply(ORGANISATION.read_text(), source="organisation.yaml")
         wanted = pod("vision", "mine", 16)
         assert client.what_if(text(wanted)).pods[0].verdict in {"queued", "never"}
         assert [news.what for news in client.apply(text(wanted)).pods] == ["waits"]
