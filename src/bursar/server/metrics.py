@@ -7,9 +7,10 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -25,6 +26,7 @@ from bursar.server.quotas import Gathered
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 
+Values = Mapping[Any, float]  # by the values of the labels
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CACHED_FOR = 1.0
 _QUOTA_LABELS = ("policy", "kind", "namespace", "quota", "node", "resource")
@@ -46,7 +48,7 @@ class MetricsSnapshot:
     nodes: list[tuple[str, dict[str, int], dict[str, int]]]  # (name, allocatable, used)
     states: Counter[str]
     pending: Counter[str]
-    policies: list[tuple[str, str, int]]  # (policy, what it counted, how often)
+    policies: dict[tuple[str, str], int]  # by policy and what it counted
     seq: int
     objects: int
 
@@ -64,7 +66,7 @@ def snapshot(cluster: Cluster) -> MetricsSnapshot:
             listed = {name: most for name, most in account.limits.listed.items() if most < 2**62}
             nodes.append((stored.key, listed, dict(account.used.vector().pairs())))
     engine = cluster.engine
-    counted = [(policy.name, name, count) for policy in engine.policies for name, count in policy.counters().items()]
+    counted = {(policy.name, name): count for policy in engine.policies for name, count in policy.counters().items()}
     return MetricsSnapshot(
         quotas.gather(cluster), nodes, states, pending, counted, engine.version, cluster.objects.count()
     )
@@ -109,74 +111,51 @@ class ServerMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         numbers, _ = self._service.read(snapshot)
-        yield _single(
-            "bursar_build_info",
-            "The version that runs; always 1.",
-            {"version": __version__, "python": platform.python_version()},
-            1,
-        )
+        build = (__version__, platform.python_version())
+        yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), {build: 1})
         yield from _quota_metrics(numbers.quotas.quotas())
         yield from _node_metrics(numbers)
-        yield _counted("bursar_claims", "Claims by state.", "state", numbers.states)
-        yield _counted("bursar_claims_pending", "Claims that wait, by reason.", "reason", numbers.pending)
-        yield from self._totals()
-        policies = CounterMetricFamily("bursar_policy_events", "What policies counted.", labels=("policy", "event"))
-        for policy, name, count in numbers.policies:
-            policies.add_metric((policy, name), count)
-        yield policies
+        yield _gauge("bursar_claims", "Claims by state.", ("state",), _single(numbers.states))
+        yield _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(numbers.pending))
+        tally = self._service.tally
+        decisions = dict(sorted(tally.decisions.items()))
+        yield _counter("bursar_decisions", "Decisions by outcome.", ("outcome", "reason"), decisions)
+        yield _counter("bursar_evictions", "Pods told to leave, by reason.", ("reason",), _single(tally.evictions))
+        yield _counter("bursar_journal_records", "Journal records by cause.", ("cause",), _single(tally.records))
+        yield _counter("bursar_pod_events", "What happened to pods.", ("event",), _single(tally.pods))
+        yield _counter("bursar_policy_events", "What policies counted.", ("policy", "event"), numbers.policies)
         yield from self._service_metrics(numbers)
 
-    def _totals(self) -> Iterator[Metric]:
-        tally = self._service.tally
-        decisions = CounterMetricFamily("bursar_decisions", "Decisions by outcome.", labels=("outcome", "reason"))
-        for (outcome, reason), count in sorted(tally.decisions.items()):
-            decisions.add_metric((outcome, reason), count)
-        yield decisions
-        for name, about, label, counts in (
-            ("bursar_evictions", "Pods told to leave, by reason.", "reason", tally.evictions),
-            ("bursar_journal_records", "Journal records by cause.", "cause", tally.records),
-            ("bursar_pod_events", "What happened to pods.", "event", tally.pods),
-        ):
-            family = CounterMetricFamily(name, about, labels=(label,))
-            for key, count in sorted(counts.items()):
-                family.add_metric((key,), count)
-            yield family
-
     def _service_metrics(self, numbers: MetricsSnapshot) -> Iterator[Metric]:
-        service = self._service
-        yield _single("bursar_journal_seq", "The last journal record.", {}, numbers.seq)
-        yield _single("bursar_objects", "Objects that are there.", {}, numbers.objects)
-        yield _single("bursar_accepting_changes", "1 while changes are taken.", {}, int(service.error is None))
-        yield _single("bursar_listeners", "Live streams and threads that hear of batches.", {}, len(service.hub))
-        if self._audit is not None:
-            failures = CounterMetricFamily("bursar_audit_failures", "Records that cannot be true. Must stay 0.")
-            failures.add_metric((), self._audit.failures)
-            yield failures
-            yield _single("bursar_audited_seq", "The last record found to be right.", {}, self._audit.audited)
+        service, audit = self._service, self._audit
+        yield _gauge("bursar_journal_seq", "The last journal record.", (), {(): numbers.seq})
+        yield _gauge("bursar_objects", "Objects that are there.", (), {(): numbers.objects})
+        yield _gauge("bursar_accepting_changes", "1 while changes are taken.", (), {(): service.error is None})
+        yield _gauge("bursar_listeners", "Live streams and threads that hear of batches.", (), {(): len(service.hub)})
+        if audit is not None:
+            failures = {(): audit.failures}
+            yield _counter("bursar_audit_failures", "Records that cannot be true. Must stay 0.", (), failures)
+            yield _gauge("bursar_audited_seq", "The last record found to be right.", (), {(): audit.audited})
 
 
 def _quota_metrics(found: list[QuotaRecord]) -> Iterator[Metric]:
     for name, about, figure in _FIGURES:
-        family = GaugeMetricFamily(f"bursar_quota_{name}", f"Quotas: {about}.", labels=_QUOTA_LABELS)
-        for quota in found:
-            for resource, figures in quota.resources.items():
-                amount = figure(figures)
-                if amount is not None:
-                    labels = (quota.policy, quota.kind, quota.namespace, quota.name, quota.node, resource)
-                    family.add_metric(labels, _units(resource, amount))
-        yield family
+        values = {
+            (quota.policy, quota.kind, quota.namespace, quota.name, quota.node, resource): _units(resource, amount)
+            for quota in found
+            for resource, figures in quota.resources.items()
+            if (amount := figure(figures)) is not None
+        }
+        yield _gauge(f"bursar_quota_{name}", f"Quotas: {about}.", _QUOTA_LABELS, values)
 
 
 def _node_metrics(numbers: MetricsSnapshot) -> Iterator[Metric]:
-    allocatable = GaugeMetricFamily("bursar_node_allocatable", "What a node has.", labels=("node", "resource"))
-    used = GaugeMetricFamily("bursar_node_used", "What decisions count on a node.", labels=("node", "resource"))
-    for node, has, uses in numbers.nodes:
-        for resource, amount in has.items():
-            allocatable.add_metric((node, resource), _units(resource, amount))
-        for resource, amount in uses.items():
-            used.add_metric((node, resource), _units(resource, amount))
-    yield allocatable
-    yield used
+    allocatable, used = (
+        {(node, name): _units(name, amount) for node, *sides in numbers.nodes for name, amount in sides[side].items()}
+        for side in (0, 1)
+    )
+    yield _gauge("bursar_node_allocatable", "What a node has.", ("node", "resource"), allocatable)
+    yield _gauge("bursar_node_used", "What decisions count on a node.", ("node", "resource"), used)
 
 
 def _units(resource: str, amount: int) -> float:
@@ -184,14 +163,19 @@ def _units(resource: str, amount: int) -> float:
     return amount / dimension(resource).resolution
 
 
-def _counted(name: str, about: str, label: str, counts: Counter[str]) -> Metric:
-    family = GaugeMetricFamily(name, about, labels=(label,))
-    for key, count in sorted(counts.items()):
-        family.add_metric((key,), count)
-    return family
+def _single(counted: Counter[str]) -> Values:
+    return {(label,): count for label, count in sorted(counted.items())}
 
 
-def _single(name: str, about: str, labels: dict[str, str], value: float) -> Metric:
-    family = GaugeMetricFamily(name, about, labels=tuple(labels))
-    family.add_metric(tuple(labels.values()), value)
+def _gauge(name: str, about: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(GaugeMetricFamily(name, about, labels=labels), values)
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(CounterMetricFamily(name, about, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> Metric:
+    for labels, value in values.items():
+        family.add_metric(labels, value)
     return family
