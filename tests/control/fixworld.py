@@ -7,8 +7,7 @@ from typing import Any
 from bursar.control.suggestions.search import Found, Suggestion
 from bursar.control.suggestions.trial import edited
 from bursar.objects.manifests import Document, load_text
-from bursar.sim.cluster import Cluster
-from bursar.sim.suggestions import fixes_for
+from bursar.sim.cluster import Cluster, fixes_for
 
 SETTINGS = """
 apiVersion: v1

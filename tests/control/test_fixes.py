@@ -12,8 +12,8 @@ from bursar.control.suggestions.search import Found, find_fixes
 from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trials, edited, show_path
 from bursar.engine.engine import Engine
 from bursar.policies.fix_fields import look_up
-from bursar.sim.cluster import Cluster
-from bursar.sim.suggestions import ClusterDesk, fixes_for
+from bursar.sim.cluster import Cluster, ClusterSource, fixes_for
+from bursar.sim.suggestions import fixes_for
 from tests.control.fixworld import TEAMS, apply, fixes, follow, new_cluster, pod
 
 
@@ -233,7 +233,7 @@ def test_an_account_of_an_unknown_policy_is_raised_itself() -> None:
     claim = cluster.controller.claim("vision/big")
     assert claim is not None
     tries = Trials(
-        cluster.engine, cluster.registry, ClusterDesk(cluster), cluster.controller.queue, claim, [claim], Effort(100)
+        cluster.engine, cluster.registry, ClusterSource(cluster), cluster.controller.queue, claim, [claim], Effort(100)
     )
     assert not tries.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 3),)))
     assert tries.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 4),)))
@@ -242,7 +242,7 @@ def test_an_account_of_an_unknown_policy_is_raised_itself() -> None:
 def test_an_unknown_claim_has_no_fixes() -> None:
     cluster = new_cluster()
     engine: Engine = cluster.engine
-    assert find_fixes(engine, cluster.registry, cluster.controller.queue, ClusterDesk(cluster), "x").fixes == []
+    assert find_fixes(engine, cluster.registry, cluster.controller.queue, ClusterSource(cluster), "x").fixes == []
 
 
 def test_edits_leave_the_manifest_alone() -> None:

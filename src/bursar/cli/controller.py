@@ -81,7 +81,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     from bursar.kube.controller.mirror import MirrorOptions
     from bursar.kube.controller.replica import ProcessOptions, own_identity
     from bursar.kube.http_server import ListenError
-    from bursar.store.term_journal import journals_in
+    from bursar.store.store import journals_in
 
     if shadow and dry_run:
         raise click.UsageError("--shadow sends nothing, --dry-run everything, to be checked: choose one of them")

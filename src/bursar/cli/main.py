@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
 
 COMMANDS = {
     "apply": "bursar.cli.change:apply",
-    "audit": "bursar.cli.audit:audit",
+    "audit": "bursar.cli.check:audit",
     "completion": "bursar.cli.info:completion",
     "controller": "bursar.cli.controller:controller",
     "delete": "bursar.cli.change:delete",
@@ -62,7 +62,7 @@ COMMANDS = {
     "plan": "bursar.cli.trial:plan",
     "reasons": "bursar.cli.info:reasons",
     "serve": "bursar.cli.serve:serve",
-    "test": "bursar.cli.test:test",
+    "test": "bursar.cli.check:test",
     "top": "bursar.cli.top:top",
     "undo": "bursar.cli.change:undo",
     "version": "bursar.cli.info:version",

@@ -20,8 +20,7 @@ from typing import IO, cast
 
 import msgspec
 
-from bursar.server.hub import News
-from bursar.server.service import Service
+from bursar.server.service import News, Service
 from bursar.server.time_travel import give_back
 from bursar.store import snapshots, verify
 from bursar.store.snapshots import Label

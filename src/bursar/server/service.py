@@ -1,20 +1,11 @@
 """The service: one embedded cluster in real time, durable, for many callers.
 
-All changes run one after another under one lock: time is brought up to now, the change runs in memory until the cluster
-is at rest, and what changed (journal lines, objects) is handed to the group committer before the lock is let go, so
-that the file has the order of the memory. The caller is answered when its batch is on the disk. Readers see the
-memory, and are answered when what they saw is on the disk.
+Changes run one after another under one lock. Time is brought up to now, the change runs in memory until the cluster is
+at rest, and what changed (journal lines, objects) goes to the group committer before the lock is released, so that the
+file has the order of the memory. A caller is answered once its batch is on the disk, and a reader once what it read is.
 
-A change that is refused leaves no trace. Anything else that goes wrong (a batch that cannot be written, a defect that
-leaves a change half made) ends the taking of changes: memory is then not what the disk says, and only a restart, which
-goes on from the disk, mends that.
-
-Counts of what was decided and done, for metrics. Touched under the service's lock, read without it.
-
-What callers can have done to a cluster, and how what came of it is told: in the answer and in the log of changes.
-
-An action knows neither locks nor disks. It runs on the cluster of now and on a copy of it alike, and what is told is
-read off the cluster that it ran on, right after.
+A refused change leaves no trace. After any other failure (a batch that cannot be written, a defect that leaves a change
+half made) the service takes no changes any more, because memory and disk differ; a restart continues from the disk.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, RLock
+from threading import Event, Lock, RLock
 from typing import TypeVar
 
 from bursar.engine.decision import EVICTED, OUTCOMES, Decision, GangDecisions
@@ -43,11 +34,9 @@ from bursar.server.changes import (
     inverse_of,
     load_change,
 )
-from bursar.server.hub import Hub, News
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Applied, Cluster
-from bursar.sim.pods import Happening
-from bursar.sim.pods import SimEvent as Notice
+from bursar.sim.pods import Happening, SimEvent
 from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
 
 
@@ -134,6 +123,55 @@ def logged(
     touched = cluster.objects.touched
     objects = [LoggedObject(kind.name, key, result, touched.get((kind.name, key), 0)) for kind, key, result in changed]
     return ChangeRecord(change, objects, [happening.pod for happening in happenings if happening.what == "evicted"])
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One batch, once it is on the disk."""
+
+    seq: int
+    at: int
+    lines: Sequence[bytes]
+    objects: Sequence[ObjectWrite]
+    events: Sequence[SimEvent]
+
+
+Listener = Callable[[News], None]
+
+
+class Hub:
+    """Publishes durable batches to listeners.
+
+    ``publish`` runs in the writing thread, in the order of the batches, and never waits. A listener that cannot keep
+    up is cut off, and resumes from the store.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._listeners: dict[int, Listener] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def publish(self, news: News) -> None:
+        with self._lock:
+            listeners = list(self._listeners.values())
+        for listener in listeners:
+            listener(news)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear of every batch from now on; must be quick and must not fail. Returns how to stop."""
+        with self._lock:
+            self._next += 1
+            number = self._next
+            self._listeners[number] = listener
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners.pop(number, None)
+
+        return stop
 
 
 T = TypeVar("T")
@@ -296,7 +334,7 @@ class Service:
     # Durability
 
     def _flush(
-        self, meta: dict[str, str], happenings: Sequence[Happening] = (), events: Sequence[Notice] = ()
+        self, meta: dict[str, str], happenings: Sequence[Happening] = (), events: Sequence[SimEvent] = ()
     ) -> Future[int] | None:
         """Hand what changed to the committer; the future of the last batch, for who must wait for it."""
         cluster = self.cluster

@@ -15,9 +15,8 @@ import msgspec
 
 from bursar.objects.validation import timestamp
 from bursar.server import time_travel
-from bursar.server.hub import News
 from bursar.server.problems import in_thread
-from bursar.server.service import Service
+from bursar.server.service import News, Service
 
 HEARTBEAT = 15.0
 WAITING_AT_MOST = 1000

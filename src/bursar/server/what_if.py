@@ -28,9 +28,8 @@ from bursar.server import quotas, types
 from bursar.server.problems import RefusedError
 from bursar.server.rows import ClaimView
 from bursar.server.time_travel import moment_of
-from bursar.sim.cluster import Cluster
+from bursar.sim.cluster import Cluster, fixes_for
 from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING
-from bursar.sim.suggestions import fixes_for
 
 MOST_PODS = 1000
 _REPLICATED = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}

@@ -10,12 +10,13 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from bursar.control import actions as outside
 from bursar.control.admission import Admission, ObjectChange, known_kinds
 from bursar.control.controller import Controller
+from bursar.control.suggestions.search import EFFORT, Found, find_fixes
 from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.engine.session import EngineError
@@ -30,7 +31,7 @@ from bursar.policies.results import Check, Output
 from bursar.sim.apply import Staging, check_node
 from bursar.sim.objects import Load, ObjectStore, Shelf
 from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, resume_pods, said_again
-from bursar.sim.pods import ENDED, PENDING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
+from bursar.sim.pods import ENDED, PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
 Result = Literal["created", "changed", "unchanged", "deleted"]
 
@@ -290,3 +291,37 @@ class Cluster:
             return self.controller.explain(pod.uid)
         except EngineError:
             return None
+
+
+class ClusterSource:
+    """What the search for fixes reads of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._ends = {
+            pod.uid: pod.due
+            for pod in map(cluster.doing, cluster.pods())
+            if pod is not None and pod.phase == RUNNING and pod.due is not None
+        }
+
+    def now(self) -> int:
+        return self._cluster.now()
+
+    def applied(self, kind: str, key: str) -> dict[str, Any] | None:
+        found = self._cluster.objects.find(kind, key)
+        return None if found is None else found.body
+
+    def applied_all(self, kind: str) -> Iterator[dict[str, Any]]:
+        return (found.body for found in self._cluster.objects.all(kind))
+
+    def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
+        return self._cluster.staged(documents, without)
+
+    def ends(self, uid: str) -> int | None:
+        return self._ends.get(uid)
+
+
+def fixes_for(cluster: Cluster, uid: str, effort: int = EFFORT) -> Found:
+    """The fixes for a pending claim. The caller holds the cluster's lock."""
+    controller = cluster.controller
+    return find_fixes(cluster.engine, cluster.registry, controller.queue, ClusterSource(cluster), uid, effort)

@@ -1,19 +1,12 @@
 """A store: the journal, the objects and the snapshots of one Bursar, in one SQLite file.
 
-``commit`` returns when everything in its batch is on the disk, or raises and has written nothing. Sequence numbers of
-the journal have no gaps. One process writes, any number reads at the same time. What was written is never removed,
-except by ``upkeep.prune``.
+``Store.commit`` returns when everything in its batch is on the disk, or raises and has written nothing. Journal records
+are numbered without gaps. One process writes, any number reads at the same time. Only ``snapshots.prune`` removes data.
 
-What is written together: journal lines and the changes of objects that belong to them.
-
-Group commit: many callers, one wait for the disk.
-
-``submit`` hands a batch over and returns a future; a thread writes all that has come in meanwhile in one transaction
-and wakes every caller when it is on the disk. Batches are written in the order of their submission, so whoever takes
-journal lines from an engine submits them before letting go of the engine's lock.
-
-When a write fails, memory is ahead of the disk and nothing can be promised any more: everybody who waits or comes
-later gets the error, and the store is closed. A restart continues from what is on the disk.
+``GroupCommitter`` lets many callers share one wait for the disk: a thread writes all batches that were submitted
+meanwhile in one transaction, in the order of submission. So a caller that takes journal lines from an engine submits
+them before it releases the engine's lock. When a write fails, memory is ahead of the disk: all callers get the error,
+the store is closed, and a restart continues from the disk.
 """
 
 from __future__ import annotations
@@ -24,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from threading import Condition, Lock, Thread
@@ -411,3 +405,23 @@ class GroupCommitter:
         for _, future in lost:
             future.set_exception(error)
         self.store.close()
+
+
+class TermJournal:
+    """The journal of one leader term of a controller, in a store file that a thread writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._committer = GroupCommitter(Store.create(path))
+
+    def keep(self, lines: list[bytes], now: int) -> None:
+        self._committer.submit(Batch(lines, (), now))
+
+    def close(self) -> None:
+        self._committer.close()
+
+
+def journals_in(folder: Path, number: int) -> TermJournal:
+    """Open a journal for a term that begins now. The name holds the time: a leader may rebuild its ledger in a term."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return TermJournal(folder / f"term-{number}-{begun}.db")
