@@ -1,10 +1,7 @@
 """The HTTP application: routes from the table of operations, with access, limits and problems around every handler.
 
-Who may ask: bearer tokens with a role, read from a file.
-
 A token file has a line for each token: ``ROLE TOKEN [NAME]``, with ROLE ``read`` or ``admin``; empty lines and lines
-that begin with # are left out. Tokens are compared by their hash and in constant time. The file is read again when it
-changes.
+that begin with # are skipped. Tokens are compared by their hash in constant time. The file is reloaded when it changes.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ class TokenFileError(Exception):
 
 
 class Access:
-    """The tokens of a file; without a file everybody may do everything."""
+    """The bearer tokens of a file; without a file every request is allowed."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -171,7 +168,7 @@ class App:
         return app
 
     def close_streams(self) -> None:
-        """For a shutdown: streams would otherwise go on for ever."""
+        """For a shutdown, which would wait for open streams."""
         for stream in list(self._streams):
             stream.end()
 
@@ -210,11 +207,11 @@ class App:
         return guarded
 
     def _check_host(self, request: Request) -> None:
-        """Without tokens only this machine is served, and no web page that pretends to be it."""
+        """Without tokens only this machine is served, and no web page under another host name (DNS rebinding)."""
         if not self._access.open:
             return
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        if host != "localhost" and not _is_loopback(host):
+        if not is_loopback(host):
             raise RefusedError(403, "without a token file this server answers to localhost only")
 
     async def _problem(self, error: Exception) -> Response:
@@ -281,8 +278,8 @@ def _json(answer: object) -> Response:
     return Response(_ENCODER.encode(answer), media_type="application/json")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

@@ -1,6 +1,6 @@
-"""The auditor's process: is told record numbers, one a line, and answers how far the journal is right.
+"""The auditor's child process: reads record numbers from stdin, and answers how far the journal is right.
 
-Ends when nobody can ask it any more.
+It ends when its pipes are closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NICER = 5  # deciding goes before checking
 
 
 def begun(store: Store) -> Auditor:
-    """At the first record there is; what was pruned is vouched for by the snapshot that took its place."""
+    """An auditor at the first record of the store; pruned records are replaced by the snapshot after them."""
     auditor = Auditor(_UIDS_KEPT)
     if store.pruned_to:
         query = "SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1"

@@ -1,19 +1,14 @@
-"""What a service does by itself: let time pass, have its own journal checked, keep snapshots. A thread each; what is
-much work is done by processes of their own.
+"""Threads of a service: let time pass, audit the journal, keep snapshots.
 
-None of them may take the service down: what goes wrong is kept for the health check and the metrics.
+Auditing and summing up run in child processes, each with a ledger of its own, so that they take neither memory nor
+interpreter time from the server. They only read the store, answer by pipe, and end when the server does.
 
-Processes beside the server that read its store: the auditor, and whoever sums the journal up.
-
-Both go through every record with books of their own. In processes of their own they take neither memory nor turns of
-the interpreter from the server, which goes on deciding meanwhile. They only read; what they find comes back by pipe,
-and they end when the server does, however it ends.
+A failure here does not stop the service: the health check and the metrics report it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO, cast
@@ -94,22 +89,38 @@ POLL_MS = 1000
 SNAPSHOT_EVERY = 20_000
 
 
-class Ticker:
-    """Sleeps until something is due. Policies take back over-use after a delay of their own, so it looks often."""
+class _Worker:
+    """A thread that runs until it is stopped, and sleeps until it is woken."""
+
+    def __init__(self, name: str, wake: Event | None = None) -> None:
+        self._wake = Event() if wake is None else wake
+        self._stopping = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+
+
+class Ticker(_Worker):
+    """Sleeps until something is due. Policies revoke over-use after delays of their own, so it polls as well."""
 
     def __init__(self, service: Service, poll_ms: int = POLL_MS) -> None:
         self._service = service
         self._poll = poll_ms
-        self._stopping = False
-        self._thread = _thread("bursar-ticker", self._run)
+        super().__init__("bursar-ticker", service.alarm.ring)
 
     def _run(self) -> None:
-        alarm = self._service.alarm
         while True:
-            alarm.ring.clear()
-            if self._stopping:  # not looked at before: that it is to stop would be cleared away
+            self._wake.clear()
+            if self._stopping:  # read after the clearing, which would undo the wake-up of a stop
                 return
-            with self._service.lock:  # no change comes between looking at what is due and setting the alarm
+            with self._service.lock:  # no change comes between reading what is due and setting the alarm
                 try:
                     due = self._service.tick()
                 except Exception:  # the service has noted it, and takes no changes any more
@@ -117,29 +128,22 @@ class Ticker:
                     return
                 now = self._service.now()
                 wait = self._poll if due is None else min(self._poll, max(1, due - now))
-                alarm.at = now + wait
-            alarm.ring.wait(wait / 1000)
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._service.alarm.ring.set()
-        self._thread.join()
+                self._service.alarm.at = now + wait
+            self._wake.wait(wait / 1000)
 
 
-class AuditWatch:
-    """Has every journal line on the disk checked by the independent auditor, from the first one on."""
+class AuditWatch(_Worker):
+    """Has every durable journal line checked by the independent auditor, from the first one on."""
 
     def __init__(self, service: Service) -> None:
         self._store = service.store
-        self._more = Event()
-        self._stopping = False
         self.audited = 0  # the last record that was found to be right
         self.failures = 0
         self.problem = ""
         self._process = AuditProcess(self._store.path)
-        self._stop_listening = service.hub.listen(lambda _: self._more.set())
-        self._more.set()
-        self._thread = _thread("bursar-audit", self._run)
+        super().__init__("bursar-audit")
+        self._stop_listening = service.hub.listen(lambda _: self._wake.set())
+        self._wake.set()
 
     @property
     def pid(self) -> int:
@@ -149,8 +153,8 @@ class AuditWatch:
     def _run(self) -> None:
         try:
             while not self._stopping and not self.failures:
-                self._more.wait()
-                self._more.clear()
+                self._wake.wait()
+                self._wake.clear()
                 self._catch_up()
         except Exception as error:  # noqa: BLE001 the health check and the metrics tell of it
             self._failed(f"{type(error).__name__}: {error}")
@@ -171,28 +175,22 @@ class AuditWatch:
 
     def stop(self) -> None:
         self._stop_listening()
-        self._stopping = True
-        self._more.set()
-        self._thread.join()
+        super().stop()
         self._process.close()
 
 
-class SnapshotKeeper:
-    """Keeps what makes the past quick to look at: has the journal summed up every so many records, and its index of
-    who is mentioned where extended.
-    """
+class SnapshotKeeper(_Worker):
+    """Makes the past quick to read: sums the journal up every so many records, and extends the index of claims."""
 
     def __init__(self, service: Service, every: int = SNAPSHOT_EVERY) -> None:
         self._store = service.store
         self._every = every
-        self._wake = Event()
-        self._stopping = False
         self._indexed = 0
         self.taken = 0
         self._process: SumProcess | None = None
         self._last = int(self._store.rows("SELECT coalesce(max(seq), 0) FROM snapshots")[0][0])
+        super().__init__("bursar-snapshots")
         self._stop_listening = service.hub.listen(self._hear)
-        self._thread = _thread("bursar-snapshots", self._run)
 
     def _hear(self, news: News) -> None:
         if news.seq - self._last >= self._every or news.seq - self._indexed >= verify.BLOCK:
@@ -223,14 +221,7 @@ class SnapshotKeeper:
 
     def stop(self) -> None:
         self._stop_listening()
-        self._stopping = True
-        self._wake.set()
+        self._stopping = True  # before the process ends: its end is no failure
         if self._process is not None:
             self._process.cancel()
-        self._thread.join()
-
-
-def _thread(name: str, run: Callable[[], None]) -> Thread:
-    thread = Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
+        super().stop()

@@ -1,13 +1,11 @@
-"""The log of changes: what was applied, deleted or undone, so that it can be taken back; and answers to repeat.
+"""The log of changes, their inverses, and the answers to requests with an idempotency key.
 
-Both live in the store's ``meta`` table and are written in the same batch as the change itself. A change is kept under
-its number for ever; answers by idempotency key go round in a fixed number of slots.
+Log and answers live in the store's ``meta`` table and are written in the same batch as the change itself. A change is
+kept for ever under its number; answers share a fixed number of slots.
 
-Taking a change of objects back: the inverse, made of the versions that the objects had before it.
-
-The inverse is a change like any other, checked and made durable like any other. It is refused when an object was
-changed since: then that change has to be undone first. What pods lost by the change (their place, their work) does not
-come back; the inverse says so, pod by pod.
+The inverse of a change is made of the versions that its objects had before. It is a change like any other, and is
+refused when an object was changed since. What pods lost by the change (their place, their work) does not come back; the
+inverse lists it pod by pod.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ def load_changes(store: Store, before: int, limit: int) -> list[ChangeRecord]:
 
 
 class Answers:
-    """The answers given to requests with a key, the oldest forgotten first."""
+    """The answers to requests with a key; the oldest are dropped first."""
 
     def __init__(self, store: Store) -> None:
         self._by_key: OrderedDict[str, GivenAnswer] = OrderedDict()

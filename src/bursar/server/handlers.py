@@ -47,29 +47,17 @@ class Handlers:
 
     async def apply(self, asked: RequestQuery) -> types.Change:
         documents = await in_thread(asked.documents)
-        return await self._change(
-            lambda: self._service.apply(
-                documents, dry_run=asked.truth("dryRun"), key=asked.text("Idempotency-Key"), request=_digest(asked)
-            )
-        )
+        return await self._change(lambda: self._service.apply(documents, **_once(asked), dry_run=_dry(asked)))
 
     async def delete(self, asked: RequestQuery) -> types.Change:
-        references = self._references(asked.references())
-        return await self._change(
-            lambda: self._service.delete(
-                references, dry_run=asked.truth("dryRun"), key=asked.text("Idempotency-Key"), request=_digest(asked)
-            )
-        )
+        references = self._references(asked.names())
+        return await self._change(lambda: self._service.delete(references, **_once(asked), dry_run=_dry(asked)))
 
     async def finish(self, asked: RequestQuery) -> types.Change:
-        pods = asked.pods()
-        return await self._change(
-            lambda: self._service.finish(pods, key=asked.text("Idempotency-Key"), request=_digest(asked))
-        )
+        return await self._change(lambda: self._service.finish(asked.names(), **_once(asked)))
 
     async def undo(self, asked: RequestQuery) -> types.Change:
-        number = asked.number("id")
-        return await self._change(lambda: self._service.undo(number, dry_run=asked.truth("dryRun")))
+        return await self._change(lambda: self._service.undo(asked.number("id"), dry_run=_dry(asked)))
 
     async def changes(self, asked: RequestQuery) -> types.ChangeList:
         def look(cluster: Cluster) -> types.ChangeList:
@@ -136,7 +124,7 @@ class Handlers:
             return await self._reader.look(lambda cluster: explanation(cluster, key), asked.text("at"))
 
         def search() -> types.Explanation:
-            """On a copy: a search may take a while, and nobody waits for it but who asked."""
+            """On a copy: a search may take long, and must not hold the cluster's lock."""
             at = asked.text("at")
             moment = self._service.moment(at) if at else self._service.position()
             return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
@@ -207,7 +195,7 @@ class Handlers:
 
         return await in_thread(read)
 
-    # Kinds as callers name them
+    # Kinds and references
 
     def _kind(self, name: str) -> Kind:
         try:
@@ -216,7 +204,7 @@ class Handlers:
             raise RefusedError(400, str(error)) from None
 
     def _references(self, given: Sequence[str]) -> Sequence[str]:
-        """They name objects, be they there or not."""
+        """Checks that they have the form of references; the objects may be missing."""
         for text in given:
             try:
                 self._service.cluster.kinds.reference(text)
@@ -225,9 +213,14 @@ class Handlers:
         return given
 
 
-def _digest(asked: RequestQuery) -> str:
-    """What was asked for, for idempotency."""
-    return sha256(asked.body + repr(sorted(asked.values.items(), key=str)).encode()).hexdigest()
+def _once(asked: RequestQuery) -> dict[str, str]:
+    """The idempotency key, and a fingerprint of the request that it stands for."""
+    request = sha256(asked.body + repr(sorted(asked.values.items(), key=str)).encode()).hexdigest()
+    return {"key": asked.text("Idempotency-Key"), "request": request}
+
+
+def _dry(asked: RequestQuery) -> bool:
+    return asked.truth("dryRun")
 
 
 def _asked_claim(asked: RequestQuery) -> str:

@@ -1,5 +1,7 @@
-"""Metrics for Prometheus. Gauges are read from the cluster at a scrape, under its lock only while numbers are copied;
-rendering happens outside of it, and at most once a second.
+"""Metrics for Prometheus.
+
+Gauges are read from the cluster at a scrape, and its lock is held only while numbers are copied. The text is rendered
+outside of the lock, at most once a second.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class MetricsSnapshot:
 
 
 def snapshot(cluster: Cluster) -> MetricsSnapshot:
-    """Whoever calls holds the cluster's lock."""
+    """The caller holds the cluster's lock."""
     states: Counter[str] = Counter(STATES[claim.state] for claim in cluster.engine.state.claims.values())
     pending: Counter[str] = Counter()
     for claim in cluster.controller.queue.waiting():
@@ -106,7 +108,7 @@ class ServerMetrics(Collector):
             return text
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not read the cluster."""
+        """Nothing, because registering must not read the cluster."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,7 +1,4 @@
-"""Errors as problem details (RFC 9457): what went wrong, of which object and field, and that nothing changed.
-
-Blocking work beside the event loop.
-"""
+"""Errors as problem details (RFC 9457), and blocking work in worker threads."""
 
 from __future__ import annotations
 
@@ -37,6 +34,9 @@ TITLES = {
 }
 
 
+_STATUSES = {MomentError: 400, NoSuchChangeError: 404, KeyReusedError: 422, StoppedError: 503, StoreError: 503}
+
+
 class RefusedError(Exception):
     """A request that is answered with a problem."""
 
@@ -56,40 +56,24 @@ def response(found: Problem, headers: Mapping[str, str] | None = None) -> Respon
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem that an error stands for; None: it is a defect."""
+    """The problem that an error stands for; None if it is a defect."""
     if isinstance(error, RefusedError):
         return problem(error.status, str(error))
     if isinstance(error, ManifestError):
-        return problem(
-            _status(error),
-            str(error),
-            source=error.source,
-            document=error.document,
-            line=error.line,
-            object=error.subject,
-            field=error.path,
-        )
-    if isinstance(error, MomentError):
-        return problem(400, str(error))
-    if isinstance(error, NoSuchChangeError):
-        return problem(404, str(error))
-    if isinstance(error, KeyReusedError):
-        return problem(422, str(error))
-    if isinstance(error, StoppedError | StoreError):
-        return problem(503, str(error))
-    return None
+        places: dict[str, str | int] = {"source": error.source, "document": error.document, "line": error.line}
+        return problem(_status(error), str(error), **places, object=error.subject, field=error.path)
+    status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), None)
+    return None if status is None else problem(status, str(error))
 
 
 def _status(error: ManifestError) -> int:
     if isinstance(error, ConflictError):
         return 409
-    if error.problem == "does not exist":
-        return 404
-    return 422
+    return 404 if error.problem == "does not exist" else 422
 
 
 def with_position(found: Problem, service: Service) -> Problem:
-    """With the state that the refused request left as it was."""
+    """With the state that the refused request left unchanged."""
     engine = service.cluster.engine
     with engine.lock:
         return msgspec.structs.replace(found, seq=engine.version, digest=f"{engine.digest:016x}")
@@ -100,5 +84,5 @@ Arguments = TypeVarTuple("Arguments")
 
 
 async def in_thread(work: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-    """Run it in a worker thread. A request that ran out of time does not wait for it any more."""
+    """Run it in a worker thread. A request that timed out does not wait for it."""
     return await to_thread.run_sync(work, *arguments, abandon_on_cancel=True)

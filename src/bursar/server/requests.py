@@ -1,6 +1,6 @@
-"""Requests as they are understood: checked against the table of operations, with bounded bodies and known parameters.
+"""Requests, checked against the table of operations: bodies are bounded, and parameters are known.
 
-A parameter that the operation does not have is an error: a misspelt filter would otherwise select everything.
+An unknown parameter is an error: a misspelt filter would otherwise select everything.
 """
 
 from __future__ import annotations
@@ -26,14 +26,6 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _TERM = re.compile(r"\s*(?P<not>!?)\s*(?P<key>[^=!,\s]+)\s*(?:(?P<op>==?|!=)\s*(?P<value>[^=!,\s]*))?\s*")
 
 
-class References(msgspec.Struct, forbid_unknown_fields=True):
-    objects: list[str]
-
-
-class PodKeys(msgspec.Struct, forbid_unknown_fields=True):
-    pods: list[str]
-
-
 @dataclass(frozen=True, slots=True)
 class RequestQuery:
     """One request: its parameters by name, and its body."""
@@ -57,7 +49,7 @@ class RequestQuery:
         return self.number("limit", PAGE)
 
     def documents(self) -> list[Document]:
-        """The manifests of the body; what could not stand in a journal is refused here."""
+        """The manifests of the body; what a journal could not hold is refused."""
         source = self.text("source")
         if self.content_type in _JSON:
             source = source if source.endswith(".json") else f"{source or 'request'}.json"
@@ -75,17 +67,18 @@ class RequestQuery:
             _check_plain(document)
         return found
 
-    def references(self) -> list[str]:
-        return _nonempty(self._decoded(References).objects, "objects")
-
-    def pods(self) -> list[str]:
-        return _nonempty(self._decoded(PodKeys).pods, "pods")
-
-    def _decoded(self, shape: type[Any]) -> Any:  # noqa: ANN401 of that shape
+    def names(self) -> list[str]:
+        """The objects or pods that the body names."""
+        wanted = self.operation.accepts
         try:
-            return msgspec.json.decode(self.body, type=shape)
+            found = msgspec.json.decode(self.body, type=dict[str, list[str]])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RefusedError(400, f"the body is not understood: {error}") from None
+        if list(found) != [wanted]:
+            raise RefusedError(400, f"the body is not understood: expected only the field {wanted}")
+        if not found[wanted]:
+            raise RefusedError(400, f"{wanted} is empty")
+        return found[wanted]
 
 
 def _check_plain(document: Document) -> None:
@@ -93,12 +86,6 @@ def _check_plain(document: Document) -> None:
         msgspec.json.encode(document.body)
     except (UnicodeEncodeError, OverflowError, msgspec.EncodeError, TypeError, ValueError, RecursionError) as error:
         raise document.error(ManifestError(f"cannot be stored: {error}")) from None
-
-
-def _nonempty(found: list[str], name: str) -> list[str]:
-    if not found:
-        raise RefusedError(400, f"{name} is empty")
-    return found
 
 
 async def read_request(request: Request, operation: Operation[Any], largest: int) -> RequestQuery:

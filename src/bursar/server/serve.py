@@ -9,14 +9,13 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
 from bursar.objects.decode import ManifestError
-from bursar.server.app import Access, App, RequestLimits, TokenFileError
+from bursar.server.app import Access, App, RequestLimits, TokenFileError, is_loopback
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.demo import Demo
 from bursar.server.service import Service
@@ -53,15 +52,6 @@ class ServeOptions:
             raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE")
         if (self.certificate is None) != (self.key is None):
             raise UnsafeError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager

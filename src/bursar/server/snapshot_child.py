@@ -1,4 +1,4 @@
-"""The process that sums a journal up: writes a snapshot, packed and with a label before it, to its output, and ends."""
+"""The child process that sums a journal up: writes a packed snapshot with its label to stdout, and ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The live stream: journal records and changed objects as server-sent events.
 
-A stream that resumes gets what it missed from the store, then goes over to what is published. It listens before it
-reads the store, so that nothing falls in between; what comes twice is passed over by its number. Each stream has a
-bounded queue: one that does not keep up is ended, and resumes from the store when its client comes back.
+A resumed stream first reads what it missed from the store. It listens before it reads, so that nothing is lost in
+between, and skips duplicates by their number. Each stream has a bounded queue: a slow client is disconnected, and
+resumes from the store when it comes back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stream:
             self._queue.put_nowait(news)
 
     def end(self) -> None:
-        """The server shuts down."""
+        """End the stream; the server shuts down."""
         self._lost = True
         if not self._queue.full():
             self._queue.put_nowait(None)

@@ -1,19 +1,10 @@
-"""Clusters as they are on the disk: of now, to start from, or of any moment of the past, to look at.
+"""Clusters of the present and the past, restored from the store, and the history of objects and decisions.
 
-A cluster of the past is a whole one, with engine and queue, so everything that can be asked of the present can be asked
-of it. The last few are kept. It never settles and nothing of it is written. A store file can be looked at this way
-without a server.
+A moment is a place in the journal (``seq``) and in the history of the objects (``version``). Both only grow, and every
+durable batch moves at least one, so the two together name a state exactly.
 
-Moments: states of the present and the past, and what people write to name one.
-
-A moment is a place in the journal (``seq``) and in the history of the objects (``version``). Both only grow, and a
-batch that is made durable moves both, so the two together name a state exactly.
-
-What happened: journal records in short, the versions of objects, and what differs between two moments.
-
-Giving memory back to the system that only a start or a snapshot needed.
-
-The C library keeps what was freed for itself, and a server that was just started has freed as much as it holds.
+A cluster of the past is complete, with engine and queue, so it answers every query that the present one does. The last
+few are cached. It never settles and nothing of it is written. A store file can be read this way without a server.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ Clock = Callable[[], int]
 
 
 def wall_clock() -> int:
-    """Milliseconds since 1970; may jump, so whoever uses it keeps time from going back."""
+    """Milliseconds since 1970. It may jump; callers keep time from going back."""
     return time.time_ns() // 1_000_000
 
 
@@ -62,7 +53,7 @@ class MomentError(ValueError):
 
 
 def moment_of(cluster: Cluster) -> types.Moment:
-    """The moment that a cluster is at, as answers carry it."""
+    """The moment of a cluster, as answers carry it."""
     return types.Moment(
         seq=cluster.engine.version,
         resource_version=str(cluster.objects.version),
@@ -74,8 +65,8 @@ def moment_of(cluster: Cluster) -> types.Moment:
 def find(store: Store, text: str, now: int, latest: int, option: str) -> Revision:
     """The moment that a text names: a time, a time span ago (-5m) or the number of a journal record.
 
-    ``latest`` is the time by the clock of who answers: what is after it is in the future, and nothing is known of it.
-    It is ``now``, except of a file, whose now is its last moment. ``option`` is what the text was given for.
+    Times after ``latest`` are in the future, and refused. It is ``now``, except for a file, whose now is its last
+    moment. ``option`` is the parameter that the text was given for.
     """
     if _NUMBER.fullmatch(text):
         return at_record(store, int(text))
@@ -115,7 +106,7 @@ def _time(text: str) -> int:
 
 
 def give_back() -> None:
-    """Where the C library can be told to; elsewhere it decides by itself."""
+    """Calls malloc_trim where available: a start or a snapshot frees much that the C library would keep."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -127,7 +118,7 @@ _CLAIMS_KEPT = 50_000  # in all of them together; one is kept however large
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What a cluster counts, besides its objects; written with every batch."""
+    """Counters of a cluster besides its objects; written with every batch."""
 
     now: int = 0
     uids: int = 0
@@ -170,7 +161,7 @@ def _restored(store: Store, registry: Registry, seq: int) -> Cluster:
 
 
 class Archive:
-    """The clusters of the past that somebody asked for lately."""
+    """The clusters of the past that were read last."""
 
     def __init__(self, store: Store, registry: Registry, kept: int = _KEPT) -> None:
         self.store = store
@@ -197,7 +188,7 @@ class Archive:
         return len(self._clusters) > self._kept or claims > _CLAIMS_KEPT
 
     def scratch(self, moment: Revision) -> Cluster:
-        """A cluster of a moment that nobody else sees, to try changes on."""
+        """A cluster of a moment for one caller, to try changes on."""
         return past(self.store, self._registry, moment)
 
 

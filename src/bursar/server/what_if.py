@@ -1,10 +1,8 @@
-"""Asking what would happen: pods that are not there yet, and manifests that are not applied. Nothing is changed.
+"""Trials and explanations: pods that do not exist yet, manifests that are not applied, and why a claim is where it is.
 
-Pods are tried by the engine itself, in a transaction that is never committed. Manifests are applied to a copy of the
-cluster, made from the disk; with a horizon both the copy and another one without the changes run on for that time, and
-what differs between the two is what the changes did.
-
-Why a claim is where it is, as it is answered: the tree of checks, and the fixes if somebody wants them.
+The engine tries pods in a transaction that is never committed. Manifests are applied to a copy of the cluster, restored
+from the disk. With a horizon, that copy and another one without the changes run on for that time, and the plan is what
+differs between the two.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def _fault(document: Document, problem: str, path: str) -> ManifestError:
 
 
 def what_if(cluster: Cluster, documents: Iterable[Document]) -> types.WhatIf:
-    """Whoever calls holds the cluster's lock."""
+    """The caller holds the cluster's lock."""
     claims, outlook = cluster.trial(pods_of(documents))
     waiting = [urgency(claim) for claim in cluster.controller.queue.waiting()]
     rows = [_trial_row(cluster, claim, outlook, waiting) for claim in claims]
@@ -205,7 +203,7 @@ def _borrowing(before: Cluster, after: Cluster) -> Iterator[types.BorrowingChang
 
 
 def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Explanation:
-    """Whoever calls holds the cluster's lock; a search for fixes may take seconds."""
+    """The caller holds the cluster's lock; a search for fixes may take seconds."""
     row = ClaimView(cluster).row(key)
     if row is None:
         raise RefusedError(404, f"there is no claim {key!r:.200}")
