@@ -1,15 +1,4 @@
-"""`bursar apply`: create or update objects from manifests, all of them or none.
-
-`bursar delete`: delete objects, all of them or none.
-
-`bursar undo`: take an applied change back, and say what cannot come back.
-
-`bursar diff`: what differs between two moments.
-
-What became of a change, as `apply`, `delete` and `undo` print it.
-
-Fields that changed, a line each.
-"""
+"""`bursar apply`, `delete` and `undo` change objects; `bursar diff` shows what differs between two moments."""
 
 from __future__ import annotations
 

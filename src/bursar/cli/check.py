@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from bursar.cli import exit_codes
+from bursar.cli.connection import fail
+from bursar.cli.output import echo
 
 if TYPE_CHECKING:
     from bursar.audit.auditor import Auditor
@@ -51,7 +53,7 @@ def audit(file: Path, head: str | None, output: str) -> None:
         click.echo(f"BAD  {name}: {error}")
         sys.exit(exit_codes.FAILED)
     except (OSError, StoreError) as error:
-        _unreadable(f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        fail(f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error))
     _print(name, first, auditor, output)
 
 
@@ -77,7 +79,7 @@ def _lines(file: Path, auditor: Auditor) -> Iterator[Lines]:
             yield _records(stream)
             return
     if start != _SQLITE:
-        _unreadable(f"{file}: is neither a store nor a journal")
+        fail(f"{file}: is neither a store nor a journal")
     with _stored(file, auditor) as lines:
         yield lines
 
@@ -123,11 +125,6 @@ def _print(name: str, first: int, auditor: Auditor, output: str) -> None:
     click.echo(f"  {'head':<10} {auditor.seq}:{auditor.head}")
 
 
-def _unreadable(problem: str) -> NoReturn:
-    click.echo(f"error: {problem}", err=True)
-    sys.exit(exit_codes.BAD_INPUT)
-
-
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...", type=click.Path(path_type=Path))
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write a JUnit report here.")
@@ -148,8 +145,7 @@ def test(paths: tuple[Path, ...], junit: Path | None, verbose: bool) -> None:
     try:
         scenarios = load_scenarios(paths, known_kinds(default_registry()))
     except ManifestError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(exit_codes.BAD_INPUT)
+        fail(str(error))
     results: list[Result] = []
     seconds: list[float] = []
     for scenario in scenarios:
@@ -158,22 +154,13 @@ def test(paths: tuple[Path, ...], junit: Path | None, verbose: bool) -> None:
         seconds.append(perf_counter() - before)
         results.append(result)
         if verbose:
-            _echo(report.story(result))
+            echo(report.story(result))
         if result.failed:
-            _echo([*report.failure(result), ""])
-    _echo(report.summary(results))
+            echo([*report.failure(result), ""])
+    echo(report.summary(results))
     if junit is not None:
-        _write(junit, report.junit(results, seconds))
+        try:
+            junit.write_bytes(report.junit(results, seconds))
+        except OSError as error:
+            fail(f"{junit}: cannot be written: {error.strerror or error}")
     sys.exit(exit_codes.FAILED if any(result.failed for result in results) else exit_codes.OK)
-
-
-def _echo(lines: list[str]) -> None:
-    click.echo("\n".join(lines))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        click.echo(f"error: {path}: cannot be written: {error.strerror or error}", err=True)
-        sys.exit(exit_codes.BAD_INPUT)

@@ -1,9 +1,7 @@
-"""Whom a command asks: a server, or (read-only) a store file or a Kubernetes cluster; and what becomes of errors.
+"""The target of a command: a server, or (read-only) a store file or a Kubernetes cluster; and how errors are printed.
 
-Every command that asks somebody has the same options for it, and every error is one line that says what to do next,
-with the exit code that scripts rely on.
-
-The error of a live cluster that cannot be asked, apart from what asks it: importing that takes its time.
+All commands with a target have the same options for it. Every error is one line that says what to do next, with the
+exit code that scripts rely on.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to ask."""
+    """The server, file or cluster of a command."""
 
     server: str
     data: Path | None
@@ -47,13 +45,13 @@ class Target:
 
     @property
     def live(self) -> bool:
-        """Called as a plugin of kubectl, a command asks kubectl's cluster unless it is told otherwise."""
+        """Whether it is a Kubernetes cluster: as a plugin of kubectl, a command reads kubectl's cluster by default."""
         named = Path(sys.argv[0]).stem == PLUGIN and not self.server and self.data is None
         return self.cluster or bool(self.context) or bool(self.kubeconfig) or named
 
     @property
     def namespace(self) -> str:
-        """Of manifests that name none: on a live cluster as for kubectl that of the context; "": as the server says."""
+        """For manifests that name none: that of the context on a live cluster, else empty, and the server decides."""
         if not self.live:
             return ""
         from bursar.kube.client.errors import ConfigError
@@ -66,7 +64,7 @@ class Target:
 
     @contextmanager
     def open(self, *, changes: bool = False, past: bool = False) -> Iterator[Client]:
-        """Somebody to ask, who can be asked about the ``past``. Errors of asking end the program."""
+        """A client; ``past`` if it is asked about the past. Failed requests end the program."""
         if changes and self.data is not None:
             fail("a store file is only read; to change it, ask the server that has it (--server URL)")
         if changes and self.live:
@@ -76,7 +74,7 @@ class Target:
 
     @contextmanager
     def looking(self, *, past: bool = False) -> Iterator[Opened]:
-        """The same for who looks more than once: each time it is opened, it answers as of then."""
+        """A function that opens a client; each one answers as of its opening."""
         if past and self.live:
             fail("a live cluster is known here as it is now; ask a server (--server URL) or a store file (--data FILE)")
         with reporting():
@@ -116,7 +114,7 @@ class Target:
 
 
 def asks(command: F) -> F:
-    """Give a command the options that say whom to ask, as its argument ``target``."""
+    """Give a command the options of its target, as its argument ``target``."""
 
     @click.option("--server", metavar="URL", envvar="BURSAR_SERVER", default="",
                   help="The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said.")  # fmt: skip
@@ -153,7 +151,7 @@ def at_option(command: F) -> F:
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Errors of asking become one line and an exit code."""
+    """Failed requests become one line and an exit code."""
     from bursar.objects.decode import ManifestError
     from bursar.server.client import RequestFailedError
     from bursar.store.schema import StoreError
@@ -165,8 +163,7 @@ def reporting() -> Iterator[None]:
     except (ManifestError, StoreError) as error:
         fail(str(error))
     except LiveError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(exit_codes.UNREACHABLE)
+        fail(str(error), exit_codes.UNREACHABLE)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(exit_codes.OK)
@@ -194,11 +191,11 @@ _ADVICE = {
 }
 
 
-def fail(problem: str) -> NoReturn:
-    """The command line or a file is wrong."""
+def fail(problem: str, code: int = exit_codes.BAD_INPUT) -> NoReturn:
+    """End the program with one line; by default because the command line or a file is wrong."""
     click.echo(f"error: {problem}", err=True)
-    sys.exit(exit_codes.BAD_INPUT)
+    sys.exit(code)
 
 
 class LiveError(Exception):
-    """The cluster cannot be asked."""
+    """A live cluster cannot be read. It is defined here because ``live_cluster`` is slow to import."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 
 import click
 
 from bursar.cli import exit_codes
+from bursar.cli.connection import fail
 
 
 @click.command()
@@ -92,8 +92,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
         timing = Timing(lease_duration, renew_deadline, retry_period)
         config = load(str(kubeconfig or ""), context)
     except (ConfigError, ValueError) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(exit_codes.BAD_INPUT)
+        fail(str(error))
     account = f"system:serviceaccount:{namespace}:bursar"
     admission = AdmissionOptions(
         namespace=namespace,
@@ -115,5 +114,4 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     try:
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
     except ListenError as error:
-        click.echo(f"error: {error}\n  other addresses: --host, --health-port and --webhook-port", err=True)
-        sys.exit(exit_codes.FAILED)
+        fail(f"{error}\n  other addresses: --host, --health-port and --webhook-port", exit_codes.FAILED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from click.shell_completion import get_completion_class
 
 from bursar._version import __version__
 from bursar.cli import exit_codes
+from bursar.cli.connection import fail
 from bursar.cli.main import COMMANDS, load_command
 from bursar.cli.output import wrapped
 
@@ -91,8 +91,7 @@ def reasons(code: str | None) -> None:
     found = [reason for reason in listed if code is None or reason.covers(code)]
     found = found or [reason for reason in listed if code is not None and reason.code.startswith(code)]
     if not found:
-        click.echo(f"error: no reason is called {code!r:.120}; `bursar reasons` lists all", err=True)
-        sys.exit(exit_codes.FAILED)
+        fail(f"no reason is called {code!r:.120}; `bursar reasons` lists all", exit_codes.FAILED)
     click.echo("\n\n".join("\n".join(_text(reason)) for reason in found))
 
 

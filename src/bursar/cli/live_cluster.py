@@ -1,8 +1,8 @@
-"""A live Kubernetes cluster, asked like a server: its objects are listed and put into an embedded cluster to look at.
+"""A live Kubernetes cluster, asked like a server: its objects are listed and copied into an embedded cluster.
 
-Pods on nodes are facts there, on nodes that are gone too, and pods that wait are decided as the controller would decide
-them now. Those whose quota is wrong are left out, as the controller leaves them. Everything is as old as it says.
-Nothing is ever written to the live cluster.
+Bound pods run there too, even on nodes that are gone, and pending pods are decided as the controller would decide them
+now. Pods whose quota is wrong are left out, as the controller leaves them. All objects keep their age. Nothing is ever
+written to the live cluster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @contextmanager
 def live_cluster(kubeconfig: str, context: str) -> Iterator[LiveCluster]:
-    """The cluster that a kubeconfig names now: whoever looks again later looks at the same one."""
+    """The cluster that a kubeconfig names now; later copies are of the same one."""
     try:
         config = load(kubeconfig, context)
     except ConfigError as error:
@@ -53,7 +53,7 @@ def live_cluster(kubeconfig: str, context: str) -> Iterator[LiveCluster]:
 
 
 class LiveCluster:
-    """Makes copies of a cluster, each as it is at that moment. What is wrong with all of them is said once."""
+    """Makes copies of a cluster, each as of its moment. A warning that holds for all of them is printed once."""
 
     def __init__(self, config: ClusterConfig, runner: asyncio.Runner) -> None:
         self._config = config
@@ -62,7 +62,7 @@ class LiveCluster:
 
     @contextmanager
     def copied(self) -> Iterator[Client]:
-        """Somebody who answers for the cluster as it is now."""
+        """A client of the cluster as it is now."""
         listed = self._listed()
         with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
             service, hindered = self._copy(listed, Path(folder) / "cluster.db")
@@ -163,7 +163,7 @@ async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | N
 
 
 def _gone_nodes(listed: Listed) -> list[Body]:
-    """Nodes on which there are pods, although they are gone themselves: their pods count, and nobody else comes."""
+    """Unschedulable nodes in place of deleted ones whose pods are still there and count."""
     there = {body["metadata"]["name"] for kind, body in listed.objects if kind.name == NODE.name}
     places = {pod["spec"].get("nodeName") for pod in listed.pods} - {None, ""}
     head = {"apiVersion": NODE.api_version, "kind": NODE.kind}

@@ -1,12 +1,7 @@
 """The entry point of `bursar` and `kubectl-bursar`, and the table of commands.
 
-A new command is one module and one row here.
-
-A click group that imports a command only when somebody needs it.
-
-The group is given a table from command name to "module:attribute". Running a command imports its module and
-no other; an unknown name is answered from the table alone, with the nearest names. Help lists the commands
-in alphabetic order.
+Running a command imports its module and no other. An unknown name is answered from the table alone, with the nearest
+names. Help lists the commands in alphabetic order.
 """
 
 from __future__ import annotations

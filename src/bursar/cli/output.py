@@ -1,11 +1,7 @@
-"""How answers are printed: tables for people, JSON and YAML for programs, again and again with --watch.
+"""Printing: tables for people, JSON and YAML for programs, repeated with --watch; and kinds as people type them.
 
-Tables that fit: columns as wide as what they hold, shortened where the terminal is narrower; sentences are wrapped.
-
-Colours are only written to a terminal, and not if NO_COLOR is set; text that goes elsewhere is neither coloured nor
-shortened.
-
-Kinds as people type them: for completion, and to tell an object from what they wrote.
+A table is as wide as its content; on a narrower terminal cells are shortened and sentences wrapped. Colours are only
+written to a terminal without NO_COLOR; other output is neither coloured nor shortened.
 """
 
 from __future__ import annotations

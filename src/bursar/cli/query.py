@@ -1,11 +1,4 @@
-"""`bursar get`: list claims, quotas, nodes, GPUs, events or objects of any kind.
-
-`bursar describe`: everything about one object.
-
-`bursar explain`: why a claim is where it is, and what would let it in.
-
-`bursar history`: what happened, to everybody or to one object, and what an object was at a moment.
-"""
+"""`bursar get`, `describe`, `explain` and `history`: read lists, one object, the reasons of a claim, and the past."""
 
 from __future__ import annotations
 
@@ -218,8 +211,6 @@ def _used_by(client: Client, kind: str, key: str, at: str) -> list[str]:
 
 
 def _happened(client: Client, kind: str, key: str) -> list[str]:
-    from bursar.cli.change import field_lines
-
     found = client.history(kind, key)
     lines = ["", "History:"]
     for version in found.items[-LAST:]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from bursar.cli import exit_codes
+from bursar.cli.connection import fail
 
 
 @click.command()
@@ -56,11 +57,9 @@ def serve(  # noqa: PLR0913, PLR0917 an option each
     try:
         serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, data, demo))))
     except UnsafeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(exit_codes.BAD_INPUT)
+        fail(str(error))
     except StartError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(exit_codes.FAILED)
+        fail(str(error), exit_codes.FAILED)
 
 
 def _greeting(address: str, data: Path, demo: bool) -> list[str]:

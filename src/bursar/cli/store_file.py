@@ -1,7 +1,6 @@
-"""A store file, asked like a server: the same questions, answered by the same code, from the file alone.
+"""A store file, asked like a server: the same handlers answer from the file alone.
 
-The file is opened read-only, at the last record that it has at that moment. Nothing is written, and no time passes:
-"now" is the last moment that is in the file.
+The file is opened read-only at its last record. No time passes: "now" is the last moment in the file.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 
 class FileService(Service):
-    """The service over a file that nobody here may write."""
+    """The service over a file that is only read."""
 
     def __init__(self, store: Store) -> None:  # the parent's opens the file for writing
         self.store = store

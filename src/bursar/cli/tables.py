@@ -1,10 +1,7 @@
-"""The tables of `bursar get`: which columns each has, and where its rows come from.
+"""The tables of `bursar get`: their columns, and where their rows come from.
 
-Every table prints the answer itself where a program reads it (JSON, YAML): columns are for people alone.
-
-What a table is asked for, and the rows of it: all pages of a list as one, and of them those that were named.
-
-Nothing is left out in silence: a filter that the table does not have is an error, and so is a name that nobody has.
+JSON and YAML print the answer itself; columns are for people. A filter that the table does not have is an error, and so
+is a name that is not there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`bursar plan`: what changed quotas would do, before they are applied; for people and for CI.
-
-`bursar what-if`: what would become of pods if they came now.
-"""
+"""`bursar plan` and `bursar what-if`: what changed quotas or new pods would do, before they are applied."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bursar.cli import exit_codes, manifests
-from bursar.cli.connection import Target, asks
+from bursar.cli.connection import Target, asks, fail
 from bursar.cli.manifests import Manifests
 from bursar.cli.output import Column, echo, machine, output_option, painted, shortened_line, shown, wrapped
 
@@ -56,8 +53,7 @@ def plan(
     echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
     if fail_on_eviction and not found.harmless:
         stranded = f", {len(found.stranded)} would lose their node" if found.stranded else ""
-        click.echo(f"error: {len(found.evicted)} would be evicted{stranded} (--fail-on-eviction)", err=True)
-        sys.exit(exit_codes.FAILED)
+        fail(f"{len(found.evicted)} would be evicted{stranded} (--fail-on-eviction)", exit_codes.FAILED)
 
 
 def _text(found: types.Plan) -> list[str]:
