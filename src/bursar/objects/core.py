@@ -1,10 +1,9 @@
 """Kubernetes' own objects, reduced to the fields that quotas and placement read.
 
-Fields that are not listed are skipped, not stored. Quantities stay what the manifest has (text or a number): they
-are parsed with the path of their field where they are used. ``Manifest`` and ``Part`` are the bases for the kinds
-of the policies: strict, so that a misspelt limit cannot pass for no limit. (``frozen`` is repeated in every class
-because type checkers do not inherit it.) What is written out of one is as the API server would write it: without
-fields that are empty. They are trees of plain values, in which there are no cycles for a collector to look for.
+Unlisted fields are skipped. Quantities stay as the manifest has them (text or a number) and are parsed, with the path
+of their field, where they are used. ``Manifest`` and ``Part`` are the strict bases for the kinds of the policies: a
+misspelt limit must not mean no limit. ``frozen`` is repeated in every class because type checkers do not inherit it.
+Empty fields are omitted when a struct is written. The structs hold plain values without cycles, hence ``gc=False``.
 """
 
 from __future__ import annotations

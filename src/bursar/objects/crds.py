@@ -1,27 +1,16 @@
 """CustomResourceDefinitions of the kinds that Bursar reads, generated from their typed structs.
 
-Group, version, plural and short names are those of the originals, so that their users' manifests apply unchanged. A
-definition says what Python refuses on an object's spec alone. Left to the admission webhook is what CEL cannot see or
-say: labels and annotations, other objects, cycles in a tree, amounts beyond 62 bits, arguments of the section
-``crossquota``.
+Group, version, plural and short names are those of the upstream projects, so that their users' manifests apply
+unchanged. A CRD checks what Python refuses on a spec alone. The admission webhook checks the rest: labels and
+annotations, other objects, cycles in a tree, amounts beyond 62 bits, arguments of the section ``crossquota``.
 
-The structural schema of a typed struct: what the API server is told of a kind.
+Schemas are structural: no references, no alternatives but number-or-text, no null. Strict structs are closed, lenient
+ones preserve unknown fields. Lists and mappings of a spec are bounded, because the API server estimates the cost of CEL
+rules from the bounds. A struct declares its CEL rules as ``rules: ClassVar[tuple[Rule, ...]]``, and the bounds,
+patterns and descriptions of its fields in their annotations (``Meta``).
 
-Structural means: no references, no alternatives but number-or-text, no null (a field that may be None may be absent).
-Strict structs are closed, lenient ones keep fields that are not listed. What a CEL rule walks over must be bounded, or
-the API server estimates that the rule costs too much: lists and mappings of a spec are bounded unless they say so
-themselves.
-
-What a typed struct says to the API server beyond its fields: CEL rules, and the parts that all statuses share.
-
-A struct declares its rules as ``rules: ClassVar[tuple[Rule, ...]]``; the schema of every kind that contains it carries
-them. Bounds, patterns and descriptions of single fields stand in their annotation (``Meta``), where
-``extra_json_schema`` is for what only the API server checks, because Python checks it with a better sentence.
-
-Our own kind ``Configuration``: one object, named ``default``, whose spec has a section for each policy.
-
-The struct is made from the sections that exist, so that a section or a key that nobody reads is an error. A section
-whose keys are not fixed is a mapping, and whoever reads it checks the keys.
+``Configuration`` is Bursar's own kind: one object, named ``default``, whose spec has a section for each policy. Its
+struct is made from the sections that exist, so that an unknown section or key is an error.
 """
 
 from __future__ import annotations

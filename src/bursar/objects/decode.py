@@ -1,15 +1,13 @@
 """Plain data into structs, with errors that name the field.
 
-msgspec does the work. Only when it refuses something is the value walked again beside its type, to name the exact
-field (msgspec leaves out the keys of mappings) in words that do not speak of Python.
+msgspec decodes. Only when it refuses a value is the value compared with its type again, to name the exact field
+(msgspec omits the keys of mappings) in words that do not mention Python.
 
-A field that is null is taken as absent, as in Kubernetes, where tools write ``creationTimestamp: null``. A null
-inside a free mapping is refused: ``max: {cpu: }`` must not mean that there is no limit.
+A null field is absent, as in Kubernetes, where tools write ``creationTimestamp: null``. A null inside a free mapping is
+refused: ``max: {cpu: }`` must not mean that there is no limit.
 
-What is wrong with a manifest: always one line that names file, document, object and field.
-
-Each layer knows a part of that. The innermost one raises with the field's path; the ones further out add what
-they know with ``located``, which never overwrites what is there already.
+A ``ManifestError`` is one line with file, document, object and field. The innermost layer raises it with the path of
+the field; outer layers add what they know with ``located``, which never overwrites.
 """
 
 from __future__ import annotations

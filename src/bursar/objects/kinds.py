@@ -1,16 +1,11 @@
 """Kinds of objects: how a manifest is recognised, typed and named.
 
-A kind is called ``Kind`` for Kubernetes' own and ``Kind.group`` otherwise (``ElasticQuota.n8s.nebuly.ai``), because
-two dialects share the name ElasticQuota. Quota kinds are strict: a field that nobody knows is an error there, since
-a misspelt limit would otherwise be no limit. Everywhere else unknown fields are ignored.
+A kind is called ``Kind`` for Kubernetes' own and ``Kind.group`` otherwise (``ElasticQuota.n8s.nebuly.ai``), because two
+dialects share the name ElasticQuota. Documents are matched by apiVersion and kind; people name kinds as kubectl does
+(``Pod``, ``pods``, ``po``). A document of an unknown kind is refused.
 
-The kinds that are known, and how a document becomes a typed object of one of them.
-
-Documents are matched by apiVersion and kind; people and scenario files name kinds as kubectl does (``Pod``,
-``ElasticQuota.n8s.nebuly.ai``, ``pods``, ``po``). A document of any other kind is refused: to leave out what somebody
-wanted applied would be worse.
-
-Kubernetes' own kinds, as far as Bursar handles them, and what is checked when one is read.
+Quota kinds are strict: an unknown field is an error, since a misspelt limit would otherwise be no limit. Elsewhere
+unknown fields are ignored.
 """
 
 from __future__ import annotations

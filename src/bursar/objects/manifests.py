@@ -1,20 +1,17 @@
 """Manifests from text, files and folders: one ``Document`` for each object.
 
-YAML (see ``yamltext``) and JSON, each with any number of documents; lists (``kind: List``, ``PodList``) are taken
-apart, empty documents left out. Nothing is typed here. All that can go wrong with the text is a ``ManifestError``
-with the source, the document and, where the text is malformed, the line.
+YAML and JSON, each with any number of documents; lists (``kind: List``, ``PodList``) are split, empty documents are
+skipped. Nothing is typed here. Every error is a ``ManifestError`` with the source, the document and, where the text is
+malformed, the line.
 
-YAML text to plain data, by the rules that Kubernetes users expect.
+YAML follows the rules that Kubernetes users expect. PyYAML's composer is not used: it follows YAML 1.1 (``on`` is true,
+``2024-01-01`` a date), lets a repeated key win silently and overflows the C stack on deep nesting. Here:
 
-The events of libyaml are put together here rather than by PyYAML's composer, which follows YAML 1.1 (``on`` is
-true, ``2024-01-01`` a date, ``1:30`` is ninety), lets a repeated key win silently and overflows the C stack on deep
-nesting. Here:
-
-* Plain scalars are null, true, false, integers (also ``0x``, ``0o``, ``0b`` and, as in Kubernetes, octal after a
-  leading zero), finite floats, or else text. Mapping keys are always text, exactly as written.
+* Plain scalars are null, true, false, integers (also ``0x``, ``0o``, ``0b`` and octal after a leading zero), finite
+  floats, or else text. Mapping keys are always text, exactly as written.
 * A repeated key, an unknown tag, a key that is no scalar and more than ``MAX_DEPTH`` levels are errors with a line.
-* An alias stands for a copy, so that no two places of a manifest share one object; the copies of one document
-  are bounded, which makes an alias bomb an error instead of a full memory. ``<<`` merges mappings.
+* An alias is replaced by a copy. The copies of one document are bounded, so an alias bomb is an error. ``<<`` merges
+  mappings.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Pods into claims.
+"""Pods into claims: requests, what a pod requires of its node, priority, gang, and whether it may be preempted.
 
-Pods of one job ask for the same, so what is read from them is shared: a ``SpecCache`` keeps the last specs, and the
-parts of specs (resources, node needs, labels, annotations), by the content of the fields that they came from. A
-cache only saves memory and time; it never changes a result.
-
-What a pod requires of its node, beyond room: names, labels, affinity, tolerations and host ports.
-
-Priority classes: which priority a pod has, and whether it may preempt.
+Pods of one job have equal specs, so specs and their parts (resources, node needs, labels, annotations) are shared: a
+``SpecCache`` keeps the last ones by content. The cache only saves memory and time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""What a pod asks for, by the rule of Kubernetes.
+"""The requests and limits of a pod, by the rule of Kubernetes.
 
-Per resource: the containers and sidecars together, or one ordinary init container with the sidecars declared before
-it, whichever is more; a request at the level of the pod replaces that; the overhead comes on top. A limit stands
-in for a request that is missing, container by container and resource by resource. Limits add up in the same way,
-except that the overhead is added only to resources that are limited.
+Per resource: the containers and sidecars together, or one ordinary init container with the sidecars declared before it,
+whichever is more. A request of the pod itself replaces that, and the overhead is added. A limit replaces a missing
+request, container by container and resource by resource. Limits add up in the same way, except that the overhead is
+added only to resources that are limited.
 
-Everything is computed on amounts, not on vectors, because an explicit zero is not the same as nothing here: it
-keeps the limit from standing in.
-
-Quantities of manifests, with errors that a manifest's reader understands: ``ManifestError`` with the path.
+Everything is computed on amounts, not on vectors, because an explicit zero differs from nothing: no limit replaces it.
 """
 
 from __future__ import annotations

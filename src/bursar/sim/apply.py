@@ -1,12 +1,9 @@
-"""What applied manifests mean for the objects that are there: each is checked, completed and staged as a change.
+"""Applied manifests as staged changes: each is checked, completed and compared with what is there.
 
-Nothing is kept: the stage is taken or dropped by the caller, as a whole. A pod that has ended may be applied anew, as
-another pod under the same name.
+The caller takes or drops the stage as a whole. A pod that has ended may be applied again, as another pod of that name.
 
-Applying again what was read: which parts of a manifest are wishes, and which wishes can still change.
-
-A manifest that was read from the cluster repeats what Bursar wrote into it: the node that a pod got, status, labels,
-annotations, and the bookkeeping of its metadata. None of that is a wish of whoever applies it again.
+A manifest that was read from the cluster repeats what Bursar wrote: the node of a pod, status, labels, annotations and
+metadata. Applying it again asks for none of that.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ class ConflictError(ManifestError):
     """The object is not in the version that the change was made for."""
 
 
-def wishes(body: dict[str, Any], known: Stored | None) -> dict[str, Any]:
+def requested(body: dict[str, Any], known: Stored | None) -> dict[str, Any]:
     """The manifest without what the cluster wrote."""
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
@@ -76,7 +73,7 @@ def _take_node_out(whole: dict[str, Any], known: Stored) -> None:
 
 
 def created_before(given: TypedObject, now: int) -> int:
-    """When the object says that it was created, in milliseconds; now, when it does not say or cannot be right."""
+    """The object's own creation time in milliseconds; now if it has none, or one in the future."""
     text = (given.body.get("metadata") or {}).get("creationTimestamp")
     try:
         created = time_ms(str(text))
@@ -86,7 +83,7 @@ def created_before(given: TypedObject, now: int) -> int:
 
 
 def check_version(given: TypedObject, known: Stored | None) -> None:
-    """A manifest that names a version is meant for that one."""
+    """A manifest that names a version is refused for any other."""
     version = (given.body.get("metadata") or {}).get("resourceVersion")
     if not version:
         return
@@ -114,7 +111,7 @@ class Staging:
     """Turns manifests into changes, beside the pods that there are."""
 
     def __init__(self, kinds: KindSet, admission: Admission, clock: Clock, pods: PodLife) -> None:
-        self.keeps_ages = False  # new objects are as old as they say: it is a copy of another cluster
+        self.keeps_ages = False  # new objects keep their age: it is a copy of another cluster
         self._kinds = kinds
         self._admission = admission
         self._clock = clock
@@ -136,7 +133,7 @@ class Staging:
         anew = pod is not None and pod.phase in ENDED
         check_version(given, known)
         created = created_before(given, self._clock.now) if self.keeps_ages else self._clock.now
-        body = wishes(given.body, None if anew else known)
+        body = requested(given.body, None if anew else known)
         if body != given.body:
             given = self._kinds.read(Document("", 0, body))
         old = self._before(given) if known is None or anew else known.manifest()
@@ -157,12 +154,12 @@ class Staging:
         return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
 
     def _before(self, given: TypedObject) -> dict[str, Any] | None:
-        """What a new object was before: nothing, or in a copy the same, since it was admitted where it comes from."""
+        """A new object has no former state; in a copy it is the object itself, which was admitted at its source."""
         return given.body if self.keeps_ages and given.kind.name != POD.name else None
 
 
 def _check_devices(pod: Pod, key: str) -> None:
-    """Nobody can ask for a part of a device by its resource."""
+    """A device can only be requested as a whole."""
     try:
         check_whole(pod.spec)
     except ManifestError as error:

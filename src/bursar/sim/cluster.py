@@ -1,9 +1,8 @@
 """The embedded cluster: the control loop over a store of objects and pods that run in virtual time.
 
-Pods start at once where they were placed, run until they are deleted or finished (or as long as their annotation says),
-and leave at once when deleted or evicted (unless their annotation says otherwise: then they are physically there until
-then). An evicted pod stays visible, and nobody but the user creates it anew. A pod applied with a node name is a fact:
-it runs there, whoever would have refused it.
+A pod starts at once where it was placed, and runs until it is deleted or finished, or as long as its annotation says. A
+deleted or evicted pod leaves at once, or after the time that its annotation says. An evicted pod stays visible and is
+not created again. A pod applied with a node name runs there unconditionally.
 
 Every call applies its whole step or nothing, and then settles. Settling never advances time.
 """
@@ -121,14 +120,14 @@ class Cluster:
 
     def settle(self) -> None:
         """Until nothing changes any more; no time passes."""
-        self._tell_controller()
+        self._notify_controller()
         self.controller.settle()
         while self._pods.seen:
-            self._tell_controller()
+            self._notify_controller()
             self.controller.settle()
 
-    def _tell_controller(self) -> None:
-        """Tell the controller what was seen since it last heard."""
+    def _notify_controller(self) -> None:
+        """Notify the controller of what happened since the last call."""
         while self._pods.seen:
             self._pods.seen.popleft()()
 
@@ -230,7 +229,7 @@ class Cluster:
         return changed_rows(self._store, self._pods)
 
     def take_news(self) -> tuple[list[Happening], list[SimEvent]]:
-        """What happened since the last call; the cluster forgets it."""
+        """What happened since the last call; it is returned once."""
         found = self._pods.happenings, self.events
         self._pods.happenings, self.events = [], []
         return found
@@ -249,7 +248,7 @@ class Cluster:
 
     @property
     def happenings(self) -> list[Happening]:
-        """What happened to pods since somebody took the news."""
+        """What happened to pods since the last ``take_news``."""
         return self._pods.happenings
 
     @property
@@ -283,7 +282,7 @@ class Cluster:
         return sorted(self._pods.by_key)
 
     def explain(self, key: str) -> Check | None:
-        """Why the pod is where it is; None when nobody remembers it."""
+        """Why the pod is where it is; None if the engine has forgotten it."""
         pod = self._pods.by_key.get(key)
         if pod is None:
             return None

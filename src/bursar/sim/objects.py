@@ -1,16 +1,13 @@
 """The objects of the embedded cluster, by kind and key, as an API server keeps them.
 
-Each object has a uid that is never given again, a resource version that grows with every write, a generation that grows
-with every change of what was asked for, and the virtual time of its creation. What Bursar writes (status, labels,
-annotations, the node of a pod) is kept apart from what was applied, so that applying again never takes it away.
-Manifests of pods may be on a shelf instead of in memory, once somebody has put them there (``let_go``).
+Each object has a unique uid, a resource version that grows with every write, a generation that grows with every change
+of the spec, and the virtual time of its creation. What Bursar writes (status, labels, annotations, the node of a pod)
+is kept apart from the applied manifest, so that applying again never removes it.
 
-Changes are staged and then kept or dropped as a whole; a dropped stage leaves no trace, not even in the counters.
+Decisions do not read the manifests of pods, and there are many. A cluster with a store keeps them there, named by the
+resource version with which they were applied, and not in memory (``let_go``).
 
-Manifests as they were applied, kept elsewhere and read when somebody wants them.
-
-There are many pods, and nothing that decides reads their manifests: a cluster that has somewhere to keep them holds
-none in memory. Each is named by the resource version with which it was applied, and never changes.
+Changes are staged and then taken or dropped as a whole; a dropped stage leaves no trace, not even in the counters.
 """
 
 from __future__ import annotations
@@ -83,7 +80,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def applied(self) -> TypedObject:
-        """What was applied, read anew."""
+        """What was applied, decoded again."""
         return self.shelf.read(self.body)
 
     @property
@@ -92,7 +89,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return self.shelf.body(self.applied_as) if self.held is None else self.held
 
     def fetched(self) -> Stored:
-        """With its manifest in memory, for who looks at it more than once."""
+        """With its manifest in memory, to read it more than once."""
         return self if self.held is not None else replace(self, held=self.body)
 
     @property
@@ -104,7 +101,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return self.key.partition("/")[2] if self.kind.namespaced else self.key
 
     def manifest(self) -> Body:
-        """The whole object, as somebody who reads it sees it."""
+        """The whole object, as a reader gets it."""
         body = self.body
         whole: Body = {**body, "metadata": self._metadata(body.get("metadata") or {})}
         if self.node:
@@ -150,7 +147,7 @@ _SHARED_AT_MOST = 65_536
 
 
 def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
-    """What is written about pods is mostly the same (it runs, within its quota): equal ones become one."""
+    """Equal values become one object: most pods have the same status and labels."""
     if kind.name != POD.name:
         return written
     if len(_SHARED) >= _SHARED_AT_MOST:

@@ -1,12 +1,7 @@
-"""What becomes of the pods of the embedded cluster: they start, run, are told to leave, leave, succeed.
+"""The pods of the embedded cluster: their life cycle in virtual time, and the events about them.
 
-Whatever the control loop must hear of is put into ``seen``, for when it has finished what it does.
-
-The pods of the embedded cluster: what each is doing, and the annotations that say how long it does it.
-
-What an embedded cluster tells: events about objects, and one line for each thing that happened to a pod.
-
-Virtual time: integer milliseconds that pass only when somebody says so, and what is due when.
+Time is integer milliseconds that pass only when a caller says so. Whatever the control loop must be notified of is put
+into ``PodLife.seen`` until it has finished its current step.
 """
 
 from __future__ import annotations
@@ -36,7 +31,6 @@ RUNNING = "Running"
 TERMINATING = "Terminating"  # told to leave, and still there
 SUCCEEDED = "Succeeded"
 EVICTED = "Evicted"
-PHASES = (PENDING, RUNNING, TERMINATING, SUCCEEDED, EVICTED)
 ENDED = (SUCCEEDED, EVICTED)
 
 
@@ -95,7 +89,7 @@ def _wrong(pod: Pod, key: str, error: ManifestError) -> ManifestError:
 
 @dataclass(frozen=True, slots=True)
 class SimEvent:
-    """Something people were told about an object."""
+    """An event about an object, as in Kubernetes."""
 
     at: int
     kind: str

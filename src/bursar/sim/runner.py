@@ -1,10 +1,8 @@
-"""Running scenarios: step by step on a fresh cluster, until the end or the first step that fails.
+"""Running scenarios step by step on a fresh cluster, until the end or the first step that fails.
 
-Whether what is there is what was expected: a subset match, and the difference when it is not.
-
-Everything that is expected must be there; more may be. Mappings match key by key (null: the key must not be there).
-Lists whose items have a ``type`` or ``name`` match item by item by that mark, as conditions and containers are read;
-other lists match in order and in full. Quantities match by value where a mapping holds resources: ``1`` is ``1000m``.
+Expectations match subsets: everything expected must be there, and more may be. Mappings match key by key (null: the key
+must be absent). Lists whose items have a ``type`` or ``name`` match item by item by that name; other lists match in
+order and in full. Quantities match by value where a mapping holds resources: ``1`` is ``1000m``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Scenario files: read and checked as a whole before anything runs.
+"""Scenario files, read and checked as a whole before anything runs.
 
-A document is one scenario: a name, manifests that are applied first, and steps of exactly one action each. A key that
-nobody knows, a manifest that cannot be read, a reference to a kind that does not exist: all are ``ManifestError`` with
-the file, the document and the path. Manifests of a step that must be ``refused`` are not checked here but when it runs.
+A document is one scenario: a name, manifests that are applied first, and steps of exactly one action each. An unknown
+key, an unreadable manifest or a reference to an unknown kind is a ``ManifestError`` with the file, the document and the
+path. Manifests of a step that must be ``refused`` are checked when the step runs.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The shape of a store file, and how it is opened: what is not a store, or not whole, is refused untouched.
+"""The schema of a store file, how it is opened and locked, and its errors.
 
-A store is told from other SQLite files by its application id, and its version by ``user_version``. Writers use WAL
-with full synchronisation: a commit that returned is on the disk. Readers open the same file read-only, also while
-somebody writes it, and also where nothing can be written at all.
+A store is recognised by its application id, and its format by ``user_version``; other files are refused untouched.
+Writers use WAL with full synchronisation: a commit that returned is on the disk. Readers open the file read-only, also
+while another process writes it, and also on a read-only medium.
 
-One writer a store: a lock that dies with its process.
-
-The lock is on a file beside the store, never on the store itself: closing any handle of a file drops all locks that
+One process writes a store. Its lock is on a file beside the store: closing any handle of a file drops all locks that
 the process has on it, and SQLite relies on its own.
-
-What can be wrong with a store file: one line that names the file, the problem and what to do about it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Snapshots in a store, and starting an engine from them.
+"""Snapshots in a store, starting an engine from them, and the upkeep of a store: copies, pruning, checks.
 
-A restart needs the newest snapshot and the records after it; any state of the past needs the newest snapshot before it
-and the records up to it. Without snapshots both need the whole journal and give the same. Writing one replays records
+A restart needs the newest snapshot and the records after it; a past state needs the newest snapshot before it and the
+records up to it. Without snapshots both replay the whole journal, with the same result. Taking one replays records
 beside the engine and never stops it.
-
-Looking after a store: copies while it is in use, and removing history that nobody wants to keep.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ def pack(snapshot: Snapshot) -> tuple[Label, bytes]:
 
 
 def packed(text: bytes) -> bytes:
-    """It says the same again and again: a tenth of it is left, in less time than writing the whole would take."""
+    """A snapshot is repetitive: compression leaves a tenth of it, in less time than writing the whole would take."""
     return zlib.compress(text, 1)
 
 
@@ -116,7 +114,7 @@ def unpacked(state: bytes) -> bytes:
 
 
 def keep(store: Store, label: Label, parts: Iterable[bytes]) -> None:
-    """Write a snapshot whose text comes in parts, so that nobody needs to have it whole."""
+    """Write a snapshot whose text comes in parts, so that it is never whole in memory."""
     row = (label.seq, label.at, label.head, label.digest, label.size)
 
     def write(db: sqlite3.Connection) -> None:

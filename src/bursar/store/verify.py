@@ -1,21 +1,14 @@
-"""Who is mentioned where in the journal, so that the history of one claim need not read all of it.
+"""The index of claims in the journal, the proof of its hash chain, and child processes on the same store.
 
-Records are taken in blocks. Of each block that is complete, the file keeps a short mark of every claim that is
-mentioned in it; marks of different claims may be equal, so a block that has the mark is read and looked through. The
-index follows the journal at a distance (``extend``); what it does not cover yet is read.
+Records are indexed in blocks. Of each complete block the file keeps a short hash of every claim in it; hashes may
+collide, so a block with the hash is read and searched. The index follows the journal at a distance (``extend``);
+records that it does not cover yet are read. Only uids of the form ``namespace/name#number`` are indexed.
 
-Claims of a cluster are mentioned by uids of the form ``namespace/name#number``; others are not in the index.
+Hashing every line takes a fifth of a restart, so a child process (``python -m bursar.store.verify``) proves the chain
+of a long journal while this one replays it. The proof is over the raw bytes.
 
-Proving the chain of a long journal in a process of its own, while this one repeats what the records say.
-
-Hashing every line takes as long as a fifth of a restart, and needs nothing but the lines. The proof is over the raw
-bytes: each line must follow from the hash of the line before it. ``python -m bursar.store.verify`` is the other
-process.
-
-Processes beside this one, with the same package, that work on the same store and end when nobody listens.
-
-Signals that ask to end often go to a whole group of processes (from a shell, from systemd). They mean the one that
-others are beside of: it ends the others in its own time. So these are deaf to such signals, from their first moment on.
+A child process ignores signals that ask it to end: they often go to a whole process group, and the parent ends its
+children in its own time, by closing their pipes.
 """
 
 from __future__ import annotations
