@@ -13,7 +13,6 @@ from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trial
 from bursar.engine.engine import Engine
 from bursar.policies.fix_fields import look_up
 from bursar.sim.cluster import Cluster, ClusterSource, fixes_for
-from bursar.sim.suggestions import fixes_for
 from tests.control.fixworld import TEAMS, apply, fixes, follow, new_cluster, pod
 
 

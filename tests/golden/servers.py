@@ -22,7 +22,6 @@ from bursar.kube.controller.leader_term import TermOptions
 from bursar.kube.controller.metrics import ControllerMetrics
 from bursar.kube.controller.mirror import MirrorOptions
 from bursar.kube.controller.replica import ProcessOptions, Replica
-from bursar.objects.manifests import load_text
 from bursar.policies.plugin import default_registry
 from bursar.server import demo
 from tests.golden.record import Part
@@ -90,7 +89,7 @@ def demo_server(data: Path) -> Iterator[Live]:
     clock = ManualClock()
     with live(data, clock=clock) as server:
         service = server.service
-        service.apply([*demo.organisation(), *load_text(demo.YOURS, "demo.yaml")])
+        service.apply(demo.organisation())
         for beat in islice(demo.beats(), BEATS):
             if beat:
                 service.apply(beat)

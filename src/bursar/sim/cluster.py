@@ -306,15 +306,15 @@ class ClusterSource:
     def now(self) -> int:
         return self._cluster.now()
 
-    def applied(self, kind: str, key: str) -> dict[str, Any] | None:
+    def get(self, kind: str, key: str) -> dict[str, Any] | None:
         found = self._cluster.objects.find(kind, key)
         return None if found is None else found.body
 
-    def applied_all(self, kind: str) -> Iterator[dict[str, Any]]:
-        return (found.body for found in self._cluster.objects.all(kind))
-
     def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
         return self._cluster.staged(documents, without)
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterator[dict[str, Any]]:
+        return (found.body for found in self._cluster.objects.all(kind, namespace))
 
     def ends(self, uid: str) -> int | None:
         return self._ends.get(uid)
