@@ -6,7 +6,7 @@ STEPS ?= 100000
 SEED ?= 1
 
 VENV := .venv/bin/python
-CHECKED := $(wildcard src tests tools benchmarks setup.py)
+CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test bench cluster lint format soak manifests reference golden house lock clean setup-run setup-dev compiled binaries

@@ -1,7 +1,7 @@
 """The entry point of `bursar` and `kubectl-bursar`, and the table of commands.
 
-Running a command imports its module and no other. An unknown name is answered from the table alone, with the nearest
-names. Help lists the commands in alphabetic order.
+A new command is one module and one row in the table, from command name to "module:attribute". Running a command imports
+its module and no other. An unknown name is answered from the table alone, with the nearest names.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+
+from bursar.cli import exit_codes
 
 
 def load_command(address: str) -> click.Command:
@@ -33,6 +35,18 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         address = self.table.get(cmd_name)
         return None if address is None else load_command(address)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. An installed policy that cannot be used is bad input, whichever command loads it."""
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            from bursar.policies.plugin import PolicyLoadError
+
+            if not isinstance(error, PolicyLoadError):
+                raise
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(exit_codes.BAD_INPUT)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -44,6 +44,15 @@ class QuotaRecord:
     message: str = ""
     account: str = ""  # of the ledger, where claims can be listed by the name of the quota
 
+    @staticmethod
+    def of_account(account: Account, kind: str, key: str) -> QuotaRecord:
+        """The row of an object whose limits are those of one account."""
+        namespace, _, name = key.rpartition("/")
+        row = QuotaRecord(account.policy, kind, namespace, name, account=account.name)
+        for resource, most in account.limits.listed.items():
+            row.resources[resource] = QuotaFigures(account.used.amount(resource), max=most)
+        return row
+
     @property
     def lends_in(self) -> str:
         """Names the quotas that lend to each other: those of a policy and tree."""

@@ -212,8 +212,7 @@ class Alarm:
 class Service:
     """Owns the cluster, the store and its writing thread."""
 
-    def __init__(self, store: Store, *, clock: Clock = wall_clock, registry: Registry | None = None) -> None:
-        registry = default_registry() if registry is None else registry
+    def __init__(self, store: Store, *, clock: Clock, registry: Registry) -> None:
         self.store = store
         self.lock = RLock()
         self.tally = RequestCounters()
@@ -235,6 +234,7 @@ class Service:
     @classmethod
     def open(cls, path: Path, *, clock: Clock = wall_clock, registry: Registry | None = None) -> Service:
         """On an existing store file, or a new one."""
+        registry = default_registry() if registry is None else registry  # before a file is made
         store = Store.open(path) if path.exists() else Store.create(path)
         try:
             return cls(store, clock=clock, registry=registry)

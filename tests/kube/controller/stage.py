@@ -155,6 +155,9 @@ class Stage:
         body = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
         return self.fake.state.create(PODS, namespace, body)
 
+    def namespaces(self) -> list[Body]:
+        return list(self.fake.state.of(NAMESPACES))
+
     def pods(self) -> list[Body]:
         return list(self.fake.state.of(PODS))
 
@@ -249,8 +252,8 @@ def is_admitted(pod: Body) -> bool:
 
 
 @asynccontextmanager
-async def stage(patience: float = 2.0) -> AsyncIterator[Stage]:
-    async with FakeApi(ELASTIC) as fake, Http(fake.config(), timeout=patience, retry=QUICK) as http:
+async def stage(patience: float = 2.0, more: tuple[Resource, ...] = ()) -> AsyncIterator[Stage]:
+    async with FakeApi(ELASTIC, *more) as fake, Http(fake.config(), timeout=patience, retry=QUICK) as http:
         made = Stage(fake, http)
         try:
             yield made
