@@ -5,7 +5,9 @@ tree, so that a new module is compiled without a word here. Extension modules ne
 in-place or editable build with BURSAR_COMPILE=1 is refused, because a later pure wheel would pick them up.
 """
 
+import ast
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -59,6 +61,52 @@ def compile_side_by_side(
     return list(objects)
 
 
+def docstrings(source: str) -> dict[str, str]:
+    """The docstrings of a module by the name of what has them ("" for the module), as mypyc joins names in C."""
+    module = ast.parse(Path(source).read_text())
+    found = {"": ast.get_docstring(module) or ""}
+    for node in module.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    found[f"{node.name}___{part.name}"] = ast.get_docstring(part) or ""
+    return {name: text for name, text in found.items() if text}
+
+
+def c_string(text: str) -> str:
+    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in text.encode()]
+    return f'"{"".join(plain)}"'
+
+
+def keep_docstrings(source: str) -> None:
+    """Write a module's docstrings into its C file: mypyc leaves them out, and help() would show only signatures."""
+    texts = docstrings(source)
+    module = source.removeprefix("src/").removesuffix(".py").replace("/", "___")
+    path = Path("build", f"__native_{module}.c")
+    code = path.read_text()
+    prefix = re.findall(r"struct PyModuleDef (\w+)module = ", code)[0]
+
+    def add(match: re.Match[str]) -> str:
+        before, name, between, signature = match.groups()
+        if name not in texts:
+            return match.group()
+        return f"{before}{name}{between}{'' if signature == 'NULL' else signature}{c_string(texts[name])}"
+
+    def add_to_property(match: re.Match[str]) -> str:
+        text = texts.get(f"{match[2]}___{match[3]}")
+        return match.group() if text is None else f"{match[1]} NULL, PyDoc_STR({c_string(text)}), NULL"
+
+    signature = r'(NULL|"(?:[^"\\]|\\.)*")(?=\))'
+    code = re.sub(rf"(\(PyCFunction\)CPyPy_{prefix}___)(\w+)(,[\sA-Z_|]*, PyDoc_STR\(){signature}", add, code)
+    code = re.sub(rf'(\.tp_name = ")(\w+)(",[^}}]*?\.tp_doc = PyDoc_STR\(){signature}', add, code)
+    code = re.sub(rf"(\(getter\){prefix}___(\w+?)_get_(\w+),)\s+NULL, NULL, NULL", add_to_property, code)
+    if "" in texts:
+        code = code.replace("    NULL, /* docstring */", f"    PyDoc_STR({c_string(texts[''])}), /* docstring */", 1)
+    path.write_text(code)
+
+
 class BuildOutsideTheTree(build_ext):
     def build_extensions(self) -> None:
         self.compiler.compile = partial(compile_side_by_side, self.compiler)
@@ -74,6 +122,8 @@ if os.environ.get("BURSAR_COMPILE") == "1" and compiled_sources():
     from mypyc.build import mypycify
 
     extensions = mypycify(["--strict", *compiled_sources()], opt_level="3", strip_asserts=False, multi_file=True)
+    for compiled in compiled_sources():
+        keep_docstrings(compiled)
     for extension in extensions:
         # Only the modules' entry points are for others. What cannot be replaced from outside can be called directly.
         extension.extra_compile_args += ["-fvisibility=hidden"] if os.name == "posix" else []
