@@ -21,7 +21,7 @@ from bursar.resources import Vector
 
 @final
 class Member:
-    """A counted claim of a quota: what it takes of each dimension that the quota's min lists, and its place in line."""
+    """A counted claim of a quota: what it takes of each dimension that min lists, and its place in the order."""
 
     __slots__ = ("amounts", "claim", "cost", "key")
 
@@ -29,7 +29,7 @@ class Member:
         self.claim: Final = claim
         self.cost: Final = cost
         self.amounts: Final = amounts
-        self.key: tuple[object, ...] = ()  # its place in line, worked out when somebody asks for the line
+        self.key: tuple[object, ...] = ()  # its place in the order, computed when the order is needed
 
 
 @final
@@ -46,7 +46,7 @@ class Walk:
 
 @final
 class Standing:
-    """Where the members of one quota stand, given its share."""
+    """The classes of the members of one quota, given its share."""
 
     __slots__ = ("beyond", "ranks", "share", "used", "within")
 
@@ -96,7 +96,7 @@ def over_quota(walk: Walk) -> set[str]:
 
 
 def standing_of(walk: Walk, used: list[int], share: list[int]) -> Standing:
-    """The share is at least min, so whoever comes before the tail is within it too."""
+    """The share is at least min, so all members before the tail are within it too."""
     sums = list(walk.base)
     beyond: list[Member] = []
     within: list[Member] = []
@@ -112,9 +112,9 @@ def standing_of(walk: Walk, used: list[int], share: list[int]) -> Standing:
 
 
 def in_victim_order(members: list[Member]) -> list[Member]:
-    """Lower priority first, then newest, then the last in line. Given in line."""
+    """Lower priority first, then newest, then the last in order. The members are given in order."""
     members.reverse()
-    members.sort(key=victim_key)  # stable: what ties stays last in line first
+    members.sort(key=victim_key)  # stable: of ties, the last in order comes first
     return members
 
 
@@ -135,7 +135,7 @@ def first_victim(walk: Walk) -> tuple[int, int] | None:
 
 
 def guaranteed(pool: int, floor: int, total: int) -> int:
-    """The over-quota that a quota is guaranteed of one dimension; what the floors leave is guaranteed to nobody."""
+    """The over-quota of one dimension that a quota is guaranteed; the remainder of the division is not guaranteed."""
     return pool * floor // total if total > 0 else 0
 
 
@@ -172,7 +172,7 @@ def loans(standing: dict[str, tuple[int, int]]) -> list[Loan]:
 
 
 def divide(amount: int, weights: dict[str, int]) -> dict[str, int]:
-    """The amount in proportion to the weights, to the unit; nobody gets more than its weight if the sum is enough."""
+    """The amount in proportion to the weights, to the unit; no part exceeds its weight if the sum is enough."""
     total = sum(weights.values())
     if total == 0:
         return dict.fromkeys(weights, 0)

@@ -19,12 +19,7 @@ from bursar.ledger.state import Account
 from bursar.ledger.transaction import Transaction
 from bursar.policies.elastic.preemption import Search
 from bursar.policies.elastic.quota import ElasticQuotaState
-from bursar.policies.elastic.quotas import (
-    QuotaBook,
-    configure_options,
-    configure_quota,
-    lending,
-)
+from bursar.policies.elastic.quotas import QuotaBook, configure_options, configure_quota, lending
 from bursar.policies.elastic.settings import (
     CLASSES,
     FIRM_SUFFIX,
@@ -50,7 +45,7 @@ _SHOWN: Final = 5  # candidates that are named
 
 
 def explain(book: QuotaBook, quota: ElasticQuotaState, claim: Claim, cost: Vector, accounts: Check) -> Check:
-    """The checks of the accounts, with what stands behind them."""
+    """The checks of the accounts, with the quota, class, loans and rights behind them."""
     children = [_quota_check(book, quota, cost), *accounts.children, *_loan_checks(book, quota, cost)]
     if claim.counts():
         rank = quota.standing(book.share(quota)).rank(claim.uid)
@@ -108,7 +103,7 @@ def _rights(search: Search) -> str:
 
 
 def _candidate_checks(book: QuotaBook, search: Search, short: Vector) -> list[Check]:
-    """Whom it could displace, in order, and why others have nothing to fear."""
+    """The claims that it could preempt, in order, and what it may take from the other quotas."""
     shown: list[str] = []
     total = 0
     for candidate in search.candidates(False):
@@ -123,11 +118,11 @@ def _candidate_checks(book: QuotaBook, search: Search, short: Vector) -> list[Ch
     others = [quota for quota in book.live() if quota.id != search.quota.id]
     return [
         Check("candidates", True, (", ".join(shown) + more) if shown else "nobody"),
-        *[Check(quota.body.subject, True, _fear(search, quota)) for quota in others],
+        *[Check(quota.body.subject, True, _takeable(search, quota)) for quota in others],
     ]
 
 
-def _fear(search: Search, quota: ElasticQuotaState) -> str:
+def _takeable(search: Search, quota: ElasticQuotaState) -> str:
     standing = search.standing(quota)
     if not standing.beyond and not standing.within:
         return "within its min: nothing to take"
@@ -163,7 +158,7 @@ class ElasticPolicy(QuotaPolicy):
         return configure_quota(tx, self.book, setting)
 
     def settle(self, tx: Transaction) -> None:
-        """Close the accounts of deleted quotas that nobody stands on any more."""
+        """Closes the accounts of deleted quotas once no claim is charged to them."""
         if self.book.removed:
             for id in sorted(self.book.removed):  # noqa: A001 as the ledger calls it
                 quota = self.book.quotas[id]
@@ -171,7 +166,7 @@ class ElasticPolicy(QuotaPolicy):
                     self._close(tx, quota)
 
     def _close(self, tx: Transaction, quota: ElasticQuotaState) -> None:
-        accounts = [self.state.accounts[name] for name in (quota.account, quota.firm, quota.running)]
+        accounts = [self.state.accounts[name] for name in (quota.account, quota.non_preemptible, quota.running)]
         for account in accounts:
             if account.used.vector():
                 return

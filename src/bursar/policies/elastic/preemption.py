@@ -1,8 +1,7 @@
-"""A search for victims: what a claim may take from whom, as the rules see it before anybody has left.
+"""A search for victims: which claims a claimant may preempt, by the state before any of them has left.
 
-Classes, pool and guaranteed shares are those of the moment when the search began, with the claimant admitted and nobody
-evicted. Quotas are looked at when they are needed: ``keep`` is called before a quota changes, so that what was not
-looked at yet can still be seen as it was.
+Classes, pool and guaranteed shares are those of when the search began, with the claimant admitted and no claim evicted.
+They are computed when they are needed: ``keep`` is called before a quota changes, and remembers its state.
 
 The rights of a claimant:
 
@@ -12,7 +11,7 @@ The rights of a claimant:
   quotas that use more than min + guaranteed of a short dimension.
 
 On a full node a short dimension that a quota's min does not list is nothing that the quota guarantees: its use counts
-as beyond-share there, the claimant's own use too. GPUs count as listed where gpu-memory is, which stands for them.
+as beyond-share there, the claimant's own use too. GPUs count as listed where gpu-memory is, which is derived from them.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from bursar.resources import Vector
 
 @final
 class Candidate:
-    """Somebody who might have to leave."""
+    """A claim that might be preempted."""
 
     __slots__ = ("member", "quota")
 
@@ -61,7 +60,7 @@ class Search:
         "claims_share",
         "heads",
         "kept",
-        "line",
+        "members",
         "own",
         "pool",
         "quota",
@@ -81,9 +80,9 @@ class Search:
             self.pool[quota.dims[k]] += max(0, quota.floor[k] - used[k]) - quota.idle[k]
         newcomer = Member(claim, cost, amounts)
         newcomer.key = quota.key(claim, measure)
-        self.line: Final = _insert(quota.in_line(), newcomer)
+        self.members: Final = _insert(quota.in_order(), newcomer)
         share = self.share(quota)
-        self.own: Final = standing_of(walk_against_min(self.line, quota.floor), used, share)
+        self.own: Final = standing_of(walk_against_min(self.members, quota.floor), used, share)
         self.rank: Final = self.own.rank(claim.uid)
         self.claims_min: Final = self.rank == IN_MIN and _within(used, amounts, quota.floor)
         self.claims_share: Final = self.rank >= WITHIN_SHARE and _within(used, amounts, share)
@@ -99,7 +98,7 @@ class Search:
         ]
 
     def keep(self, quota: ElasticQuotaState) -> None:
-        """The quota is about to change: remember how it stood."""
+        """Remembers the state of a quota that is about to change."""
         if quota is not self.quota and quota.id not in self.kept:
             self.kept[quota.id] = quota.standing(self.share(quota))
 
@@ -115,7 +114,7 @@ class Search:
     # Candidates
 
     def candidates(self, own_only: bool) -> Iterator[Candidate]:
-        """Whoever might have to leave for the claimant, the worst class first; ``may_take`` has the last word."""
+        """The claims that might be preempted, the worst class first; ``may_take`` decides."""
         for rank in (BEYOND_SHARE, WITHIN_SHARE, IN_MIN):
             others = rank < IN_MIN and (self.claims_min or (self.claims_share and rank == BEYOND_SHARE))
             yield from self._of_rank(rank, others and not own_only)
@@ -123,8 +122,8 @@ class Search:
     def _of_rank(self, rank: int, others: bool) -> Iterator[Candidate]:
         """Lower priority first, then newest, then by quota.
 
-        Quotas come by the best that any of their over-quota claims could be, so that only those are looked at whose
-        turn may have come: a heap holds the next candidate of each of them.
+        Quotas come by the first of their over-quota claims, so that only those whose turn may have come are evaluated.
+        A heap holds the next candidate of each of them.
         """
         lists: list[tuple[ElasticQuotaState, list[Member]]] = [(self.quota, self._own_of(rank))]
         heap: list[tuple[int, int, str, int, int]] = []
@@ -152,13 +151,13 @@ class Search:
         priority = self.claim.spec.priority
         found = [
             member
-            for member in self.line
+            for member in self.members
             if member.claim.spec.priority < priority and self.own.rank(member.claim.uid) == rank
         ]
         return in_victim_order(found)
 
     def may_take(self, candidate: Candidate, short: Vector) -> bool:
-        """Whether the claimant may displace a candidate for dimensions that the quotas are short of."""
+        """Whether the claimant may preempt a candidate for dimensions that the quotas are short of."""
         quota = candidate.quota
         member = candidate.member
         own = quota is self.quota
@@ -183,7 +182,7 @@ class Search:
     # On a node
 
     def contest(self, occupants: list[Claim], short: Vector) -> list[Claim]:
-        """Of those in the way on a node that is short of something, whom the claimant may displace, in order."""
+        """The occupants of a node that the claimant may preempt for what the node is short of, in order."""
         found: list[tuple[int, ElasticQuotaState, Member]] = []
         exposed = self._unlisted(self.quota, self.claim.spec.requests, short)
         for claim in occupants:
@@ -194,12 +193,12 @@ class Search:
             rank = self._rank_on_node(quota, member, short, exposed)
             if rank >= 0:
                 found.append((rank, quota, member))
-        found.sort(key=_line_key, reverse=True)
-        found.sort(key=_contest_key)  # stable: what ties stays last in line first
+        found.sort(key=_order_key, reverse=True)
+        found.sort(key=_contest_key)  # stable: of ties, the last in order comes first
         return [member.claim for _, _, member in found]
 
     def _rank_on_node(self, quota: ElasticQuotaState, member: Member, short: Vector, exposed: bool) -> int:
-        """The class by which an occupant is displaced; -1: the claimant has no right to its place."""
+        """The class by which an occupant is preempted; -1 if the claimant may not preempt it."""
         claim = member.claim
         standing = self.standing(quota)
         rank = standing.rank(claim.uid)
@@ -217,14 +216,14 @@ class Search:
         return -1
 
     def _unlisted(self, quota: ElasticQuotaState, requests: Vector, short: Vector) -> bool:
-        """Whether the requests hold something short that the quota does not guarantee anybody."""
+        """Whether the requests hold something short that the quota does not guarantee."""
         for dim in short.indices():
             if requests.get(dim) > 0 and self.position(quota, dim) < 0:
                 return True
         return False
 
     def position(self, quota: ElasticQuotaState, dim: int) -> int:
-        """Where a quota counts a dimension: itself, or the gpu-memory that stands for it; -1 if it does not."""
+        """The index at which a quota counts a dimension or the gpu-memory derived from it; -1 if it does not."""
         k = quota.position(dim)
         memory = self.book.memory
         return k if k >= 0 or memory.size(dim) == 0 else quota.position(memory.index)
@@ -232,7 +231,7 @@ class Search:
     # The last word
 
     def leaves_min(self, victims: list[Claim]) -> bool:
-        """Whether nobody's quota falls below its min by a preemption that does not claim a min. They have left."""
+        """Whether a preemption that does not claim a min leaves all quotas at their min. The victims have left."""
         if self.claims_min:
             return True
         lost: dict[str, list[Claim]] = {}
@@ -257,7 +256,7 @@ class Search:
         return True
 
 
-def _line_key(entry: tuple[int, ElasticQuotaState, Member]) -> tuple[object, ...]:
+def _order_key(entry: tuple[int, ElasticQuotaState, Member]) -> tuple[object, ...]:
     return entry[2].key
 
 
@@ -273,16 +272,16 @@ def _within(used: list[int], amounts: list[int], caps: list[int]) -> bool:
     return True
 
 
-def _insert(line: list[Member], newcomer: Member) -> list[Member]:
+def _insert(members: list[Member], newcomer: Member) -> list[Member]:
     at = 0
-    high = len(line)
+    high = len(members)
     while at < high:
         middle = (at + high) // 2
-        if line[middle].key < newcomer.key:
+        if members[middle].key < newcomer.key:
             at = middle + 1
         else:
             high = middle
-    return [*line[:at], newcomer, *line[at:]]
+    return [*members[:at], newcomer, *members[at:]]
 
 
 def _push(
@@ -291,7 +290,7 @@ def _push(
     number: int,
     at: int,
 ) -> None:
-    """The candidate at a place of one of the lists, if there is one, waits for its turn."""
+    """Adds the candidate at an index of one of the lists to the heap, if there is one."""
     quota, members = lists[number]
     if at < len(members):
         priority, newest = victim_key(members[at])

@@ -16,7 +16,7 @@ from bursar.policies.elastic.fair_share import Member, Standing, Walk, standing_
 from bursar.policies.elastic.settings import FIRM_SUFFIX, IN_FORCE, NAME, PREFIX, RUNNING_SUFFIX, ElasticQuotaBody
 from bursar.resources import Vector, dimension, from_indices
 
-_BOUND: Final = 65_536  # of each cache; when it is full it starts anew
+_BOUND: Final = 65_536  # of each cache; a full one is cleared
 
 
 @final
@@ -40,7 +40,7 @@ class ElasticQuotaState:
         self.state: Final = state
         self.by_priority: Final = by_priority
         self.account: Final = PREFIX + id  # the names of its accounts
-        self.firm: Final = self.account + FIRM_SUFFIX
+        self.non_preemptible: Final = self.account + FIRM_SUFFIX
         self.running: Final = self.account + RUNNING_SUFFIX
         self.dims: Final = [dimension(name).index for name in body.min.listed]  # sorted by name
         self.floor: Final = list(body.min.listed.values())
@@ -51,7 +51,7 @@ class ElasticQuotaState:
         self.measures: Final[dict[Vector, Measure]] = {}
         self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
         self.last_measure: Measure | None = None  # most claims of a quota are alike
-        self.order: Final = Ordered()  # the line, as of when it was last asked for
+        self.order: Final = Ordered()  # keys in order, as of the last call of in_order
         self.late: Final[dict[str, Member]] = {}  # by uid: came since
         self.gone: Final[list[Member]] = []  # went since
         self.walk_cache: Walk | None = None
@@ -90,7 +90,7 @@ class ElasticQuotaState:
         return tuple(parts)
 
     def known_binding(self, spec: ClaimSpec) -> Binding | None:
-        """The binding of claims that ask for the same and stand alike, if there was one."""
+        """The binding of claims with the same requests, priority and preemptibility, if there was one."""
         alike = self.bindings.get(spec.requests)
         return None if alike is None else alike.get(_mark(spec))
 
@@ -104,7 +104,7 @@ class ElasticQuotaState:
         if spec.preemptible:
             found = Binding(NAME, (own, total), (known.cost, listed))
         else:
-            found = Binding(NAME, (own, total, accounts[self.firm]), (known.cost, listed, listed))
+            found = Binding(NAME, (own, total, accounts[self.non_preemptible]), (known.cost, listed, listed))
         self.bindings.setdefault(spec.requests, {})[_mark(spec)] = found
         return found
 
@@ -130,7 +130,7 @@ class ElasticQuotaState:
         return member.amounts
 
     def key(self, claim: Claim, measure: Measure) -> tuple[object, ...]:
-        """The line: non-preemptible first, higher priority, older, smaller, then by name."""
+        """The order of claims: non-preemptible first, higher priority, older, smaller, then by name."""
         spec = claim.spec
         return (
             spec.preemptible,
@@ -142,7 +142,7 @@ class ElasticQuotaState:
             claim.uid,
         )
 
-    def in_line(self) -> list[Member]:
+    def in_order(self) -> list[Member]:
         for member in self.gone:
             self.order.remove(member.key)
         for member in self.late.values():
@@ -153,16 +153,16 @@ class ElasticQuotaState:
         return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
 
     def walk(self) -> Walk:
-        """Within min everybody is in-quota, whatever the line: then nobody is put in line for it."""
+        """Within min all claims are in-quota whatever their order, so they are not sorted for it."""
         if self.walk_cache is None:
             if self.is_over():
-                self.walk_cache = walk_against_min(self.in_line(), self.floor)
+                self.walk_cache = walk_against_min(self.in_order(), self.floor)
             else:
                 self.walk_cache = Walk(list(self.used), [], [])
         return self.walk_cache
 
     def standing(self, share: list[int]) -> Standing:
-        """Where its members stand; kept as long as nothing changes."""
+        """The classes of its members; kept until something changes."""
         known = self.standing_cache
         if known is None or known.share != share:
             known = standing_of(self.walk(), list(self.used), share)
@@ -177,7 +177,7 @@ class ElasticQuotaState:
         return False
 
     def position(self, dim: int) -> int:
-        """Where the dimension stands in the quota's own lists; -1 when min does not list it."""
+        """The index of the dimension in the quota's own lists; -1 when min does not list it."""
         for k in range(len(self.dims)):
             if self.dims[k] == dim:
                 return k
@@ -185,7 +185,7 @@ class ElasticQuotaState:
 
 
 def _mark(spec: ClaimSpec) -> int:
-    """A claim whose priority or mark changes must be counted anew, so it must not find its old binding."""
+    """Differs when a claim's priority or preemptibility changes, so that it is counted with a new binding."""
     return spec.priority * 2 + (1 if spec.preemptible else 0)
 
 

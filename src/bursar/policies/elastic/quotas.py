@@ -1,4 +1,4 @@
-"""All elastic quotas and the sums over them, how settings change them, and who lends how much to whom.
+"""All elastic quotas and the sums over them, how settings change them, and what they lend each other.
 
 The derived state changes only with cells and charges that are done, undone or replayed. A quota takes part in a
 dimension only if its min lists it. A removed quota takes part in none, and stays while claims are charged to it.
@@ -202,7 +202,7 @@ def configure_quota(tx: Transaction, book: QuotaBook, setting: Setting) -> list[
     _open(tx, setting.key, body)
     tx.put(NAME, QUOTAS, setting.key, body.cell(IN_FORCE))
     _bound_borrowing(tx, book)
-    stale.update(_to_bind_anew(tx.state, known, body))
+    stale.update(_claims_to_rebind(tx.state, known, body))
     return sorted(stale)
 
 
@@ -218,7 +218,7 @@ def check_quota(body: ElasticQuotaBody) -> None:
 
 
 def _make_way(tx: Transaction, book: QuotaBook, id: str, body: ElasticQuotaBody, namespace: str) -> list[str]:  # noqa: A002
-    """One namespace, one quota: refuse, or take the namespace over where a composite says so."""
+    """One namespace, one quota: refuses another, unless a composite takes the namespace over."""
     other = book.governing(namespace)
     if other is None or other.id == id:
         return []
@@ -232,7 +232,7 @@ def _make_way(tx: Transaction, book: QuotaBook, id: str, body: ElasticQuotaBody,
 
 
 def _remove(tx: Transaction, book: QuotaBook, quota: ElasticQuotaState, state: int) -> list[str]:
-    """It governs nobody any more; its accounts are closed when nobody stands on them."""
+    """The quota governs no namespace any more; its accounts close when no claim is charged to them."""
     if quota.state == REMOVED:
         return []
     tx.put(NAME, QUOTAS, quota.id, quota.body.cell(state))
@@ -245,8 +245,8 @@ def _open(tx: Transaction, id: str, body: ElasticQuotaBody) -> None:  # noqa: A0
         tx.open_account(NAME, TOTAL)
     names = ElasticQuotaState(id, body, True)
     tx.set_limits(_account(tx, names.account), body.max)
-    # Another min changes the rights of everybody, so it must wake all who wait: the topic of the total.
-    tx.set_limits(_account(tx, names.firm, TOTAL), body.min)
+    # Another min changes the rights of all claims, so it must wake all pending ones: the topic of the total.
+    tx.set_limits(_account(tx, names.non_preemptible, TOTAL), body.min)
     _account(tx, names.running)
 
 
@@ -266,7 +266,7 @@ def _bound_borrowing(tx: Transaction, book: QuotaBook) -> None:
     tx.set_limits(account, limits)
 
 
-def _to_bind_anew(state: State, known: ElasticQuotaState | None, body: ElasticQuotaBody) -> list[str]:
+def _claims_to_rebind(state: State, known: ElasticQuotaState | None, body: ElasticQuotaBody) -> list[str]:
     """Claims of namespaces that come or go; all of them when the dimensions that min lists change."""
     if known is None or known.state != IN_FORCE or list(known.body.min.listed) != list(body.min.listed):
         before = () if known is None else known.body.namespaces

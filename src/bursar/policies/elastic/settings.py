@@ -39,12 +39,12 @@ TOTAL: Final = "elastic/total"
 FIRM_SUFFIX: Final = "#firm"
 RUNNING_SUFFIX: Final = "#running"
 
-# Rules, as they stand in reasons: elastic.<rule>.<resource>.
+# Rules, as reasons name them: elastic.<rule>.<resource>.
 MAX_RULE: Final = "max"
 TOTAL_RULE: Final = "total"
 MIN_RULE: Final = "min"
 
-# Classes of claims, worst first: the order in which they are taken away.
+# Classes of claims, in the order in which they are preempted.
 BEYOND_SHARE: Final = 0
 WITHIN_SHARE: Final = 1
 IN_MIN: Final = 2

@@ -112,7 +112,7 @@ class PoolFigures:
     __slots__ = ("by_node", "node_of", "nodes", "sums", "version")
 
     def __init__(self) -> None:
-        self.version: object = None  # of the fleet: with another one, everything is made anew
+        self.version: object = None  # of the fleet: with another one, everything is computed again
         self.node_of: Final[dict[str, str]] = {}  # by GPU
         self.nodes: Final[dict[str, list[Gpu]]] = {}  # GPUs that run and are handed out in parts
         self.by_node: Final[dict[str, dict[str, CapacityFigures]]] = {}  # by node, by pool
@@ -153,7 +153,7 @@ class PoolFigures:
                 self.nodes.setdefault(gpu.node, []).append(gpu)
 
     def _look(self, state: State, node: str, workers: WorkerCache, residents: dict[str, dict[str, Claim]]) -> list[str]:
-        """Make the figures of a node anew; returns its pools."""
+        """Computes the figures of a node again; returns its pools."""
         old = self.by_node.get(node, {})
         for pool, figures in old.items():
             self.sums[pool].add(figures, -1)
@@ -210,12 +210,12 @@ class GpuStatusWriter(StatusWriter):
         super().__init__()
         self.claims: Final[dict[str, str]] = {}  # that changed: uid -> key of the pod
         self.gpus: Final[dict[str, None]] = {}  # that changed
-        self.told: Final[dict[str, dict[str, object]]] = {}  # by uid: the annotations of its pod
+        self.annotated: Final[dict[str, dict[str, object]]] = {}  # by uid: the annotations of its pod
         self.figures: Final = PoolFigures()
 
     def touched(self, claim: Claim, account: Account, sign: int) -> None:
         self.gpus[account.name[len(PREFIX) :]] = None
-        if sign < 0 and claim.uid not in self.told:
+        if sign < 0 and claim.uid not in self.annotated:
             self.claims.pop(claim.uid, None)  # came and went in between: nothing was written
         else:
             self.claims[claim.uid] = claim.key
@@ -236,24 +236,24 @@ class GpuStatusWriter(StatusWriter):
     def _claim(self, state: State, workers: WorkerCache, uid: str, key: str) -> None:
         claim = state.claims.get(uid)
         if claim is None:
-            self.told.pop(uid, None)
+            self.annotated.pop(uid, None)
             return
         worker = workers.of(claim.spec)
         if worker is None or isinstance(worker, Unreadable):
             return
         binding = binding_of(claim)
-        told = self.told.get(uid, {})
+        old = self.annotated.get(uid, {})
         if binding is None or not claim.counts():
-            if told and not claim.leaving:  # it is pending again; one that is evicted keeps its GPUs to the end
-                self.write("Pod", key, "annotations", dict.fromkeys(told))
-                del self.told[uid]
+            if old and not claim.leaving:  # it is pending again; one that is evicted keeps its GPUs to the end
+                self.write("Pod", key, "annotations", dict.fromkeys(old))
+                del self.annotated[uid]
             return
         wanted = pod_record(state, worker, binding)
         seen = claim.spec.annotations
-        if wanted != told and [name for name in wanted if seen.get(name) != wanted[name]]:
-            gone: dict[str, object] = {name: None for name in told if name not in wanted}
+        if wanted != old and [name for name in wanted if seen.get(name) != wanted[name]]:
+            gone: dict[str, object] = {name: None for name in old if name not in wanted}
             self.write("Pod", key, "annotations", {**gone, **wanted})
-        self.told[uid] = wanted
+        self.annotated[uid] = wanted
 
     def _gpu(self, state: State, name: str, residents: dict[str, Claim]) -> None:
         gpu = gpu_of(name, state.cell(GPUS, name))
@@ -306,7 +306,7 @@ def _available(gpu: Gpu, account: Account) -> dict[str, object]:
 
 
 def _apps(residents: dict[str, Claim]) -> list[object]:
-    """Who runs on the GPU: pods by workload, in order of names."""
+    """The pods on the GPU by workload, in order of names."""
     pods: dict[tuple[str, str], list[str]] = {}
     for claim in residents.values():
         workload = claim.spec.labels.get("tensor-fusion.ai/workload", claim.name)

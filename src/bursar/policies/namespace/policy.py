@@ -172,7 +172,7 @@ class LimitsPolicy(QuotaPolicy):
         self.last_view: View = View(0, {})
         self.spaces: Final[dict[str, Space]] = {}
         self.declared: Final[dict[str, dict[str, Vector]]] = {}  # by namespace, by workload
-        self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: who counts there
+        self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name: the claims charged to it
         self.unsettled: Final[dict[str, None]] = {}  # namespaces whose alerts may have to change
         self.unviewed: Final[dict[str, None]] = {}  # namespaces that changed since the last view
 
