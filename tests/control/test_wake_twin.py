@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.control.wakeups import Likeness, Wakeups
+from bursar.control.wakeups import EquivalenceClasses, Wakeups
 from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
 from bursar.objects.decode import ManifestError
@@ -28,10 +28,10 @@ class RestlessWatch(Wakeups):
             self.queue.wake_all()
 
 
-class Unlike(Likeness):
-    """Takes nobody for the like of another one."""
+class Unlike(EquivalenceClasses):
+    """Every pod is a class of its own."""
 
-    def refused(self, claim: Claim) -> bool:
+    def refused(self, claims: list[Claim]) -> bool:
         return False
 
 
@@ -39,7 +39,7 @@ def restless() -> TestBed:
     bed = TestBed(registry=registry())
     watch = RestlessWatch(bed.controller.queue)
     bed.controller._watch = bed.controller._actor._watch = watch
-    bed.controller._like = Unlike(bed.engine.state, bed.controller.queue, watch)
+    bed.controller._classes = Unlike(bed.engine.state, bed.controller.queue, watch)
     bed.engine.listener = watch
     return bed
 

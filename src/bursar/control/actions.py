@@ -1,11 +1,7 @@
-"""Acting upon decisions: who starts and who leaves, what policies want taken back or written, and what people are told.
+"""Acting on decisions through the ports: starting and evicting pods, writing outputs, reporting events.
 
-Everything goes out through the ports. Each function says whether it did anything: the loop goes on until none did.
-
-What the control loop needs of the world outside: a clock, pods that start and leave, objects to write to.
-
-The embedded cluster and Kubernetes each stand behind these ports. None of the calls may call the controller back: what
-follows from them (a pod runs, a pod is gone) is told to the controller later, as something that was seen.
+The embedded cluster and Kubernetes each implement the ports. Each step returns whether it did anything. No port may
+call the controller back: what follows (a pod runs, a pod is gone) is reported later, as an observation.
 """
 
 from __future__ import annotations
@@ -30,34 +26,34 @@ RESIZE_REFUSED = "ResizeRefused"
 
 
 class Ports(Protocol):
-    """One way of running pods."""
+    """What the control loop needs of its surroundings: a clock, pods that start and leave, objects to write to."""
 
     def now(self) -> int:
         """Milliseconds. Never goes back."""
 
     def start(self, claim: Claim) -> None:
-        """Let the claim's pod run; where, stands in ``claim.place`` ("" if it takes no node)."""
+        """Let the claim's pod run on ``claim.place``, which is empty if it takes no node."""
 
     def evict(self, claim: Claim, decision: Decision) -> None:
-        """Make the claim's pod leave. May be called again for one that is leaving already."""
+        """Evict the claim's pod. It may be terminating already."""
 
     def write(self, output: Output) -> None:
-        """Write what a policy wants written; whoever does it must not fail when the object is gone."""
+        """Write a policy's output. The object may be gone; that is no failure."""
 
     def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
-        """Tell people what happened to an object: on edges only."""
+        """Record an event about an object: on edges only."""
 
 
 class Actor:
-    """The hands of the loop."""
+    """Carries out what the loop decided."""
 
     def __init__(self, engine: Engine, watch: Wakeups, ports: Ports) -> None:
         self._engine = engine
         self._watch = watch
         self._ports = ports
 
-    def act(self) -> bool:
-        """Let those leave who must, and those start who may; whoever others are in the way of is kept."""
+    def carry_out(self) -> bool:
+        """Evict pods that must leave and start pods that may; a pod blocked by terminating usage is kept."""
         watch = self._watch
         for claim in watch.crowd.freed():
             watch.look_again(claim)
@@ -77,7 +73,7 @@ class Actor:
         return bool(leaving or withdrawn or facts) or any(acted)
 
     def _start_group(self, name: str) -> bool:
-        """The members of a group that may start; those of one that is not whole any more lose their places."""
+        """Start the members of a gang that may start; an incomplete gang gives its places back."""
         group = self._watch.queue.group(name)
         if group is None:
             return False
@@ -88,7 +84,7 @@ class Actor:
         return any(started)
 
     def _start(self, claims: list[Claim]) -> bool:
-        """All of them, or none: who is in the way of one is in the way of all."""
+        """Start all of them, or none while terminating usage blocks one."""
         crowd = self._watch.crowd
         for claim in claims:
             spot = crowd.spot(claim)
@@ -101,7 +97,7 @@ class Actor:
         return bool(claims)
 
     def give_back(self, group: Gang) -> bool:
-        """Members that have not started wait again, so that the group is decided as a whole."""
+        """Members that have not started wait again, so that the gang is decided as a whole."""
         placed = list(group.placed.values())
         self._give_up(placed)
         return bool(placed)
@@ -111,7 +107,7 @@ class Actor:
             self._engine.give_up(claim.uid, self._ports.now())
 
     def kept(self, claim: Claim) -> str:
-        """Why a claim that has its place was not told to start yet; empty: it was, or has none."""
+        """Why a claim with a place has not started; empty if it has, or has no place."""
         watch, others = self._watch, list[str]()
         group = watch.queue.group(claim.spec.group)
         together = group is not None and claim.uid in group.placed
@@ -123,8 +119,8 @@ class Actor:
             return f"starts when {self._names(others)} left"
         return "starts with its group" if together else ""
 
-    def advance(self) -> bool:
-        """Let policies set the limits that hold now; the commit wakes the claims that wait for them."""
+    def set_limits(self) -> bool:
+        """Let policies set the limits that hold now; the commit wakes the pods that wait for them."""
         return self._engine.advance(self._ports.now())
 
     def revoke(self) -> bool:
@@ -138,8 +134,8 @@ class Actor:
         self.event(claim, WARNING, EVICTED, decision.sentence())
         self._ports.evict(claim, decision)
 
-    def write(self) -> bool:
-        """Write what the policies want written; that may be read back as an object, so it is another round."""
+    def write_outputs(self) -> bool:
+        """Write the policies' outputs; some are read back as objects, so another cycle follows."""
         outputs = self._engine.outputs(self._ports.now())
         for output in outputs:
             self._write_one(output)
@@ -154,7 +150,7 @@ class Actor:
             self._ports.write(output)
 
     def tell(self, claim: Claim, decision: Decision) -> None:
-        """Tell people of a decision that says something new."""
+        """Record an event for a decision that differs from the last one."""
         if decision.outcome == HOLDING:
             where = f" on {claim.place}" if claim.place else ""
             self.event(claim, NORMAL, HELD, f"held{where} until {self._names(claim.waits_for)} left")

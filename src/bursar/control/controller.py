@@ -1,18 +1,11 @@
-"""The control loop: objects and sightings in; decisions made and acted upon until nothing changes.
+"""The control loop: objects and observed pods in; decisions made and carried out until nothing changes.
 
-The controller is told what was *seen* (an object was applied or deleted, a pod runs, is about to leave, is gone) and
-acts through its ports. It keeps no state of its own beyond the queue and the map from pods to claims: everything that
-decides stands in the engine's ledger.
+``cycle`` is the loop's body, in numbered steps. The controller hears what was observed (an object was applied or
+deleted, a pod runs, terminates, is gone) and acts through its ports. Beyond the queue and the map from pods to claims
+it keeps no state: everything that decides is in the engine's ledger.
 
-Changes that come together are checked together: either all of them are taken, or none. ``settle`` runs until nobody is
-ready to be decided and no policy wants anything written or taken back; it never waits and never advances time.
-
-Which pod is which claim, and what a pod asks for. A pod's priority is settled by admission, before it comes here.
-
-Whether a cluster comes to rest.
-
-Everything that goes on for ever moves claims or writes for ever, while time stands still. So rounds are counted, as
-long as no time passes: there may be many more of them than claims, but not without end.
+Changes that come together are checked together: all of them are taken, or none. ``settle`` never waits and never
+advances time.
 """
 
 from __future__ import annotations
@@ -25,7 +18,7 @@ from bursar.control.actions import Actor, Ports
 from bursar.control.admission import ObjectChange, control_section, settings_of
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
-from bursar.control.wakeups import Likeness, Wakeups
+from bursar.control.wakeups import EquivalenceClasses, Wakeups
 from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
@@ -42,7 +35,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class PodBook:
-    """The claims of the pods that are there, by the pod's namespace/name."""
+    """The claims of the existing pods, by the pod's namespace/name. Admission has set each pod's priority already."""
 
     def __init__(self, registry: Registry) -> None:
         self._unpreemptible = [plugin.unpreemptible for plugin in registry if plugin.unpreemptible is not None]
@@ -77,14 +70,14 @@ _NAMED = 5
 
 
 class SettlingError(RuntimeError):
-    """The cluster does not come to rest although no time passes: a defect of a policy, never of the input."""
+    """The cluster does not come to rest while no time passes: a defect of a policy, never of the input."""
 
 
 class LivelockGuard:
-    """How many rounds of deciding and acting there were at one moment."""
+    """Counts the cycles while no time passes: a policy that never comes to rest moves claims or writes without end."""
 
     def __init__(self, state: State, watch: Wakeups, most: int) -> None:
-        """``most``: so many are always allowed, and some more for each claim."""
+        """``most`` cycles are always allowed, and some more for each claim."""
         self._state = state
         self._watch = watch
         self._most = most
@@ -92,7 +85,7 @@ class LivelockGuard:
         self._done = 0
 
     def count(self, now: int) -> None:
-        """One more round; raises ``SettlingError``, naming those who move, when there were too many."""
+        """One more cycle; raises ``SettlingError``, naming the pods that move, if there were too many."""
         if now != self._moment:
             self._moment = now
             self._done = 0
@@ -125,12 +118,12 @@ class Controller:
         self._ports = ports
         self._watch = Wakeups(self.queue)
         self._actor = Actor(engine, self._watch, ports)
-        self._like = Likeness(engine.state, self.queue, self._watch)
+        self._classes = EquivalenceClasses(engine.state, self.queue, self._watch)
         self._pods = PodBook(registry)
         self._rounds = LivelockGuard(engine.state, self._watch, max_rounds)
         engine.listener = self._watch
 
-    # What was seen
+    # What was observed
 
     def apply(self, changes: Sequence[ObjectChange]) -> None:
         """All of these changes, or none: ``ManifestError`` says what is wrong with the first bad one."""
@@ -153,9 +146,9 @@ class Controller:
                 self._actor.event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
 
     def check(self, changes: Sequence[ObjectChange]) -> None:
-        """Raises if pods that change would not fit where they are, given all of these changes; changes nothing.
+        """Raises if changed pods would not fit where they run, given all of these changes; changes nothing.
 
-        For whoever can still refuse the changes: what has happened already is only reported by ``apply``.
+        For callers that can still refuse the changes; ``apply`` only reports what has already happened.
         """
         settings = settings_of(self._registry, changes)
         resized = [self._resize(change) for change in changes if change.is_pod]
@@ -171,7 +164,7 @@ class Controller:
                 raise ManifestError(decision.sentence(), "spec.containers", subject=f"Pod {self.name(decision.uid)}")
 
     def _resize(self, change: ObjectChange) -> Claim | None:
-        """The claim that a pod would make now, if it holds a place and asks for something else than before."""
+        """The claim of a pod that holds a place and changed its spec; else None."""
         known = self._pods.claim(change.key)
         if known is None or known.state == PENDING:
             return None
@@ -179,7 +172,7 @@ class Controller:
         return None if claim is None or claim.uid != known.uid or _same(known.spec, claim.spec) else claim
 
     def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
-        """A pod as it is now; None: it is gone. Another uid under the same key is another pod."""
+        """A pod as it is now; None if it is gone. Another uid under the same key is another pod."""
         known = self._pods.claim(key)
         if known is not None and (claim is None or claim.uid != known.uid):
             self.gone(known.uid)
@@ -192,7 +185,7 @@ class Controller:
             self._resized(known, claim.spec, now)
 
     def _resized(self, claim: Claim, spec: ClaimSpec, now: int) -> None:
-        """One that is on a node has grown whether it fits there or not, and counts for that."""
+        """A pod on a node has grown whether it fits there or not, and counts as such."""
         decision = self.engine.adjust(claim.uid, spec, now)
         if decision.refusals:
             self._actor.event(claim, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
@@ -210,7 +203,7 @@ class Controller:
         self._watch.found(claim)
 
     def bound(self, uid: str, node: str) -> None:
-        """The pod was seen on a node: a fact, whether it is the one that was decided or another."""
+        """The pod is bound to a node, the decided one or another."""
         claim = self.engine.state.claims.get(uid)
         if claim is None:
             return
@@ -219,7 +212,7 @@ class Controller:
         self._seen(uid, BOUND)
 
     def counts_on(self, uid: str, node: str) -> None:
-        """The node is known now: a pod whose place it is already counts there."""
+        """The node is known now: a pod that was placed there before counts on it."""
         claim = self.engine.state.claims.get(uid)
         if claim is not None and claim.place == node and claim.state >= RESERVED:
             self.engine.place(uid, node, self._ports.now(), forced=True)
@@ -229,7 +222,7 @@ class Controller:
         self._seen(uid, RUNNING)
 
     def terminating(self, uid: str) -> None:
-        """The pod was told to leave and is still there."""
+        """The pod is being deleted and still exists."""
         self._seen(uid, TERMINATING)
 
     def _seen(self, uid: str, state: int) -> None:
@@ -238,7 +231,7 @@ class Controller:
             self.engine.observe(uid, state, self._ports.now())
 
     def gone(self, uid: str) -> None:
-        """The pod ended, successfully or not, or is gone altogether: it counts no longer."""
+        """The pod succeeded, failed or was deleted: it counts no longer."""
         self._pods.remove(uid)
         if uid in self.engine.state.claims:
             self.engine.release(uid, self._ports.now())
@@ -246,60 +239,75 @@ class Controller:
     # Deciding and acting
 
     def settle(self, rounds: int | None = None) -> bool:
-        """Decide and act until nothing changes; whether that was within so many rounds.
+        """Run cycles until nothing changes; returns whether that took at most so many ``rounds``.
 
-        What was decided when the rounds are over is acted upon and written all the same.
+        After the last round, what was decided is still carried out and written.
         """
-        while self._round():
+        while self.cycle():
             self._rounds.count(self._ports.now())
             if rounds is not None:
                 rounds -= 1
                 if rounds <= 0:
-                    self._actor.act()
-                    self._actor.write()
+                    self._actor.carry_out()
+                    self._actor.write_outputs()
                     return False
         return True
 
-    def _round(self) -> bool:
-        actor = self._actor
-        return actor.advance() or actor.act() or self._decide_next() or actor.revoke() or actor.write()
-
-    def _decide_next(self) -> bool:
-        claims = self.queue.next()
-        if claims is None:
-            return False
-        alone = len(claims) == 1
-        if alone and self._like.refused(claims[0]):
-            self._start_over(claims[0])
+    def cycle(self) -> bool:
+        """One cycle of the control loop. Returns whether it did anything; each step that did ends the cycle."""
+        # 1. Set the limits that hold now.
+        if self._actor.set_limits():
             return True
+
+        # 2. Carry out what was decided: evict, withdraw, start.
+        if self._actor.carry_out():
+            return True
+
+        # 3. Take the most urgent entry of the queue: a pod, or the waiting pods of a gang.
+        claims = self.queue.next()
+        if claims is not None:
+            # 4. Refuse it like its equivalence class, or decide it, all of its pods or none.
+            if self._classes.refused(claims) or not self._decide(claims):
+                # 5. A refused gang that has not started gives its places back.
+                self._give_places_back(claims[0].spec.group)
+            return True
+
+        # 6. Evict the pods that policies revoke now.
+        if self._actor.revoke():
+            return True
+
+        # 7. Write statuses, labels and events that changed.
+        return self._actor.write_outputs()
+
+    def _decide(self, claims: list[Claim]) -> bool:
+        """Decide the pods of a queue entry; whether they are admitted. A refused entry waits for a change."""
         now = self._ports.now()
         before = [claim.decision for claim in claims]
+        alone = len(claims) == 1
         decisions = [self.engine.decide(claims[0], now)] if alone else self.engine.decide_group(claims, now)
-        if not decisions[0].admitted:
+        admitted = decisions[0].admitted
+        if not admitted:
             topics = [topic for decision in decisions for refusal in decision.refusals for topic in refusal.topics]
             never = any(decision.outcome == NEVER for decision in decisions)
             self.queue.wait(claims[0], topics, never=never)
-            if alone:
-                self._like.note(claims[0], topics, never)
+            self._classes.note(claims, topics, never)
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
                 self._actor.tell(claim, decision)
-        if not decisions[0].admitted:
-            self._start_over(claims[0])
-        return True
+        return admitted
 
-    def _start_over(self, refused: Claim) -> None:
-        """The rest of a group was refused: unless some of it has started, nobody of it keeps a place."""
-        group = self.queue.group(refused.spec.group) if refused.spec.group else None
+    def _give_places_back(self, name: str) -> None:
+        """Members of a gang that was refused wait again, unless some of it has started."""
+        group = self.queue.group(name) if name else None
         if group is not None and not group.started:
             self._actor.give_back(group)
 
     # Trying, and going on after a restart
 
     def trial(self, changes: Sequence[ObjectChange]) -> tuple[list[Claim], Outlook]:
-        """What would become of new pods if they came now, the most urgent first; changes nothing.
+        """Dry run: the decisions about new pods if they were created now, the most urgent first.
 
-        Members of a group are tried together; those of one that is not complete are not tried.
+        Members of a gang are tried together, and not at all if the gang is incomplete.
         """
         claims = sorted((claim for claim, _ in map(self._pods.read, changes) if claim is not None), key=urgency)
         units: dict[str, list[Claim]] = {}
@@ -309,17 +317,17 @@ class Controller:
         return claims, self.engine.what_if(list(tried), self._ports.now())
 
     def displaced_before(self, uid: str, victims: Sequence[tuple[str, str]]) -> None:
-        """The pod once took the place of these ((uid, owner) of each), as whoever decided then wrote down."""
+        """The pod once displaced these ((uid, owner) of each), as its preemption history says."""
         self.engine.recall_displaced(uid, list(victims), self._ports.now())
 
     def held_before(self, uid: str, node: str, victims: Sequence[str]) -> bool:
-        """The pod was promised a place once these have left; whether it still gets it."""
+        """The pod had a hold until these have left; returns whether it still gets the place."""
         return self.engine.resume_hold(uid, node, list(victims), self._ports.now()).admitted
 
     def resume(self, changes: Sequence[ObjectChange], pods: Iterable[tuple[str, str]]) -> None:
-        """The engine was brought to a state of the past, and these objects and pods (key, uid) were there.
+        """The engine was restored to a past state, in which these objects and pods (key, uid) existed.
 
-        Whoever waits is ready to be decided once more: what each of them waited for is not remembered.
+        All pending pods are decided again: what each of them waited for is not restored.
         """
         section = control_section(changes)
         if section is not None:
@@ -338,11 +346,11 @@ class Controller:
         return self._pods.claim(key)
 
     def read(self, change: ObjectChange) -> Claim | None:
-        """The claim that a pod would make, new and in no ledger; None: it has ended."""
+        """The claim that a pod would make, new and in no ledger; None if it has ended."""
         return self._pods.read(change)[0]
 
     def name(self, uid: str) -> str:
-        """What people call the claim."""
+        """The pod's namespace/name."""
         claim = self.engine.state.claims.get(uid)
         return uid if claim is None else claim.key
 

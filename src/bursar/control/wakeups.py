@@ -1,27 +1,14 @@
-"""What a commit means for the loop: who may start, who must leave, who waits again, and whom it may help.
+"""What a commit means for the control loop: which pods may start, must leave or wait again, and which it may help.
 
-Hears of each commit inside the engine's lock and only takes notes; the loop acts on them afterwards.
+``Wakeups`` hears of each commit inside the engine's lock and only takes notes; the loop acts on them afterwards.
+Topics say which waiting pods a commit may help: a refusal names every topic whose change may resolve it, also by
+other victims. Taking room on a node or GPU (a physical account) helps no one. In quota accounts it may, because a
+share that shrinks makes others over-quota. Budgets and preemption history wake all entries that may preempt.
 
-Whom a commit may help is a matter of topics: a policy names in each refusal every topic whose change may resolve it,
-also by letting it find other victims. Taking room on a node or GPU (a physical account) helps nobody, so it wakes
-nobody; in quota accounts it may (a share that shrinks makes others over-quota), so there every touch counts.
-What decides over victims but belongs to no policy (budgets, the no-thrash record) wakes all that may preempt.
-
-Who is still in the way of a claim in its quotas, although decisions count them no longer.
-
-A victim may be larger than what its claimant needs, and decisions give the rest to others at once. But a pod counts
-until it is gone: so others start only when what really runs (all that counts, without those that are held, with those
-that are leaving) stays within every limit of theirs. Nodes and GPUs see to that themselves; this is about quotas.
-
-Whoever hears of commits keeps it in step with the ledger, so that a look costs the same however many leave, are held
-or are kept from starting: they may be many at once, and each decision is followed by a look.
-
-Claims that ask for the same are refused alike: a thousand pods of one job that wait cost one try, not a thousand.
-
-A claim that was refused before, and whose like (same spec, same namespace) was refused since anything last changed, is
-sent back to wait for the same things without being tried. The queue tries the more urgent first, and nothing that makes
-a difference between likes (age, name) favours the less urgent one. The no-thrash record might: it is about single
-claims, so whoever was displaced once speaks for nobody but itself.
+``TerminatingUsage`` keeps pods from starting while evicted pods still run in their quotas. A victim may be larger
+than its claimant needs, and decisions give the rest to others at once. These start only when what really runs (all
+that counts, without the held, with the terminating) stays within every limit. Nodes and GPUs check that themselves.
+It follows the commits, so that a look costs the same however many pods terminate, are held or are kept.
 """
 
 from __future__ import annotations
@@ -324,8 +311,13 @@ def touched_topics(change: Change, topics: dict[str, None]) -> bool:
     return budget
 
 
-class Likeness:
-    """The refusals since anything last changed."""
+class EquivalenceClasses:
+    """The refusals since anything last changed: pods of the same spec and namespace are refused alike.
+
+    A thousand waiting pods of one job then cost one decision. An entry that was refused before, and whose class was
+    refused since the last change, goes back to wait without being decided. Within a class only age and name differ, and
+    the queue tries the more urgent first. A pod with a preemption history is a class of its own.
+    """
 
     def __init__(self, state: State, queue: Queue, watch: Wakeups) -> None:
         self._state = state
@@ -334,9 +326,10 @@ class Likeness:
         self._changes = 0
         self._refused: dict[tuple[int, str], tuple[ClaimSpec, list[str], bool]] = {}
 
-    def refused(self, claim: Claim) -> bool:
-        """Whether its like was refused a moment ago; then it waits already."""
-        if self._changes != self._watch.changes or not isinstance(claim.decision, Decision):
+    def refused(self, claims: list[Claim]) -> bool:
+        """Whether the class of a single claim was refused since the last change; the claim is then parked."""
+        claim = claims[0]
+        if len(claims) > 1 or self._changes != self._watch.changes or not isinstance(claim.decision, Decision):
             return False
         known = self._refused.get((id(claim.spec), claim.namespace))
         if known is None:
@@ -344,10 +337,11 @@ class Likeness:
         self._queue.wait(claim, known[1], never=known[2])
         return True
 
-    def note(self, claim: Claim, topics: list[str], never: bool) -> None:
-        """The claim was tried and refused."""
+    def note(self, claims: list[Claim], topics: list[str], never: bool) -> None:
+        """The claims were decided and refused; gangs are not classes."""
         if self._changes != self._watch.changes:
             self._changes = self._watch.changes
             self._refused.clear()
-        if self._state.cell("displaced", lineage_of(self._state, claim.uid)) is None:
+        claim = claims[0]
+        if len(claims) == 1 and self._state.cell("displaced", lineage_of(self._state, claim.uid)) is None:
             self._refused[id(claim.spec), claim.namespace] = (claim.spec, topics, never)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.engine.disruption_budgets import Budgets
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.state import near_overflow
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.policy import (
+    ConcernVersion,
     NeedsSource,
     PlacementPolicy,
     Policy,
@@ -46,14 +48,36 @@ class DirectedNeeds(NeedsSource):
 
 
 @final
+class Concerned:
+    """The policies that may govern the claims of one spec in one namespace, in their order."""
+
+    __slots__ = ("namespace", "placing", "policies", "quotas", "spec")
+
+    def __init__(self, spec: ClaimSpec | None, namespace: str, policies: list[Policy]) -> None:
+        self.spec: Final = spec
+        self.namespace: Final = namespace
+        self.policies: Final = policies
+        self.placing: Final = [p for p in policies if isinstance(p, PlacementPolicy)]
+        self.quotas: Final = [p for p in policies if not isinstance(p, PlacementPolicy)]
+
+
+_KEPT: Final = 4096  # specs and namespaces for which it is known whom they concern
+
+
+@final
 class Core:
     """The ledger and the policies over it, listed by the hooks that they implement."""
 
     __slots__ = (
         "advancing",
         "budgets",
+        "checking",
+        "concern_version",
         "demanding",
         "following",
+        "known",
+        "known_version",
+        "last",
         "ledger",
         "lineages",
         "nodes",
@@ -63,6 +87,7 @@ class Core:
         "policies",
         "revoking",
         "searching",
+        "selective",
         "settling",
         "tx",
         "waking",
@@ -76,6 +101,8 @@ class Core:
         self.policies: Final = policies
         quotas = [p for p in policies if isinstance(p, QuotaPolicy)]
         self.placing: Final = [p for p in policies if isinstance(p, PlacementPolicy)]
+        self.selective: Final = [p for p in policies if overrides(p, Policy, "concerns")]
+        self.checking: Final = [_has_check(p) for p in policies]
         self.settling: Final = [p for p in policies if overrides(p, Policy, "settle")]
         self.searching: Final = [p for p in policies if overrides(p, PreemptionHooks, "search_begins")]
         self.ordering: Final = [p for p in policies if overrides(p, PreemptionHooks, "order_node_victims")]
@@ -89,6 +116,10 @@ class Core:
         self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
+        self.concern_version: Final = ConcernVersion()
+        self.known: Final[dict[tuple[ClaimSpec, str], Concerned]] = {}
+        self.known_version: int = 0
+        self.last: Concerned = Concerned(None, "", policies)  # whom the last claim that was asked about concerns
         needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
         names: set[str] = set()
         for slot, policy in enumerate(policies):
@@ -96,8 +127,29 @@ class Core:
                 raise ValueError(f"two policies are called {policy.name}")
             names.add(policy.name)
             policy.slot = slot
+            policy.concern_version = self.concern_version
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
+
+    def concerned(self, claim: Claim) -> Concerned:
+        """The policies to ask about a claim, kept for its spec and namespace until settings that decide it change."""
+        if not self.selective:
+            return self.last
+        if self.known_version != self.concern_version.number:
+            self.known_version = self.concern_version.number
+            self.known.clear()
+        elif claim.spec is self.last.spec and claim.namespace == self.last.namespace:
+            return self.last
+        key = (claim.spec, claim.namespace)
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) >= _KEPT:
+                self.known.clear()
+            others = [p for p in self.selective if not p.concerns(claim)]
+            found = Concerned(claim.spec, claim.namespace, [p for p in self.policies if p not in others])
+            self.known[key] = found
+        self.last = found
+        return found
 
     def needs_place(self, claim: Claim) -> bool:
         return len(self.placing) > 0 and claim.spec.placeable
@@ -124,10 +176,11 @@ class Core:
 
     def _demand_bindings(self, claim: Claim) -> tuple[Binding | None, ...]:
         """What is known before a decision; a policy that refuses to bind has no demand to count."""
-        found: list[Binding | None] = []
-        for policy in self.policies:
-            bound = None if isinstance(policy, PlacementPolicy) else policy.bind(claim, "")
-            found.append(bound if isinstance(bound, Binding) else None)
+        found: list[Binding | None] = [None] * len(self.policies)
+        for policy in self.concerned(claim).quotas:
+            bound = policy.bind(claim, "")
+            if isinstance(bound, Binding):
+                found[policy.slot] = bound
         return tuple(found)
 
     def demand(self, claim: Claim, bindings: tuple[Binding | None, ...], wanted: bool) -> None:
@@ -153,16 +206,45 @@ class Core:
 
     def bind_all(self, claim: Claim, place: str, refusals: list[Refusal]) -> tuple[Binding | None, ...]:
         """The claim's bindings at a place; policies that cannot read it add their refusal."""
-        policies = self.policies
-        found: list[Binding | None] = []
+        found: list[Binding | None] = [None] * len(self.policies)
+        policies = self.concerned(claim).policies if self.selective else self.policies
         for policy in policies:
             bound = policy.bind(claim, place)
             if isinstance(bound, Refusal):
                 refusals.append(bound)
-                found.append(None)
             else:
-                found.append(bound)
+                found[policy.slot] = bound
         return tuple(found)
+
+    def quota_refusals(self, claim: Claim) -> tuple[Refusal, ...]:
+        """Why quotas refuse a pending claim wherever it runs, one refusal of each. Leaves no trace."""
+        refusals: list[Refusal] = []
+        bindings = self.bind_all(claim, "", refusals)
+        if refusals:
+            return tuple(refusals)
+        if not self._can_check(claim, bindings):
+            mark = self.tx.savepoint()
+            found = self.attempt(claim, "", False)
+            self.tx.rollback_to(mark)
+            return found
+        for policy in self.concerned(claim).policies:
+            binding = bindings[policy.slot]
+            refusal = None if binding is None else policy.check(claim, binding)
+            if refusal is not None:
+                refusals.append(refusal)
+        return tuple(refusals)
+
+    def _can_check(self, claim: Claim, bindings: tuple[Binding | None, ...]) -> bool:
+        """Whether checks say what charges would: not if demand moves first, or sums may leave the exact range."""
+        for i in range(len(bindings)):
+            binding = bindings[i]
+            if binding is not None and (not self.checking[i] or near_overflow(binding.accounts, binding.costs)):
+                return False
+        if claim.bindings:
+            for policy in self.demanding:
+                if claim.bindings[policy.slot] is not bindings[policy.slot]:
+                    return False
+        return True
 
     def attempt(self, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
         """Charge the claim everywhere at a place. All or nothing: on refusal, one of each refusing policy."""
@@ -216,3 +298,8 @@ class Core:
     def settle(self) -> None:
         for policy in self.settling:
             policy.settle(self.tx)
+
+
+def _has_check(policy: Policy) -> bool:
+    """Whether ``check`` says what ``charge`` would: it is the policy's own, or both are inherited."""
+    return overrides(policy, Policy, "check") or not overrides(policy, Policy, "charge")

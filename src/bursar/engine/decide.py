@@ -138,12 +138,9 @@ def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
 
 def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     """Charge on the best node. On refusal: what the quotas say, then why no node took it."""
-    tx = core.tx
-    mark = tx.savepoint()
-    quota = core.attempt(claim, "", False)
-    if quota:
-        return quota
-    tx.rollback_to(mark)
+    refused_by_quota = core.quota_refusals(claim)
+    if refused_by_quota:
+        return refused_by_quota
     refusals = try_nodes(core, claim)
     return no_node(core, claim) if refusals is None else refusals
 

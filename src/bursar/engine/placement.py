@@ -16,7 +16,7 @@ from bursar.policies.results import Refusal
 def open_nodes(core: Core, claim: Claim) -> bytearray:
     """Nodes that every placement policy would take the claim on now, as a mask over slots."""
     mask = bytearray(b"\x01" * len(core.nodes))
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         policy.filter(claim, mask)
     return mask
 
@@ -31,7 +31,7 @@ def is_possible(core: Core, claim: Claim, node: str) -> bool:
     mask = bytearray(len(core.nodes))
     slot = core.nodes.slot(node)
     mask[slot] = 1
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         policy.feasible(claim, mask)
     return mask[slot] == 1
 
@@ -44,14 +44,14 @@ def nodes_with_victims(core: Core, claim: Claim) -> list[str]:
     for quota in core.ordering:
         if isinstance(quota.bind(claim, ""), Binding):
             return _named(core, mask)
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         policy.has_victims(claim, mask)
     return _named(core, mask)
 
 
 def _possible(core: Core, claim: Claim) -> bytearray:
     mask = bytearray(b"\x01" * len(core.nodes))
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         policy.feasible(claim, mask)
     return mask
 
@@ -65,7 +65,7 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
     slots = _slots(mask)
     if len(slots) > 1:
         ranks = [0] * len(mask)
-        for policy in core.placing:
+        for policy in core.concerned(claim).placing:
             policy.rank(claim, mask, ranks)
         scores = _scores(core, claim, mask)
         keyed = [(ranks[slot], -scores[slot], core.nodes.names[slot]) for slot in slots]
@@ -78,7 +78,7 @@ def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
     """The first of ``best_first``, or "" for an empty mask; nothing is sorted, and only the lowest rank is scored."""
     ranks = [0] * len(mask)
     ranked = False
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         ranked = policy.rank(claim, mask, ranks) or ranked
     front = _lowest(bytes(mask), ranks) if ranked else mask
     best = _highest(core.nodes.places(), bytes(front), _scores(core, claim, front))
@@ -89,7 +89,7 @@ def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
     """What the policies say together, by slot; mostly one of them speaks, and what it says is not copied."""
     found: vec[i64] | None = None
     seen = bytes(mask)
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         scores = policy.score(claim, mask)
         if scores is None:
             continue
@@ -185,7 +185,7 @@ def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
 def _why_no_node(core: Core, claim: Claim) -> Refusal | None:
     """The word of the policy that closes the last open nodes, if it has one; the first policy is the nodes' own."""
     mask = bytearray(b"\x01" * len(core.nodes))
-    for policy in core.placing:
+    for policy in core.concerned(claim).placing:
         before = bytearray(mask)
         policy.filter(claim, mask)
         if 1 not in mask:

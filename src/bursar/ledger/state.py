@@ -109,6 +109,21 @@ def first_unfit(accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> int
     return -1
 
 
+_AMPLE: Final[i64] = 576460752303423488  # an eighth of the exact range
+
+
+def near_overflow(accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> bool:
+    """Whether charging the costs may leave the exact range; only a charge itself tells for sure."""
+    for i, account in enumerate(accounts):
+        sums = account.busy.sums if account.physical else account.used.sums
+        cost = costs[i]
+        for k in range(len(cost.dims)):
+            dim = cost.dims[k]
+            if cost.amounts[k] > _AMPLE or (dim < len(sums) and sums[dim] + cost.amounts[k] > _AMPLE):
+                return True
+    return False
+
+
 _A: Final[i64] = 2147483647
 _B: Final[i64] = 2147483629
 

@@ -21,7 +21,7 @@ The defaults serve a policy that only says which accounts bind a claim: it is ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
@@ -42,6 +42,16 @@ class NeedsSource:
     def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
         """Each of them must select the node; only selector, affinity and node name are looked at."""
         return ()
+
+
+@final
+class ConcernVersion:
+    """Counts the changes of what ``Policy.concerns`` depends on, over all policies of an engine."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number: int = 0
 
 
 def overrides(policy: Watcher, base: type, hook: str) -> bool:
@@ -135,6 +145,7 @@ class Policy(PreemptionHooks):
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
         self.needs_of: NeedsSource = NeedsSource()
+        self.concern_version: ConcernVersion = ConcernVersion()  # the engine's, once it is attached
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         """Called once, before anything else, with the ledger's state (to read), the shared node slots, and what
@@ -157,6 +168,18 @@ class Policy(PreemptionHooks):
 
     # One claim
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether the policy may govern claims of this spec in this namespace, at any place.
+
+        Where it is False, ``bind`` and the node hooks are not called. The answer is kept for the spec and namespace.
+        It may depend on ``claim.spec``, ``claim.namespace`` and the policy's cells. ``concerns_changed`` drops all
+        kept answers: call it in ``cell_changed``, so that undo and replay drop them too.
+        """
+        return True
+
+    def concerns_changed(self) -> None:
+        self.concern_version.number += 1
+
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         """The accounts that govern the claim, and its cost there.
 
@@ -165,10 +188,22 @@ class Policy(PreemptionHooks):
         """
         return None
 
+    def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        """Read-only: the refusal of ``charge``, if it is not forced.
+
+        By default it is the refusal of the first account in which the cost does not fit. A policy whose ``charge``
+        must change something to find out leaves this hook alone.
+        """
+        accounts, costs = binding.accounts, binding.costs
+        at = first_unfit(accounts, costs)
+        if at < 0:
+            return None
+        return self.refusal(claim, accounts[at], accounts[at].short_dimension(costs[at]), costs[at])
+
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         """Count the claim, or return why not."""
         if not forced:
-            refusal = self.first_refusal(claim, binding.accounts, binding.costs)
+            refusal = self.check(claim, binding)
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)
@@ -208,13 +243,6 @@ class Policy(PreemptionHooks):
         return self.account_checks(claim, binding)
 
     # Help for subclasses
-
-    def first_refusal(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> Refusal | None:
-        """The refusal of the first account in which the cost does not fit."""
-        at = first_unfit(accounts, costs)
-        if at < 0:
-            return None
-        return self.refusal(claim, accounts[at], accounts[at].short_dimension(costs[at]), costs[at])
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         """How this policy words "does not fit"; override for codes and permanence of its own."""
@@ -337,7 +365,7 @@ class PlacementPolicy(Policy):
         bound = self.bind(claim, node)
         if bound is None or isinstance(bound, Refusal):
             return bound
-        return self.first_refusal(claim, bound.accounts, bound.costs)
+        return self.check(claim, bound)
 
     def explain_nodes(self, claim: Claim) -> Check | None:
         """Why no node takes the claim now, over all nodes; None if the policy does not concern the claim."""

@@ -199,8 +199,12 @@ class ElasticPolicy(QuotaPolicy):
         else:
             self.book.set_quota(key, new)
             self.status.dirty.add(key)
+            self.concerns_changed()
 
     # One claim
+
+    def concerns(self, claim: Claim) -> bool:
+        return self.book.governing(claim.namespace) is not None
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         quota = self.book.governing(claim.namespace)
@@ -216,9 +220,12 @@ class ElasticPolicy(QuotaPolicy):
             return Refusal(NAME, f"{NAME}.unreadable", str(error), quota.account, permanent=True)
         return quota.new_binding(claim.spec, cost, accounts, accounts[TOTAL])
 
+    def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        return super().check(claim, binding)
+
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:
-            refusal = self.first_refusal(claim, binding.accounts, binding.costs)
+            refusal = self.check(claim, binding)
             if refusal is not None:
                 return refusal
         tx.charge(claim, binding.accounts, binding.costs)

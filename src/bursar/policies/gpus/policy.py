@@ -140,6 +140,9 @@ class GpusPolicy(PlacementPolicy):
 
     # One claim
 
+    def concerns(self, claim: Claim) -> bool:
+        return claim.spec.requests.get(_PLUGIN) > 0 or self.workers.of(claim.spec) is not None
+
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
         if worker is None:

@@ -236,6 +236,9 @@ class LimitsPolicy(QuotaPolicy):
 
     # One claim
 
+    def concerns(self, claim: Claim) -> bool:
+        return self.workers.of(claim.spec) is not None
+
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
         if worker is None:
@@ -262,17 +265,13 @@ class LimitsPolicy(QuotaPolicy):
         if isinstance(self.workers.of(claim.spec), Worker):
             self._open(tx, claim.namespace)
 
+    def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        return self.quota_refusal(claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding))
+
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not binding.accounts:
             raise RuntimeError(f"claim {claim.uid} was not submitted: namespace {claim.namespace} has no account")
-        if not forced:
-            refusal = self.quota_refusal(
-                claim, binding.accounts[0], self._admission_cost(claim, binding), _count(binding)
-            )
-            if refusal is not None:
-                return refusal
-        tx.charge(claim, binding.accounts, binding.costs)
-        return None
+        return super().charge(tx, claim, binding, forced)
 
     def _admission_cost(self, claim: Claim, binding: Binding) -> Vector:
         """The cost by which a worker is admitted: its largest footprint, so that the choice of node does not matter."""

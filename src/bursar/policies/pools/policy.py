@@ -25,6 +25,7 @@ from bursar.policies.pools.derived_state import (
     NON_PREEMPTIBLE,
     NON_PREEMPTIBLE_DEMAND,
     OWN,
+    QUOTAS,
     STRAY_DEMAND,
     DerivedState,
     topic_of,
@@ -271,8 +272,13 @@ class PoolsPolicy(QuotaPolicy):
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         self.derived.cell_changed(self.state, table, key, old, new)
+        if table == QUOTAS:
+            self.concerns_changed()
 
     # One claim
+
+    def concerns(self, claim: Claim) -> bool:
+        return self.derived.resolver.resolve(claim) is not None
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         return self.bindings.of(self.state, claim)
@@ -290,13 +296,8 @@ class PoolsPolicy(QuotaPolicy):
         else:
             tx.release(claim, (account,), (cost,))
 
-    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
-        if not forced:
-            refusal = check(self.derived, binding, None)
-            if refusal is not None:
-                return refusal
-        tx.charge(claim, binding.accounts, binding.costs)
-        return None
+    def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        return check(self.derived, binding, None)
 
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()

@@ -155,6 +155,9 @@ class TreesPolicy(QuotaPolicy):
 
     # One claim
 
+    def concerns(self, claim: Claim) -> bool:
+        return names_trees(claim)
+
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         if not names_trees(claim):
             return None
