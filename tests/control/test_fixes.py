@@ -231,11 +231,11 @@ def test_an_account_of_an_unknown_policy_is_raised_itself() -> None:
     apply(cluster, pod("vision", "big", 4))
     claim = cluster.controller.claim("vision/big")
     assert claim is not None
-    tries = Trials(
+    trials = Trials(
         cluster.engine, cluster.registry, ClusterSource(cluster), cluster.controller.queue, claim, [claim], Effort(100)
     )
-    assert not tries.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 3),)))
-    assert tries.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 4),)))
+    assert not trials.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 3),)))
+    assert trials.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 4),)))
 
 
 def test_an_unknown_claim_has_no_fixes() -> None:

@@ -1,11 +1,8 @@
-"""Admission: what is checked and filled in before an object is stored. Pure; the same in a dry run.
+"""Admission and settings: what is checked and filled in before an object is stored, and what policies get of it.
 
-Each policy brings the functions for its kinds. The loop's own: a pod gets its priority when it is created and keeps
-it, whatever becomes of its PriorityClass.
-
-Objects into settings: each policy translates its own; disruption budgets are the engine's.
-
-All kinds that a set of policies can be given, and the loop's own section of the Configuration.
+Each plugin brings the functions for its kinds. The control loop adds its own: a pod gets its priority when it is
+created and keeps it, disruption budgets are settings of the engine, and the Configuration has a section ``control``.
+Admission is pure, and the same in a dry run.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ class Admission:
         self._kinds = kinds
 
     def admit(self, view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
-        """The object as it is to be stored; ``ManifestError`` when it must not be. ``view`` is without it."""
+        """Returns the object to store, or raises ``ManifestError``. ``view`` does not contain it."""
         try:
             if given.kind.name == POD.name:
                 given = _with_priority(view, old, given)
@@ -67,7 +64,7 @@ class Admission:
         return given if body is given.body else self._kinds.read(Document("", 0, body))
 
     def check_removal(self, view: ObjectView, kind: Kind, key: str, read: Callable[[], Mapping[str, Any]]) -> None:
-        """``ManifestError`` when the object must not be deleted now. ``read``: its manifest, if it is asked for."""
+        """Raises ``ManifestError`` if the object must not be deleted now. ``read`` returns its manifest."""
         for plugin in self._plugins:
             check = plugin.check_removal.get(kind.name)
             if check is not None:
@@ -78,7 +75,7 @@ class Admission:
 
 
 def _with_priority(view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
-    """The manifest and what was read of it get the same fields, so that it need not be read once more."""
+    """Sets the fields in the manifest and in the typed pod alike, so that it need not be read again."""
     spec = given.body.get("spec") or {}
     pod = cast("Pod", given.typed)
     if old is not None:
@@ -93,7 +90,7 @@ def _with_priority(view: ObjectView, old: Mapping[str, Any] | None, given: Typed
 
 
 def _kept_priority(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """What the pod got when it was created. A manifest may leave it out or repeat it, but not change it."""
+    """The priority from the creation of the pod. A manifest may omit or repeat it, but not change it."""
     for field in _PRIORITY_FIELDS:
         if new.get(field) is not None and new[field] != old.get(field):
             problem = f"is {old.get(field)!r} since the pod was created, and cannot become {new[field]!r:.60}"
@@ -107,7 +104,7 @@ SECTION = "control"
 class ControlSection(Part, frozen=True):
     """``Configuration.spec.control``."""
 
-    strict: bool = False  # nobody passes the most urgent claim that waits
+    strict: bool = False  # no claim passes the most urgent pending one
 
 
 def known_kinds(registry: Registry) -> KindSet:
@@ -122,7 +119,7 @@ CONFIGURATION = "Configuration"
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """An object came or changed (``object``), or went (None). ``created``: milliseconds, for pods."""
+    """An object was created or changed (``object``), or deleted (None). ``created`` is in milliseconds, for pods."""
 
     kind: Kind
     key: str
@@ -139,7 +136,7 @@ class ObjectChange:
 
 
 def settings_of(registry: Registry, changes: Iterable[ObjectChange]) -> list[Setting]:
-    """The settings that these changes mean, in the order of the changes; pods are no settings."""
+    """The settings of these changes, in their order. Pods are not settings."""
     found: list[Setting] = []
     for change in changes:
         try:
@@ -150,7 +147,7 @@ def settings_of(registry: Registry, changes: Iterable[ObjectChange]) -> list[Set
 
 
 def control_section(changes: Iterable[ObjectChange]) -> ControlSection | None:
-    """The loop's own options, if these changes say something about them."""
+    """The options of the control loop, if these changes contain a Configuration."""
     section: ControlSection | None = None
     for change in changes:
         if change.kind.kind == CONFIGURATION:
@@ -183,7 +180,7 @@ def _section(change: ObjectChange, name: str) -> Any:  # noqa: ANN401 each polic
 
 
 def _budget(key: str, budget: PodDisruptionBudget | None) -> Setting:
-    """A budget without a selector selects nobody; one without a bound wants one pod to stay, as in Kubernetes."""
+    """A budget without a selector selects no pod; one without a bound keeps one pod, as in Kubernetes."""
     spec = None if budget is None else budget.spec
     if spec is None or spec.selector is None:
         return Setting(disruption_budgets.KIND, key, None)

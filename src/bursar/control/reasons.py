@@ -1,4 +1,4 @@
-"""What the control loop says by itself, and the list of all reasons that there are."""
+"""The reasons that the control loop gives, and the list of all reasons."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ CONTROL: Final = (
 
 
 def all_reasons(registry: Registry) -> dict[str, tuple[Reason, ...]]:
-    """All reasons by who gives them: the policies in their order, the engine, the control loop."""
+    """All reasons, by source: the policies in their order, the engine, the control loop."""
     found = {plugin.name: plugin.reasons for plugin in registry}
     return {**found, "engine": ENGINE, "control": CONTROL}

@@ -38,15 +38,15 @@ class ObjectView(Protocol):
 
 
 class Derived(Protocol):
-    """What a policy makes of the objects of a view other than pods, to judge others by."""
+    """What a policy computes from the objects of a view, pods excepted, and uses in admission."""
 
     def follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> bool:
-        """An object came (was not known), changed or went (None); whether this is right, be it by being put right."""
+        """An object was created (not known), changed or deleted (None). Returns whether this is still valid."""
 
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A view that keeps what was made of it, by type, for as long as that is right."""
+    """A view that caches what was computed from it, by type, while it is valid."""
 
     derived: dict[type, Derived]
 
@@ -55,7 +55,7 @@ D = TypeVar("D", bound=Derived)
 
 
 def derived(view: ObjectView, made: type[D], make: Callable[[], D]) -> D:
-    """Such a thing, made once for as long as it is right if the view keeps any."""
+    """The value of that type: from the cache of the view if it has one, else computed."""
     if not isinstance(view, Keeping):
         return make()
     found = view.derived.get(made)
@@ -73,7 +73,7 @@ Pure: fills defaults, and refuses what breaks a rule. Must be idempotent, and se
 Namespaces = Callable[[str, Mapping[str, Any]], Iterable[str]]
 """(key, manifest) -> the namespaces whose pods the object governs, whatever their labels say.
 
-Also asked of manifests that are not acceptable: what cannot be read names nobody.
+Also called with manifests that are not acceptable; it returns nothing for what it cannot read.
 """
 
 CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
@@ -93,7 +93,7 @@ class Reason:
         self.helps: Final = helps
 
     def covers(self, code: str) -> bool:
-        """Whether a code that somebody met is this one."""
+        """Whether the code of a refusal or event is this one."""
         if not self.code.endswith(RESOURCE):
             return code == self.code
         start = self.code[: -len(RESOURCE)]

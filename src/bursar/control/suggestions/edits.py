@@ -1,12 +1,12 @@
 """Suggested edits: the largest requests with which a pod would be admitted, and the smallest raise of its quotas.
 
-A request is a *knob*: the fields of the manifests that hold it, edited together. Bisection over trials finds the
-largest amount that is admitted. Plugins state which fields hold requests and limits; where a policy states none, the
-limit of its account is raised.
+A request may stand in several fields, which are edited together. Bisection over trials finds the largest amount that is
+admitted. Plugins state which fields hold requests and limits. Where a policy states none, its account is raised.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +16,14 @@ from bursar.ledger.claims import Claim
 from bursar.policies.fix_fields import LimitField, Path, look_up
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
-from bursar.quantity import QuantityError
 from bursar.resources import dimension
 
 _ANNOTATIONS = ("metadata", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
-    """One amount that pods ask for: where it stands in each of them, and how much it is."""
+class RequestedAmount:
+    """One amount that pods request, and the fields that hold it."""
 
     resource: str
     fields: tuple[tuple[str, Path, int], ...]  # (pod, path, amount)
@@ -34,24 +33,24 @@ class Knob:
         return max(amount for _, _, amount in self.fields)
 
     def edits(self, least: int) -> tuple[Edit, ...]:
-        """Nobody asks for more than that."""
+        """Reduce every request above ``least`` to it."""
         show = dimension(self.resource).show
         return tuple(
             Edit("Pod", pod, path, show(amount), show(least)) for pod, path, amount in self.fields if amount > least
         )
 
 
-def knobs(tries: Trials) -> list[Knob]:
-    """The amounts that the claims ask for: those that were refused, or all if no refusal says which."""
+def requested_amounts(trials: Trials) -> list[RequestedAmount]:
+    """The requests of the claims: of the resources that were refused, or all if no refusal names one."""
     found: dict[str, list[tuple[str, Path, int]]] = {}
-    for claim in tries.unit:
-        body = tries.pod(claim)
-        for resource, fields in [] if body is None else _asked(tries.registry, claim, body):
+    for claim in trials.entry:
+        body = trials.pod(claim)
+        for resource, fields in [] if body is None else _asked(trials.registry, claim, body):
             found.setdefault(resource, []).extend(fields)
-    every = [Knob(resource, tuple(fields)) for resource, fields in sorted(found.items())]
-    names = {refusal.resource.rpartition(".")[2] if "/" not in refusal.resource else refusal.resource
-             for refusal in tries.refusals}  # fmt: skip
-    refused = [knob for knob in every if knob.resource in names]
+    every = [RequestedAmount(resource, tuple(fields)) for resource, fields in sorted(found.items())]
+    named = [refusal.resource for refusal in trials.refusals]
+    names = {resource if "/" in resource else resource.rpartition(".")[2] for resource in named}
+    refused = [asked for asked in every if asked.resource in names]
     return refused or every
 
 
@@ -63,7 +62,7 @@ def _asked(
         fields: list[tuple[str, Path, int]] = [
             (claim.key, (*_ANNOTATIONS, name), amount)
             for name in names
-            if name in annotations and (amount := _amount(resource, annotations[name])) is not None
+            if name in annotations and (amount := number(resource, annotations[name])) is not None
         ]
         if fields:
             yield resource, fields
@@ -71,14 +70,14 @@ def _asked(
 
 
 def _of_containers(claim: Claim, body: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
-    """Of the container that asks for most of a resource."""
+    """The requests of the container that requests most of a resource."""
     largest: dict[str, tuple[int, int]] = {}
     fields: dict[tuple[str, int], list[tuple[str, Path, int]]] = {}
     for index in range(len(look_up(body, ("spec", "containers")) or ())):
         for side in ("requests", "limits"):
             path: Path = ("spec", "containers", index, "resources", side)
             for resource, value in (look_up(body, path) or {}).items():
-                amount = _amount(resource, value)
+                amount = number(resource, value)
                 if amount is not None:
                     fields.setdefault((resource, index), []).append((claim.key, (*path, resource), amount))
                     largest[resource] = max(largest.get(resource, (0, 0)), (amount, -index))
@@ -86,45 +85,40 @@ def _of_containers(claim: Claim, body: Mapping[str, Any]) -> Iterator[tuple[str,
         yield resource, fields[resource, -index]
 
 
-def _amount(resource: str, value: object) -> int | None:
-    try:
-        return dimension(resource).parse(value)
-    except QuantityError:
-        return None
-
-
-def largest_each(tries: Trials, found: Sequence[Knob], guesses: dict[str, int]) -> Iterator[list[tuple[Knob, int]]]:
-    """Each knob for itself, where turning it alone helps; else all of them together."""
+def largest_each(
+    trials: Trials, found: Sequence[RequestedAmount], guesses: dict[str, int]
+) -> Iterator[list[tuple[RequestedAmount, int]]]:
+    """Each request alone, where reducing it alone helps; else all of them together."""
     alone = False
-    for knob in found:
-        least = largest(tries, knob, (), guesses.get(knob.resource))
+    for asked in found:
+        least = largest(trials, asked, (), guesses.get(asked.resource))
         if least is not None:
             alone = True
-            yield [(knob, least)]
+            yield [(asked, least)]
     if alone or len(found) < 2:
         return
-    turned = {knob.resource: 1 for knob in found}
-    for knob in found:
-        others = tuple(edit for other in found if other is not knob for edit in other.edits(turned[other.resource]))
-        least = largest(tries, knob, others, guesses.get(knob.resource), most=knob.amount)
+    reduced = {asked.resource: 1 for asked in found}
+    for asked in found:
+        others = tuple(edit for other in found if other is not asked for edit in other.edits(reduced[other.resource]))
+        least = largest(trials, asked, others, guesses.get(asked.resource), most=asked.amount)
         if least is None:
             return
-        turned[knob.resource] = least
-    yield [(knob, turned[knob.resource]) for knob in found if turned[knob.resource] < knob.amount]
+        reduced[asked.resource] = least
+    yield [(asked, reduced[asked.resource]) for asked in found if reduced[asked.resource] < asked.amount]
 
 
 def largest(
-    tries: Trials, knob: Knob, others: tuple[Edit, ...], guess: int | None, most: int | None = None
+    trials: Trials, asked: RequestedAmount, others: tuple[Edit, ...], guess: int | None, most: int | None = None
 ) -> int | None:
-    """The largest amount from one unit to ``most`` with which the claims get in; None: not even one unit does."""
+    """The largest amount from one unit to ``most`` with which the claims are admitted; None if one unit is not."""
 
     def admits(amount: int) -> bool:
-        return tries.admits(Attempt((*others, *knob.edits(amount))))
+        return trials.admits(Attempt((*others, *asked.edits(amount))))
 
-    low, high = 1, knob.amount - 1 if most is None else most  # low gets in, above high nothing does
+    low, high = 1, asked.amount - 1 if most is None else most  # low is admitted, above high nothing is
     if high < low or not admits(low):
         return None
-    for probe in (guess, None if guess is None else guess + 1):  # a good guess is right at the edge
+    for probe in (guess, None if guess is None else guess + 1):  # a good guess is the answer
         if probe is not None and low < probe <= high:
             low, high = (probe, high) if admits(probe) else (low, probe - 1)
     while low < high:
@@ -133,77 +127,73 @@ def largest(
     return low
 
 
-def limit_fields(tries: Trials, refusal: Refusal) -> list[LimitField] | None:
+def limit_fields(trials: Trials, refusal: Refusal) -> list[LimitField] | None:
     """The fields that hold the limit that refused, or None if the policy states none."""
-    for plugin in tries.registry:
+    for plugin in trials.registry:
         if plugin.name == refusal.policy and plugin.fixes.limits is not None:
-            return list(plugin.fixes.limits(tries.desk, tries.unit[0], refusal))
+            return list(plugin.fixes.limits(trials.source, trials.entry[0], refusal))
     return None
 
 
 ROUNDS = 6
 
-Raised = dict[tuple[str, str, Path], tuple[LimitField, int]]
+FieldKey = tuple[str, str, Path]  # (kind, key, path)
+Raised = dict[FieldKey, tuple[LimitField, int]]
 Accounts = dict[tuple[str, str], Raise]
 
 
-def smallest_raise(tries: Trials) -> tuple[Attempt, str] | None:
-    """The smallest raise of the quotas that refuse, until none does; and a sentence. None: that is not what it takes.
+def smallest_raise(trials: Trials) -> tuple[Attempt, str] | None:
+    """The smallest raise of the quotas that refuse, and a sentence; None if raising quotas does not help.
 
-    Each round raises what refused in the one before: one quota may stand behind another.
+    Each round raises what refused in the one before, because one quota may hide another.
     """
     raised: Raised = {}
     accounts: Accounts = {}
     for _ in range(ROUNDS):
-        verdict = tries.attempt(_raising(tries, raised, accounts))
-        if verdict.admitted:
-            _smallest(tries, raised, accounts)
-            found = _raising(tries, raised, accounts)
+        result = trials.attempt(_raising(trials, raised, accounts))
+        if result.admitted:
+            _smallest(trials, raised, accounts)
+            found = _raising(trials, raised, accounts)
             return (found, _sentence(found)) if raised or accounts else None
         before = (dict(raised), dict(accounts))
-        for refusal in verdict.refusals:
-            _add(tries, refusal, raised, accounts)
+        for refusal in result.refusals:
+            _add(trials, refusal, raised, accounts)
         if before == (raised, accounts):
             return None
     return None
 
 
-def _add(
-    tries: Trials,
-    refusal: Refusal,
-    raised: Raised,
-    accounts: Accounts,
-) -> None:
-    """Raise what refused to what is used and wanted together."""
+def _add(trials: Trials, refusal: Refusal, raised: Raised, accounts: Accounts) -> None:
+    """Raise the limit that refused to what is used and requested together."""
     wanted, used = number(refusal.resource, refusal.requested), number(refusal.resource, refusal.used) or 0
     if wanted is None:
         return
-    found = limit_fields(tries, refusal)
+    found = limit_fields(trials, refusal)
     if found is None:
-        account = tries.engine.state.accounts.get(refusal.account)
+        account = trials.engine.state.accounts.get(refusal.account)
         if account is not None and not account.physical and refusal.resource in account.limits.listed:
             accounts[refusal.account, refusal.resource] = Raise(refusal.account, refusal.resource, used + wanted)
         return
-    for holder in found:
-        place = (holder.kind, holder.key, holder.path)
-        # A member of a group comes on top of those before it.
+    for limit in found:
+        place = (limit.kind, limit.key, limit.path)
+        # A member of a gang comes on top of those before it.
         known = raised[place][1] + wanted if place in raised else 0
         free = (number(refusal.resource, refusal.limit) or 0) - used
-        target = max(holder.amount + wanted - free if holder.shared else used + wanted, known)
-        if target > holder.amount:
-            raised[place] = (holder, target)
+        target = max(limit.amount + wanted - free if limit.shared else used + wanted, known)
+        if target > limit.amount:
+            raised[place] = (limit, target)
 
 
-def _smallest(tries: Trials, raised: Raised, accounts: Accounts) -> None:
-    """Each of them as little as it can be, given the others."""
-    for place, (holder, target) in list(raised.items()):
-        low, high = holder.amount, target
-        while low < high:
-            middle = (low + high) // 2
-            enough = tries.admits(_raising(tries, {**raised, place: (holder, middle)}, accounts))
-            low, high = (low, middle) if enough else (middle + 1, high)
-        if high > holder.amount:
-            raised[place] = (holder, high)
+def _smallest(trials: Trials, raised: Raised, accounts: Accounts) -> None:
+    """Raise each of them as little as possible, given the others."""
+    for place, (limit, target) in list(raised.items()):
+
+        def enough(amount: int, place: FieldKey = place, limit: LimitField = limit) -> bool:
+            return trials.admits(_raising(trials, {**raised, place: (limit, amount)}, accounts))
+
+        least = limit.amount + bisect_left(range(limit.amount, target), True, key=enough)
+        if least > limit.amount:
+            raised[place] = (limit, least)
         else:
             del raised[place]
 
@@ -219,19 +209,15 @@ def _sentence(wanted: Attempt) -> str:
     return f"raise {', and '.join(parts)}"
 
 
-def _raising(
-    tries: Trials,
-    raised: Raised,
-    accounts: Accounts,
-) -> Attempt:
+def _raising(trials: Trials, raised: Raised, accounts: Accounts) -> Attempt:
     edits: list[Edit] = []
-    for holder, target in raised.values():
-        body = tries.desk.get(holder.kind, holder.key)
-        value = holder.value(target)
-        if target > holder.amount:
-            edits.append(Edit(holder.kind, holder.key, holder.path, look_up(body, holder.path), value))
-        most = look_up(body, holder.ceiling) if holder.ceiling else None
-        ceiling = None if most is None else number(holder.resource, most)
+    for limit, target in raised.values():
+        body = trials.source.get(limit.kind, limit.key)
+        value = limit.value(target)
+        if target > limit.amount:
+            edits.append(Edit(limit.kind, limit.key, limit.path, look_up(body, limit.path), value))
+        most = look_up(body, limit.ceiling) if limit.ceiling else None
+        ceiling = None if most is None else number(limit.resource, most)
         if ceiling is not None and ceiling < target:
-            edits.append(Edit(holder.kind, holder.key, holder.ceiling, most, value))
+            edits.append(Edit(limit.kind, limit.key, limit.ceiling, most, value))
     return Attempt(tuple(edits), raised=tuple(accounts.values()))

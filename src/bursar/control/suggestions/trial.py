@@ -1,19 +1,11 @@
-"""Would a waiting claim get in, if: edits of manifests, ends of claims and raised limits, tried and undone.
+"""Trials: would a pending claim be admitted after edits of manifests, ends of claims, or raised limits?
 
-Everything runs in ``engine.what_if``, in the order in which the queue would run it for real: first the change, then the
-claims that wait in front of this one, then this one (with its group). So what is found here holds when somebody does
-it, as long as nothing else happens before.
+A trial runs in ``engine.what_if`` and is undone. It follows the queue as the control loop would: first the change, then
+the entries before this one, then this one with its gang, then those behind. Only entries that wait for something that
+changed are decided again, and an entry is skipped while one of its equivalence class was just refused. So a fix that
+works here works in the cluster, unless something else happens first.
 
-The effort is bounded: a search that has used it up finds nothing more.
-
-What happens in a try: changes that ``engine.what_if`` runs, and the queue after them, as the loop would run it.
-
-The queue is followed as it is for real: only who waits for something that changed is decided once more, the most urgent
-first, and one whose like was refused a moment ago is passed over.
-
-Changes of single fields of manifests: what a fix asks people to do, and the manifest that results from it.
-
-A path is a tuple of keys and list positions. Manifests are never changed in place.
+The effort is bounded: a search that has spent it finds nothing more. Manifests are never changed in place.
 """
 
 from __future__ import annotations
@@ -45,7 +37,7 @@ from bursar.resources import Limits, dimension
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """An account may hold more of a resource: for policies whose manifests nobody here can read."""
+    """A raised limit of an account, for policies that state no fields."""
 
     account: str
     resource: str
@@ -65,7 +57,7 @@ class RaiseLimit(Assumption):
 
 
 class Enter(Assumption):
-    """A claim comes and waits in line."""
+    """A claim is submitted, and waits in the queue."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -75,10 +67,9 @@ class Enter(Assumption):
 
 
 class InLine(Assumption):
-    """Those in front try first, then the claims that it is about, together, then those behind; as in the queue, only
-    who waits for something that changed.
+    """Decides the entries ahead, then the entry itself, then those behind.
 
-    ``kept``: they got in, and nobody of those behind took it away again.
+    ``kept`` is True if its claims are admitted, and not displaced by an entry behind.
     """
 
     def __init__(self, line: WaitingLine, unit: list[str], strict: bool, effort: Effort) -> None:
@@ -94,7 +85,7 @@ class InLine(Assumption):
         claims = [core.ledger.state.claims[uid] for uid in self._unit]
         mark = core.tx.savepoint()
         alone = Outlook()
-        if not self._decide(core, claims, at, alone).admitted:  # nor will it be when others come before it
+        if not self._decide(core, claims, at, alone).admitted:  # nor will it be after others
             for decision in alone.decisions:
                 outlook.add(decision)
             return
@@ -111,7 +102,9 @@ class InLine(Assumption):
         self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
 
     def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
-        """None: it waits no longer, or for something else, or its like was refused since anything last changed."""
+        """Returns None if the entry is skipped: it no longer waits, nothing that it waits for changed, or its
+        equivalence class was refused since the last change.
+        """
         claims = [claim for claim in unit if claim.state == PENDING]
         if not claims or not (self._strict or self._woken.includes(core, claims)):
             return None
@@ -136,7 +129,7 @@ class InLine(Assumption):
 
 
 class Woken:
-    """Who of those that wait would be decided once more, after what was changed in the transaction so far."""
+    """Finds the pending claims that the changes of the transaction so far would wake."""
 
     def __init__(self, everybody: bool) -> None:
         self._everybody = everybody
@@ -163,27 +156,27 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class WaitingLine:
-    """The other units that wait, each with its claims, before and after those that it is about."""
+    """The other queue entries, each with its claims, ahead of and behind the one that is tried."""
 
     ahead: list[list[Claim]]
     behind: list[list[Claim]]
-    reconfigured: bool = False  # settings change: everybody is decided once more
+    reconfigured: bool = False  # settings change: every entry is decided again
 
 
-class TiredError(Exception):
-    """The effort is used up."""
+class EffortSpentError(Exception):
+    """The effort of a search is spent."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """How much may still be tried; each decision takes as much as there are nodes to look at."""
+    """What is left of the effort; the cost of a decision grows with the number of nodes."""
 
     left: int
     each: int = 1
 
     def spend(self) -> None:
         if self.left <= 0:
-            raise TiredError
+            raise EffortSpentError
         self.left -= self.each
 
 
@@ -192,14 +185,14 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One field of one object gets another value; None: the field is not there (any more)."""
+    """A new value for one field of an object; None if the field is absent before or after."""
 
     kind: str  # Kind.group, or Kind for core kinds
     key: str
     path: Path
     before: object
     after: object
-    anew: bool = False  # the object must be deleted and created anew: this cannot change while it is there
+    anew: bool = False  # the object must be deleted and created again, because the field is immutable
 
     @property
     def field(self) -> str:
@@ -207,7 +200,7 @@ class Edit:
 
 
 def show_path(path: Path) -> str:
-    """As people write it: ``spec.containers[0].resources``."""
+    """The path in the form ``spec.containers[0].resources``."""
     text = ""
     for step in path:
         text = join(text, f"[{step}]" if isinstance(step, int) else step)
@@ -246,15 +239,15 @@ class ManifestSource(ObjectView, Protocol):
     def now(self) -> int: ...
 
     def staged(self, documents: Sequence[Document], without: Iterable[str]) -> list[ObjectChange]:
-        """The changes that these documents would be, checked as if applied. ``without``: pods that are gone then."""
+        """The changes that applying these documents would make. ``without`` names pods that are deleted first."""
 
     def ends(self, uid: str) -> int | None:
-        """When a running claim ends by itself, if that is known; milliseconds."""
+        """When a running claim ends by itself, in milliseconds, if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What to try: edits of manifests, claims that end, limits that are raised."""
+    """What a trial changes: edits of manifests, claims that end, limits that are raised."""
 
     edits: tuple[Edit, ...] = ()
     ended: tuple[str, ...] = ()
@@ -263,7 +256,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What became of the claims in a try."""
+    """The result of a trial."""
 
     admitted: bool
     refusals: tuple[Refusal, ...] = ()
@@ -276,14 +269,14 @@ REFUSED = TrialResult(False)
 
 @dataclass(slots=True)
 class Trials:
-    """Tries for one claim that waits, and those of its group."""
+    """Runs trials for a pending claim and its gang."""
 
     engine: Engine
     registry: Registry
-    desk: ManifestSource
+    source: ManifestSource
     queue: Queue
     subject: Claim
-    unit: list[Claim]  # the subject, and those of its group that wait
+    entry: list[Claim]  # the subject, and the pending claims of its gang
     effort: Effort
     refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
     base: tuple[Edit, ...] = ()  # edits that are made in every try
@@ -292,15 +285,15 @@ class Trials:
 
     def __post_init__(self) -> None:
         self._book = PodBook(self.registry)
-        self._line = self._standing(min(urgency(claim) for claim in self.unit))
+        self._line = self._standing(min(urgency(claim) for claim in self.entry))
 
     def attempt(self, wanted: Attempt) -> TrialResult:
-        """Whether the claims would get in then; a change that is refused as such lets nobody in."""
+        """Run one trial. A change that is not acceptable admits nothing."""
         try:
             changes, named, standing = self._changes(wanted)
             uids = list(named.values())
             line = InLine(standing, uids, self.queue.strict, self.effort)
-            outlook = self.engine.what_if([*changes, line], self.desk.now())
+            outlook = self.engine.what_if([*changes, line], self.source.now())
         except (ManifestError, SettingError):
             return REFUSED
         decisions = [outlook.of(uid) for uid in uids]
@@ -308,7 +301,7 @@ class Trials:
         return TrialResult(
             admitted=line.kept,
             refusals=tuple(refusal for decision in known for refusal in decision.refusals),
-            evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.unit})),
+            evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.entry})),
             node=next((one.place for one in known if one.uid == named[self.subject.key]), ""),
         )
 
@@ -316,15 +309,15 @@ class Trials:
         return self.attempt(wanted).admitted
 
     def pod(self, claim: Claim) -> Mapping[str, Any] | None:
-        return self.desk.get("Pod", claim.key)
+        return self.source.get("Pod", claim.key)
 
     # What to run
 
     def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], WaitingLine]:
-        """The changes, the claims to try (key to uid: created anew, they have others), and the line."""
+        """The changes, the uids of the claims by key (a pod that is created again has another), and the queue."""
         found: list[Assumption] = [Release(uid) for uid in wanted.ended]
         found.extend(RaiseLimit(one) for one in wanted.raised)
-        uids = {claim.key: claim.uid for claim in self.unit}
+        uids = {claim.key: claim.uid for claim in self.entry}
         line = self._line
         reconfigured = bool(wanted.raised)
         edits = (*self.base, *wanted.edits)
@@ -355,16 +348,16 @@ class Trials:
             by_object.setdefault((edit.kind, edit.key), []).append(edit)
         documents: list[Document] = []
         for number, ((kind, key), changed) in enumerate(by_object.items(), 1):
-            body = self.desk.get(kind, key)
+            body = self.source.get(kind, key)
             if body is None:
                 raise ManifestError("does not exist", subject=f"{kind} {key}")
-            documents.append(Document("", number, _wish(edited(body, changed), changed)))
+            documents.append(Document("", number, _recreated(edited(body, changed), changed)))
         gone = {edit.key for edit in edits if edit.anew}
-        return self.desk.staged(documents, gone)
+        return self.source.staged(documents, gone)
 
     def _standing(self, here: tuple[int, int, str, str]) -> WaitingLine:
-        """The line, seen from a place in it."""
-        own = {claim.uid for claim in self.unit}
+        """The queue, seen from a place in it."""
+        own = {claim.uid for claim in self.entry}
         units: dict[str, list[Claim]] = {}
         for claim in self.queue.waiting():
             if claim.uid not in own and self.queue.missing(claim.uid) is None:
@@ -377,8 +370,8 @@ class Trials:
         return uid if claim is None else claim.key
 
 
-def _wish(body: Body, edits: Sequence[Edit]) -> Body:
-    """A pod that is created anew gets its priority from its class once more, unless that is what is edited."""
+def _recreated(body: Body, edits: Sequence[Edit]) -> Body:
+    """A pod that is created again gets its priority from its class again."""
     if not any(edit.anew for edit in edits):
         return body
     spec: Mapping[str, Any] = body.get("spec") or {}
@@ -387,7 +380,7 @@ def _wish(body: Body, edits: Sequence[Edit]) -> Body:
 
 
 def number(resource: str, text: object) -> int | None:
-    """An amount as a refusal or a manifest has it; None: there is none, or it has no limit."""
+    """The amount in a refusal or a manifest; None if there is none, or it is unlimited."""
     if not resource or text in {"", "unlimited", None}:
         return None
     try:
