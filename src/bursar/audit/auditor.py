@@ -53,6 +53,7 @@ class Auditor:
 
     @property
     def digest(self) -> str:
+        """The digest of the state so far, as a record has it."""
         return f"{self.sums[0] * LANES[1][0] + self.sums[1]:016x}"
 
     def begin(self, snapshot: bytes) -> None:

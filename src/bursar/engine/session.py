@@ -161,6 +161,10 @@ class LockedLedger:
         self._recall: Final = Recall(self._core.ledger.state)
         self.listener: CommitListener | None = None
 
+    def __repr__(self) -> str:
+        names = [policy.name for policy in self.policies]
+        return f"{type(self).__name__}(policies {names}, {len(self.state.claims)} claims, version {self.version})"
+
     # Reading
 
     @property
@@ -175,6 +179,7 @@ class LockedLedger:
 
     @property
     def journal(self) -> Journal:
+        """The records of all transactions that were not taken yet."""
         return self._core.ledger.journal
 
     @property
@@ -184,10 +189,12 @@ class LockedLedger:
 
     @property
     def digest(self) -> int:
+        """One number for the whole state."""
         return self._core.ledger.digest
 
     @property
     def policies(self) -> list[Policy]:
+        """The policies, in the order in which they decide."""
         return self._core.policies
 
     def claim(self, uid: str) -> Claim:

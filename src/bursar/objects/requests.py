@@ -25,6 +25,7 @@ Amounts = dict[str, int]
 
 
 def amounts_from(quantities: Mapping[str, object], path: str) -> Amounts:
+    """Quantities by resource as amounts in the ledger's units; ``path`` is their field, for errors."""
     amounts: Amounts = {}
     for name, value in quantities.items():
         if not is_qualified(name):

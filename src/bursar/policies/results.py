@@ -157,6 +157,9 @@ class Check:
         self.reason: Final = reason  # stable code, only on failed checks
         self.binding: bool = binding  # the first check that failed: the one to fix
 
+    def __repr__(self) -> str:
+        return f"Check({self.title}, {'passed' if self.passed else 'failed'}, {len(self.children)} children)"
+
     @staticmethod
     def of_account(account: Account, cost: Vector, refusal: Refusal | None) -> Check:
         parts: list[str] = []

@@ -1,4 +1,7 @@
-"""Quota trees and forests: the policy of the engine, and ``QuotaManager``, the same as a library of its own."""
+"""Quota trees and forests: a policy of the engine, and ``QuotaManager``, the same rules as a library of its own.
+
+What this package exports is the public API of the library; its modules are private.
+"""
 
 from bursar.policies.trees.api import consumer_from_plain, read_consumer
 from bursar.policies.trees.library_ledger import MAINTENANCE, NORMAL
@@ -13,6 +16,7 @@ from bursar.policies.trees.responses import (
     StaleTokenError,
     Token,
 )
+from bursar.policies.trees.tree_cache import TreeCache
 
 __all__ = [
     "MAINTENANCE",
@@ -26,6 +30,7 @@ __all__ = [
     "Report",
     "StaleTokenError",
     "Token",
+    "TreeCache",
     "consumer_from_plain",
     "read_consumer",
 ]

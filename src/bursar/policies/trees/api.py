@@ -275,6 +275,7 @@ def tree_from(plain: Plain) -> tuple[str, TreeBody]:
 
 
 def consumer_from_plain(plain: Plain) -> ConsumerInfo:
+    """The consumer of the plain data of a ``Consumer``; raises ``ManifestError`` if that is not valid."""
     _check_kind(plain, "Consumer")
     typed, _ = decode(plain, Consumer)
     try:
@@ -293,6 +294,7 @@ def node_from_plain(name: str, plain: Plain) -> TreeNodeBody:
 
 
 def read_consumer(text: str) -> ConsumerInfo:
+    """The consumer of a JSON or YAML document of kind ``Consumer``; raises ``ManifestError`` if it is not valid."""
     return consumer_from_plain(parse(text))
 
 

@@ -49,6 +49,7 @@ class Token:
     def complete(
         self, changes: tuple[Change, ...], trees: set[str], before: dict[str, int], after: dict[str, int]
     ) -> None:
+        """Note what the try changed."""
         self.changes = changes
         self.before = {name: before.get(name, 0) for name in trees}
         self.after = {name: after.get(name, 0) for name in trees}

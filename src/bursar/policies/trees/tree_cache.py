@@ -30,6 +30,9 @@ class TreeCache:
         self._nodes: dict[str, TreeNodeBody] = dict(body.nodes)
         self._renamed: dict[str, str] = {}  # name in the present tree -> name in the cache
 
+    def __repr__(self) -> str:
+        return f"TreeCache({self.name}, resources {self.get_resource_names()}, nodes {self.get_node_names()})"
+
     # Reading
 
     def get_resource_names(self) -> list[str]:
