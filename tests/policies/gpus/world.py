@@ -98,7 +98,7 @@ class World:
 
     def node(self, name: str, labels: dict[str, str] | None = None, gpus: int = 0) -> None:
         """``gpus``: what the device plugin offers."""
-        self.set(NODE, name, NodeBody(parse_limits({"nvidia.com/gpu": gpus}), labels))
+        self.set(NODE, name, NodeBody(parse_limits({"nvidia.com/gpu": gpus}), labels or {}))
 
     def gpu(self, name: str, node: str, tflops: Amount, vram: Amount, **facts: object) -> None:
         if node and f"nodes/{node}" not in self.engine.state.accounts:

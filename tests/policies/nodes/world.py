@@ -17,7 +17,7 @@ def body(
     taints: tuple[str, ...] = (),
     unschedulable: bool = False,
 ) -> NodeBody:
-    return NodeBody(parse_limits(allocatable or {}), labels, tuple(taint(text) for text in taints), unschedulable)
+    return NodeBody(parse_limits(allocatable or {}), labels or {}, tuple(taint(text) for text in taints), unschedulable)
 
 
 def taint(text: str) -> Taint:

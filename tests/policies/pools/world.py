@@ -48,7 +48,7 @@ class World:
     def node(self, name: str, has: Amounts, labels: dict[str, str] | None = None, schedulable: bool = True) -> None:
         settings = [Setting(NODE, name, PoolNode(has, labels or {}, schedulable))]
         if self.placing:
-            settings.append(Setting(NODES_NODE, name, NodeBody(Limits(has), labels, (), not schedulable)))
+            settings.append(Setting(NODES_NODE, name, NodeBody(Limits(has), labels or {}, (), not schedulable)))
         self.engine.configure(settings, self.now)
 
     def remove_node(self, name: str) -> None:

@@ -1,35 +1,24 @@
-"""The arguments in force: typed, and in the plain form in which they stand in the ledger.
+"""The arguments of the crossquota policy: as administrators write them, typed, and as a cell of the ledger.
 
-Without arguments there are no GPU names, so nothing is a GPU node, nothing is limited and every score is 0.
-
-The flat arguments of an administrator, as they are written, into typed ones.
-
-Keys are those of the plugin's ``arguments``; values may be text or numbers. A key that nobody knows, a value that
-cannot be read, and a quota for a resource that has none to check are errors that name the key: nothing is ever
-taken for no limit. Everything is read before anything is in force.
-
-Percentages: read exactly, as a fraction, and taken of an amount, floored.
-
-A percentage is more than 0 and at most 100, given as text or as a number, without a sign for percent. NaN, infinity
-and everything else that is no plain decimal number is refused.
-
-The names that the rules share: accounts, tables, argument keys, annotations and reasons.
+Keys are those of the Volcano plugin's ``arguments``; values may be text or numbers. An unknown key, an unreadable
+value and a quota for a resource that is not checked are errors that name the key: no error is read as "no limit".
+Without arguments no resource is a GPU, so nothing is limited.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import gcd
-from typing import Final, cast, final
+from typing import Final, TypeVar, cast, final
 
 from bursar.objects.core import LabelSelector
 from bursar.objects.decode import ManifestError, decode, join
 from bursar.objects.validation import is_qualified, selector_from
 from bursar.policies.crossquota.gpu_patterns import PatternError, compile_pattern
 from bursar.policies.results import Body
-from bursar.quantity import QuantityError
 from bursar.resources import UNLIMITED, dimension
 from bursar.selectors import Requirement, Selector
 
@@ -45,6 +34,7 @@ class PercentError(ValueError):
 
 
 def parse_percent(value: object) -> Percent:
+    """Reads a plain decimal number above 0 and up to 100, without a percent sign, exactly."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise PercentError("is not a percentage: expected a number or a string")
     text = value if isinstance(value, str) else repr(value)
@@ -66,7 +56,7 @@ def parse_percent(value: object) -> Percent:
 
 
 def percent_of(percent: Percent, base: int) -> int:
-    """That share of an amount, floored; of what has no limit there is no limit."""
+    """That share of an amount, floored. A share of ``UNLIMITED`` is unlimited."""
     if base == UNLIMITED:
         return UNLIMITED
     return base * percent[0] // (100 * percent[1])
@@ -79,57 +69,28 @@ DEFAULT_EXEMPT: Final = ("kube-system",)
 
 
 @final
+@dataclass
 class Arguments(Body):
-    """What the administrator says; amounts are in the resolution of their dimension."""
+    """What the administrator configures; amounts are in the resolution of their dimension."""
 
-    __slots__ = (
-        "exempt_daemon_sets",
-        "exempt_mirrors",
-        "exempt_namespaces",
-        "gpu_names",
-        "percentages",
-        "prefer_others",
-        "quotas",
-        "reserves",
-        "resources",
-        "selector",
-        "weight",
-        "weights",
-    )
-
-    def __init__(
-        self,
-        gpu_names: tuple[str, ...] = (),
-        resources: tuple[str, ...] = DEFAULT_RESOURCES,
-        quotas: dict[str, int] | None = None,
-        percentages: dict[str, Percent] | None = None,
-        weight: int = DEFAULT_WEIGHT,
-        weights: dict[str, int] | None = None,
-        selector: Selector | None = None,
-        prefer_others: bool = True,
-        reserves: dict[str, int] | None = None,
-        exempt_namespaces: tuple[str, ...] = DEFAULT_EXEMPT,
-        exempt_daemon_sets: bool = True,
-        exempt_mirrors: bool = True,
-    ) -> None:
-        self.gpu_names: Final = gpu_names  # regular expressions
-        self.resources: Final = resources  # in the order in which they are checked
-        self.quotas: Final = quotas if quotas is not None else {}
-        self.percentages: Final = percentages if percentages is not None else {}
-        self.weight: Final = weight
-        self.weights: Final = weights if weights is not None else {}
-        self.selector: Final = selector if selector is not None else Selector()
-        self.prefer_others: Final = prefer_others  # nodes without a GPU come first
-        self.reserves: Final = reserves if reserves is not None else {}  # to be left for each idle GPU
-        self.exempt_namespaces: Final = exempt_namespaces
-        self.exempt_daemon_sets: Final = exempt_daemon_sets
-        self.exempt_mirrors: Final = exempt_mirrors
+    gpu_names: tuple[str, ...] = ()  # regular expressions
+    resources: tuple[str, ...] = DEFAULT_RESOURCES  # in the order in which they are checked
+    quotas: dict[str, int] = field(default_factory=dict)
+    percentages: dict[str, Percent] = field(default_factory=dict)
+    weight: int = DEFAULT_WEIGHT
+    weights: dict[str, int] = field(default_factory=dict)
+    selector: Selector = field(default_factory=Selector)
+    prefer_others: bool = True  # nodes without a GPU come first
+    reserves: dict[str, int] = field(default_factory=dict)  # for each idle GPU
+    exempt_namespaces: tuple[str, ...] = DEFAULT_EXEMPT
+    exempt_daemon_sets: bool = True
+    exempt_mirrors: bool = True
 
     def weight_of(self, resource: str) -> int:
         return self.weights.get(resource, DEFAULT_WEIGHTS.get(resource, 1))
 
     def binding_part(self) -> tuple[object, ...]:
-        """What decides which claims are bound, and at what cost: if it changes, they are bound anew."""
+        """What decides which claims are bound, and at what cost: claims are bound again when it changes."""
         return (
             self.gpu_names,
             self.resources,
@@ -154,52 +115,46 @@ class Arguments(Body):
 
 NO_ARGUMENTS: Final = Arguments()
 
+Pairs = tuple[tuple[str, int], ...]
+SelectorCell = tuple[tuple[str, str, tuple[str, ...]], ...]
+
 
 def arguments_of(cell: object) -> Arguments:
-    """The inverse of ``Arguments.cell``; no cell: no arguments."""
+    """The inverse of ``Arguments.cell``; without a cell there are no arguments."""
     if cell is None:
         return NO_ARGUMENTS
-    names, resources, quotas, percentages, weights, rows, prefer, reserves, exempt = cast("tuple[object, ...]", cell)
-    weight, by_resource = cast("tuple[object, ...]", weights)
-    namespaces, daemon_sets, mirrors = cast("tuple[object, ...]", exempt)
+    names, resources, quotas, percentages, weights, selector, prefer, reserves, exempt = cast(
+        "tuple[tuple[str, ...], tuple[str, ...], Pairs, tuple[tuple[str, Percent], ...], tuple[int, Pairs],"
+        " SelectorCell, bool, Pairs, tuple[tuple[str, ...], bool, bool]]",
+        cell,
+    )
     return Arguments(
-        cast("tuple[str, ...]", names),
-        cast("tuple[str, ...]", resources),
-        _by_name(quotas),
-        dict(cast("tuple[tuple[str, Percent], ...]", percentages)),
-        cast("int", weight),
-        _by_name(by_resource),
-        _selector_of(rows),
-        bool(prefer),
-        _by_name(reserves),
-        cast("tuple[str, ...]", namespaces),
-        bool(daemon_sets),
-        bool(mirrors),
+        names,
+        resources,
+        dict(quotas),
+        dict(percentages),
+        weights[0],
+        dict(weights[1]),
+        Selector(tuple([Requirement(key, operator, values) for key, operator, values in selector])),
+        prefer,
+        dict(reserves),
+        *exempt,
     )
 
 
-def _by_name(pairs: object) -> dict[str, int]:
-    return dict(cast("tuple[tuple[str, int], ...]", pairs))
-
-
-def _selector_cell(selector: Selector) -> tuple[object, ...]:
+def _selector_cell(selector: Selector) -> SelectorCell:
     return tuple([(r.key, r.operator, r.values) for r in selector.requirements])
-
-
-def _selector_of(rows: object) -> Selector:
-    requirements = cast("tuple[tuple[str, str, tuple[str, ...]], ...]", rows)
-    return Selector(tuple([Requirement(key, operator, values) for key, operator, values in requirements]))
 
 
 NAME: Final = "crossquota"
 PREFIX: Final = "crossquota/"  # of the account of a node: what CPU pods use there
-RESERVE: Final = "/reserve"  # then follows on the node's name: what all claims use there
-TOPIC: Final = "nodes"  # the topic of all nodes: a claim that finds no place listens to it
+RESERVE: Final = "/reserve"  # after the node's name: the account of what all claims use there
+TOPIC: Final = "nodes"  # the topic of all nodes, whose changes wake claims that found no node
 NODE_KIND: Final = "crossquota.Node"
 ARGUMENTS_KIND: Final = "crossquota.Arguments"
-NODES: Final = "crossquota.nodes"  # the table of what is known of each node
+NODES: Final = "crossquota.nodes"  # table: node -> what its quotas follow from
 ARGUMENTS: Final = "crossquota.arguments"
-CURRENT: Final = "default"  # the only key of that table
+CURRENT: Final = "default"  # the only key of the table of arguments
 
 GPU_NAMES: Final = "gpu-resource-names"
 RESOURCES: Final = "quota-resources"
@@ -219,22 +174,22 @@ NODE_MARKS: Final = "volcano.sh/crossquota-"  # then the resource
 NODE_PERCENTAGE_MARKS: Final = "volcano.sh/crossquota-percentage-"
 STRATEGY: Final = "volcano.sh/crossquota-scoring-strategy"
 LEAST_ALLOCATED: Final = "least-allocated"
-GPU_DRIVER: Final = "gpu."  # how the names of drivers for GPUs begin, such as gpu.nvidia.com
+GPU_DRIVER: Final = "gpu."  # prefix of the names of GPU drivers, such as gpu.nvidia.com
 
 QUOTA_REASON: Final = "crossquota.quota."  # then the resource
 RESERVE_REASON: Final = "crossquota.reserve."
 BAD_ANNOTATION: Final = "crossquota.annotation"
 EXCEEDED: Final = "crossquota.exceeded"
-GPUS: Final = "gpus"  # the dimension in which the account of all claims counts the GPUs that are taken
+GPUS: Final = "gpus"  # the dimension that counts GPUs in the account of all claims
 
 
 def spelt(resource: str) -> str:
-    """A resource as keys of arguments and annotations spell it: these may hold no second slash."""
+    """A resource in keys of arguments and annotations, which must not have a second slash."""
     return resource.replace("/", "__", 1)
 
 
 def unspelt(name: str) -> str:
-    """The inverse; the domain of a resource has no underscore, so the first pair is the slash."""
+    """The inverse. The domain of a resource has no underscore, so the first pair is the slash."""
     return name if "/" in name else name.replace("__", "/", 1)
 
 
@@ -255,11 +210,11 @@ _SHOWN: Final = 60
 
 
 def read_arguments(given: Mapping[str, object], path: str = "") -> Arguments:
-    """The arguments; raises ``ManifestError`` with the path of the key."""
+    """The typed arguments; raises ``ManifestError`` with the path of the key."""
     _check_keys(given, path)
     resources = _resources(given, path)
-    quotas = _amounts(given, QUOTA, path)
-    percentages = _percentages(given, path)
+    quotas = _each(given, QUOTA, path, _amount)
+    percentages = _each(given, PERCENTAGE, path, _percent)
     for prefix, names in ((QUOTA, quotas), (PERCENTAGE, percentages)):
         for name in names:
             if name not in resources:
@@ -270,12 +225,12 @@ def read_arguments(given: Mapping[str, object], path: str = "") -> Arguments:
         resources,
         quotas,
         percentages,
-        _whole(given.get(WEIGHT, DEFAULT_WEIGHT), join(path, WEIGHT)),
-        _weights(given, path),
+        _each({WEIGHT: DEFAULT_WEIGHT, **given}, WEIGHT, path, _weight)[""],
+        _each(given, RESOURCE_WEIGHT, path, _weight),
         _selector(given, path),
         _flag(given, PREFER, path),
-        _amounts(given, RESERVE_EACH, path),
-        _namespaces(given, path),
+        _each(given, RESERVE_EACH, path, _amount),
+        _names(given, EXEMPT_NAMESPACES, path) if EXEMPT_NAMESPACES in given else DEFAULT_EXEMPT,
         _flag(given, EXEMPT_DAEMON_SETS, path),
         _flag(given, EXEMPT_MIRRORS, path),
     )
@@ -285,7 +240,7 @@ def _check_keys(given: Mapping[str, object], path: str) -> None:
     for key in given:
         if key in KEYS:
             continue
-        prefix = _prefix_of(key)
+        prefix = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
         if not prefix:
             close = difflib.get_close_matches(key[:100], [*KEYS, *PREFIXES], n=1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join([*KEYS, *PREFIXES])}"
@@ -297,35 +252,59 @@ def _check_keys(given: Mapping[str, object], path: str) -> None:
             raise ManifestError(f"{resource} is given twice", join(path, key))
 
 
-def _prefix_of(key: str) -> str:
-    for prefix in PREFIXES:
-        if key.startswith(prefix):
-            return prefix
-    return ""
-
-
 def _key_of(given: Mapping[str, object], prefix: str, resource: str) -> str:
-    """The first key that gives this of the resource: the slash of its name may be written as two underscores."""
+    """The first key for the resource: the slash of its name may be written as two underscores."""
     for key in given:
         if key.startswith(prefix) and unspelt(key[len(prefix) :]) == resource:
             return key
     return prefix + resource
 
 
-def _by_resource(given: Mapping[str, object], prefix: str) -> dict[str, object]:
-    return {unspelt(key[len(prefix) :]): value for key, value in given.items() if key.startswith(prefix)}
+T = TypeVar("T")
 
 
-def _text(given: Mapping[str, object], key: str, path: str) -> str:
-    value = given.get(key, "")
-    if not isinstance(value, str):
-        raise ManifestError(f"{value!r:.60} is not text: names, separated by commas", join(path, key))
-    return value.strip()
+def _each(given: Mapping[str, object], prefix: str, path: str, read: Callable[[str, object], T]) -> dict[str, T]:
+    """The values of all keys with the prefix, read by ``read``, by resource."""
+    found: dict[str, T] = {}
+    for key, value in given.items():
+        if key.startswith(prefix):
+            resource = unspelt(key[len(prefix) :])
+            try:
+                found[resource] = read(resource, value)
+            except ValueError as error:
+                raise ManifestError(str(error), join(path, key)) from None
+    return found
+
+
+def _amount(resource: str, value: object) -> int:
+    return dimension(resource).parse(value)
+
+
+def _percent(_: str, value: object) -> Percent:
+    return parse_percent(value)
+
+
+def _weight(_: str, value: object) -> int:
+    """A weight: 10, 10.0 and "10" are the same."""
+    number = -1
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
+        number = int(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if not 0 <= number <= HEAVIEST:
+        shown = f"{value!r:.40}" if isinstance(value, (str, int, float)) else "this"
+        raise ValueError(f"{shown} is not a weight: a whole number from 0 to {HEAVIEST}")
+    return number
 
 
 def _names(given: Mapping[str, object], key: str, path: str) -> tuple[str, ...]:
     """The names of a list with commas; () if it is absent or blank."""
-    text = _text(given, key, path)
+    value = given.get(key, "")
+    if not isinstance(value, str):
+        raise ManifestError(f"{value!r:.60} is not text: names, separated by commas", join(path, key))
+    text = value.strip()
     if not text:
         return ()
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -354,52 +333,6 @@ def _resources(given: Mapping[str, object], path: str) -> tuple[str, ...]:
         if not is_qualified(name):
             raise ManifestError(f"{name!r:.60} is not the name of a resource", join(path, RESOURCES))
     return names or DEFAULT_RESOURCES
-
-
-def _namespaces(given: Mapping[str, object], path: str) -> tuple[str, ...]:
-    return _names(given, EXEMPT_NAMESPACES, path) if EXEMPT_NAMESPACES in given else DEFAULT_EXEMPT
-
-
-def _amounts(given: Mapping[str, object], prefix: str, path: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for resource, value in _by_resource(given, prefix).items():
-        try:
-            found[resource] = dimension(resource).parse(value)
-        except QuantityError as error:
-            raise ManifestError(str(error), join(path, _key_of(given, prefix, resource))) from None
-    return found
-
-
-def _percentages(given: Mapping[str, object], path: str) -> dict[str, Percent]:
-    found: dict[str, Percent] = {}
-    for resource, value in _by_resource(given, PERCENTAGE).items():
-        try:
-            found[resource] = parse_percent(value)
-        except PercentError as error:
-            raise ManifestError(str(error), join(path, _key_of(given, PERCENTAGE, resource))) from None
-    return found
-
-
-def _weights(given: Mapping[str, object], path: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for resource, value in _by_resource(given, RESOURCE_WEIGHT).items():
-        found[resource] = _whole(value, join(path, _key_of(given, RESOURCE_WEIGHT, resource)))
-    return found
-
-
-def _whole(value: object, path: str) -> int:
-    """A weight: 10, 10.0 and "10" are the same."""
-    number = -1
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
-        number = int(value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        number = value
-    elif isinstance(value, float) and value.is_integer():
-        number = int(value)
-    if not 0 <= number <= HEAVIEST:
-        shown = f"{value!r:.40}" if isinstance(value, (str, int, float)) else "this"
-        raise ManifestError(f"{shown} is not a weight: a whole number from 0 to {HEAVIEST}", path)
-    return number
 
 
 def _flag(given: Mapping[str, object], key: str, path: str) -> bool:

@@ -1,20 +1,19 @@
-"""What is known of a node: whether it is a GPU node, its quota for each resource, and where that comes from.
+"""The quotas of a GPU node, and the claims that they limit.
 
-The first of these that applies gives the quota of a resource: the node's annotation with an amount, its annotation
-with a percentage, the argument with an amount, the argument with a percentage, and at last all that is allocatable.
-An annotation that cannot be read is a *problem*, reported, and the next level applies.
+The first of these that applies is the quota of a resource: the node's annotation with an amount, its annotation with
+a percentage, the argument with an amount, the argument with a percentage, and all that is allocatable. An annotation
+that cannot be read is reported as a *problem*, and the next level applies.
 
-Whom the quota is about: claims that ask for no GPU, that the selector selects and that are not exempt.
-
-The answer is the same for usage, filter, score and rank. A claim asks for a GPU if it requests a resource that one
-of the configured names matches, a part of a GPU as other dialects spell it, has claims for devices, or is a
-TensorFusion worker, which requests no GPU resource at all. Answers are remembered by spec: the claims of one job share
-theirs.
+The quota limits claims that ask for no GPU, that the selector selects and that are not exempt. A claim asks for a GPU
+if it requests a resource that a configured name matches or a part of a GPU as another dialect spells it, has
+ResourceClaims, or is a TensorFusion worker.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim, ClaimSpec
@@ -43,79 +42,60 @@ ALLOCATABLE: Final = "allocatable"
 
 
 @final
+@dataclass
 class CrossQuotaNodeBody(Body):
-    """A node as it comes from outside."""
+    """A node, as far as quotas follow from it."""
 
-    __slots__ = ("allocatable", "annotations", "labelled")
-
-    def __init__(self, allocatable: dict[str, int], annotations: dict[str, str], labelled: bool = False) -> None:
-        self.allocatable: Final = allocatable
-        self.annotations: Final = {k: v for k, v in annotations.items() if k.startswith(NODE_MARKS)}
-        self.labelled: Final = labelled  # it carries the label of GPU nodes
+    allocatable: dict[str, int]
+    annotations: dict[str, str]
+    labelled: bool = False  # whether it has the label of GPU nodes
 
     def cell(self) -> tuple[object, ...]:
-        return (tuple(sorted(self.allocatable.items())), tuple(sorted(self.annotations.items())), self.labelled)
+        marks = [(key, value) for key, value in self.annotations.items() if key.startswith(NODE_MARKS)]
+        return (tuple(sorted(self.allocatable.items())), tuple(sorted(marks)), self.labelled)
 
 
 @final
+@dataclass
 class NodeQuota:
     """The quota of one resource, and its source."""
 
-    __slots__ = ("cap", "resource", "source")
-
-    def __init__(self, resource: str, cap: int, source: str) -> None:
-        self.resource: Final = resource
-        self.cap: Final = cap
-        self.source: Final = source
+    resource: str
+    cap: int
+    source: str
 
 
 @final
+@dataclass
 class GpuNodeFacts:
     """A node as the rules see it. Without a GPU it has no quotas."""
 
-    __slots__ = ("allocatable", "gpus", "labelled", "limits", "name", "problems", "quotas")
-
-    def __init__(
-        self,
-        name: str,
-        allocatable: Limits,
-        gpus: int,
-        quotas: tuple[NodeQuota, ...],
-        problems: tuple[str, ...],
-        labelled: bool,
-    ) -> None:
-        self.name: Final = name
-        self.allocatable: Final = allocatable
-        self.gpus: Final = gpus
-        self.quotas: Final = quotas
-        self.problems: Final = problems
-        self.labelled: Final = labelled
-        self.limits: Final = Limits({q.resource: q.cap for q in quotas}) if quotas else NO_LIMITS
+    name: str
+    allocatable: Limits
+    gpus: int
+    quotas: tuple[NodeQuota, ...]
+    limits: Limits  # the quotas as limits
+    problems: tuple[str, ...]
+    labelled: bool
 
     def is_gpu_node(self) -> bool:
         return self.gpus > 0
-
-    def source(self, resource: str) -> str:
-        for quota in self.quotas:
-            if quota.resource == resource:
-                return quota.source
-        return ""
 
 
 def facts_of(name: str, cell: object, arguments: Arguments, patterns: Patterns) -> GpuNodeFacts | None:
     """The facts that follow from a cell; None for no cell or a deleted node."""
     if cell is None or cell == REMOVED:
         return None
-    pairs, marks, labelled = cast("tuple[object, ...]", cell)
-    listed = dict(cast("tuple[tuple[str, int], ...]", pairs))
+    pairs, marks, labelled = cast("tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...], bool]", cell)
+    listed = dict(pairs)
     gpus = count_gpus(listed, patterns)
     allocatable = stock(listed)
     quotas: list[NodeQuota] = []
     problems: list[str] = []
     if gpus > 0:
-        annotations = dict(cast("tuple[tuple[str, str], ...]", marks))
-        quotas = [quota_of(name, allocatable, annotations, arguments, problems) for name in arguments.resources]
-    return GpuNodeFacts(name, allocatable, gpus, tuple(quotas), tuple(problems), bool(labelled))
+        quotas = [quota_of(resource, allocatable, dict(marks), arguments, problems) for resource in arguments.resources]
+    limits = Limits({quota.resource: quota.cap for quota in quotas}) if quotas else NO_LIMITS
+    return GpuNodeFacts(name, allocatable, gpus, tuple(quotas), limits, tuple(problems), labelled)
 
 
 def count_gpus(amounts: dict[str, int], patterns: Patterns) -> int:
@@ -128,20 +108,26 @@ def count_gpus(amounts: dict[str, int], patterns: Patterns) -> int:
 
 
 def is_gpu_driver(name: str) -> bool:
-    """Whether this is no resource but a driver that publishes GPUs; resources of that form have a slash."""
+    """Whether this is a driver that publishes GPUs, and no resource: resources of that form have a slash."""
     return name.startswith(GPU_DRIVER) and "/" not in name
 
 
 def quota_of(
     resource: str, allocatable: Limits, annotations: dict[str, str], arguments: Arguments, problems: list[str]
 ) -> NodeQuota:
-    """The quota by the first level that applies; what cannot be read is added to ``problems``."""
+    """The quota by the first level that applies. Annotations that cannot be read are added to ``problems``."""
     base = allocatable.cap(resource)
-    found = _annotated_amount(resource, annotations, problems)
-    if found is None:
-        found = _annotated_percentage(resource, base, annotations, problems)
-    if found is not None:
-        return found
+    levels: list[tuple[str, Callable[[str], int]]] = [
+        (NODE_MARKS + spelt(resource), dimension(resource).parse),
+        (NODE_PERCENTAGE_MARKS + spelt(resource), lambda text: percent_of(parse_percent(text), base)),
+    ]
+    for key, read in levels:
+        text = annotations.get(key, "")
+        if text.strip():
+            try:
+                return NodeQuota(resource, read(text), f"annotation {key}")
+            except (QuantityError, PercentError) as error:
+                problems.append(f"annotation {key}: {error}")
     if resource in arguments.quotas:
         return NodeQuota(resource, arguments.quotas[resource], f"argument {QUOTA}{spelt(resource)}")
     if resource in arguments.percentages:
@@ -150,40 +136,14 @@ def quota_of(
     return NodeQuota(resource, base, ALLOCATABLE)
 
 
-def _annotated_amount(resource: str, annotations: dict[str, str], problems: list[str]) -> NodeQuota | None:
-    key = NODE_MARKS + spelt(resource)
-    text = annotations.get(key, "")
-    if not text.strip():
-        return None
-    try:
-        return NodeQuota(resource, dimension(resource).parse(text), f"annotation {key}")
-    except QuantityError as error:
-        problems.append(f"annotation {key}: {error}")
-        return None
-
-
-def _annotated_percentage(
-    resource: str, base: int, annotations: dict[str, str], problems: list[str]
-) -> NodeQuota | None:
-    key = NODE_PERCENTAGE_MARKS + spelt(resource)
-    text = annotations.get(key, "")
-    if not text.strip():
-        return None
-    try:
-        return NodeQuota(resource, percent_of(parse_percent(text), base), f"annotation {key}")
-    except PercentError as error:
-        problems.append(f"annotation {key}: {error}")
-        return None
-
-
 MIRROR: Final = "kubernetes.io/config.mirror"
-DAEMON_SET: Final = "DaemonSet/"  # how the owner of such a pod begins
+DAEMON_SET: Final = "DaemonSet/"  # prefix of a pod's owner
 _PARTS: Final = re.compile(r"nvidia\.com/(mig-.*|gpu-[0-9]+gb)|n8s\.nebuly\.ai/gpu-memory", re.ASCII)
 
 
 @final
 class Scope:
-    """Judges claims by some arguments."""
+    """Which claims the quota limits, by some arguments. Answers are cached by spec, which the claims of a job share."""
 
     __slots__ = ("arguments", "patterns", "reasons")
 
@@ -193,11 +153,11 @@ class Scope:
         self.reasons: Final[dict[ClaimSpec, str]] = {}  # by identity: why it is not limited, "" if it is
 
     def limited(self, claim: Claim) -> bool:
-        """Whether the quota is about the claim."""
+        """Whether the quota limits the claim."""
         return not self.why_not(claim)
 
     def why_not(self, claim: Claim) -> str:
-        """Why the quota is not about the claim; "" when it is."""
+        """Why the quota does not limit the claim; "" if it does."""
         if claim.namespace in self.arguments.exempt_namespaces:
             return f"namespace {claim.namespace} is exempt"
         spec = claim.spec

@@ -1,18 +1,13 @@
 """The crossquota policy: on GPU nodes, claims that ask for no GPU stay within a quota, resource by resource.
 
-In the ledger: an account ``crossquota/<node>`` for each node that is, or once was, a GPU node, charged by the claims
-that the quota is about, with the quota as its limits (none while it is no GPU node, so that usage stays true for when
-it is one again). Where idle GPUs keep a reserve, ``crossquota/<node>/reserve`` counts all claims of the node. Cells
-hold the arguments in force and what quotas need of each node. A deleted node keeps its accounts until the last claim
-that counts there is gone.
+In the ledger: an account ``crossquota/<node>`` for each node that is, or once was, a GPU node, with the quota as its
+limits and charged by the claims that it limits. A node that lost its GPUs keeps the account without limits. Where idle
+GPUs keep a reserve, ``crossquota/<node>/reserve`` counts all claims of the node. Cells hold the arguments and what
+quotas follow from on each node. A deleted node keeps its accounts until the last claim that counts there is gone.
 
-Everything else is derived (``index``) and follows accounts and cells only.
-
-Whether a claim fits the quota of a GPU node, and what its idle GPUs keep back: one node, with all numbers.
-
-A quota is exceeded when used + wanted is more than it, for a resource that the claim wants any of. A reserve is
-touched when what all claims use, what is wanted, and the reserve of each idle GPU together are more than the node
-has. Quotas are looked at first, in the order in which they are configured.
+A claim exceeds a quota if it wants any of the resource, and used + wanted is more than the quota. It breaks a reserve
+if what all claims use, what it wants, and the reserve of each idle GPU together are more than the node has. Quotas are
+checked first, in the order in which they are configured.
 """
 
 from __future__ import annotations
@@ -45,7 +40,7 @@ from bursar.policies.crossquota.arguments import (
     Arguments,
 )
 from bursar.policies.crossquota.cost import FREE
-from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, GpuNodeFacts
+from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, GpuNodeFacts, NodeQuota
 from bursar.policies.crossquota.status import NodeStatusWriter
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.node_slots import NodeIndex
@@ -56,77 +51,72 @@ from bursar.resources import EMPTY, NO_LIMITS, UNLIMITED, Dimension, Vector, dim
 
 
 def judge(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, had: Vector) -> list[Refusal]:
-    """Everything that refuses the claim on this node, if it comes, or grows from ``had``."""
+    """Everything that refuses the claim on this node, if it starts there, or grows from ``had``."""
     if not facts.is_gpu_node():
         return []
-    found: list[Refusal] = []
-    account = index.state.accounts.get(PREFIX + facts.name)
+    found: list[Refusal | None] = []
     for quota in facts.quotas:
         resource = dimension(quota.resource)
-        amount = wanted.get(resource.index)
-        used = _used(account, resource)
-        if amount > had.get(resource.index) and used + amount > quota.cap:
-            found.append(_quota_refusal(facts, resource, amount, used, quota.cap, quota.source))
+        if wanted.get(resource.index) > had.get(resource.index):
+            found.append(_quota_refusal(index, facts, quota, wanted.get(resource.index)))
     for name in sorted(index.arguments.reserves):
         resource = dimension(name)
         if wanted.get(resource.index) > had.get(resource.index):
-            refusal = _reserve_refusal(index, facts, resource, wanted.get(resource.index))
-            if refusal is not None:
-                found.append(refusal)
-    return found
+            found.append(_reserve_refusal(index, facts, resource, wanted.get(resource.index)))
+    return [refusal for refusal in found if refusal is not None]
 
 
 def first(index: QuotaNodeIndex, facts: GpuNodeFacts | None, wanted: Vector, had: Vector) -> Refusal | None:
-    """The binding one of the refusals."""
+    """The first of the refusals."""
     found = [] if facts is None else judge(index, facts, wanted, had)
     return found[0] if found else None
 
 
-def _used(account: Account | None, resource: Dimension) -> int:
-    return 0 if account is None else account.used.get(resource.index)
+def _used(index: QuotaNodeIndex, account: str, resource: Dimension) -> int:
+    found = index.state.accounts.get(account)
+    return 0 if found is None else found.used.get(resource.index)
 
 
-def _quota_refusal(facts: GpuNodeFacts, resource: Dimension, amount: int, used: int, cap: int, source: str) -> Refusal:
-    show = resource.show
+def _quota_refusal(index: QuotaNodeIndex, facts: GpuNodeFacts, quota: NodeQuota, amount: int) -> Refusal | None:
+    account = PREFIX + facts.name
+    resource = dimension(quota.resource)
+    used = _used(index, account, resource)
+    if used + amount <= quota.cap:
+        return None
+    wanted, now, cap = resource.show(amount), resource.show(used), resource.show(quota.cap)
     note = (
-        f"{resource.name} quota exceeded on GPU node {facts.name}: pods without a GPU use {show(used)} of "
-        f"{show(cap)}, {show(amount)} more are wanted ({source})"
+        f"{resource.name} quota exceeded on GPU node {facts.name}: pods without a GPU use {now} of {cap}, "
+        f"{wanted} more are wanted ({quota.source})"
     )
-    numbers = (show(amount), show(used), show(cap))
-    return _refusal(QUOTA_REASON, note, PREFIX + facts.name, resource.name, numbers, facts.name)
+    reason = QUOTA_REASON + resource.name
+    return Refusal(NAME, reason, note, account, resource.name, wanted, now, cap, False, (TOPIC,), facts.name)
 
 
 def _reserve_refusal(index: QuotaNodeIndex, facts: GpuNodeFacts, resource: Dimension, amount: int) -> Refusal | None:
-    cap = facts.allocatable.get(resource.index)
-    account = index.state.accounts.get(PREFIX + facts.name + RESERVE)
-    used = _used(account, resource)
-    idle = max(facts.gpus - _used(account, dimension(GPUS)), 0)
+    account = PREFIX + facts.name + RESERVE
+    limit = facts.allocatable.get(resource.index)
+    used = _used(index, account, resource)
+    idle = max(facts.gpus - _used(index, account, dimension(GPUS)), 0)
     kept = idle * index.arguments.reserves[resource.name]
-    if cap == UNLIMITED or used + amount + kept <= cap:
+    if limit == UNLIMITED or used + amount + kept <= limit:
         return None
-    show = resource.show
+    wanted, now, cap = resource.show(amount), resource.show(used), resource.show(limit)
     note = (
-        f"{idle} idle GPUs of node {facts.name} keep {show(kept)} {resource.name}: of {show(cap)} there are "
-        f"{show(used)} in use, {show(amount)} more are wanted"
+        f"{idle} idle GPUs of node {facts.name} keep {resource.show(kept)} {resource.name}: of {cap} there are "
+        f"{now} in use, {wanted} more are wanted"
     )
-    numbers = (show(amount), show(used), show(cap))
-    return _refusal(RESERVE_REASON, note, PREFIX + facts.name + RESERVE, resource.name, numbers, facts.name)
-
-
-def _refusal(reason: str, note: str, account: str, resource: str, numbers: tuple[str, str, str], place: str) -> Refusal:
-    wanted, used, limit = numbers
-    return Refusal(NAME, reason + resource, note, account, resource, wanted, used, limit, False, (TOPIC,), place)
+    reason = RESERVE_REASON + resource.name
+    return Refusal(NAME, reason, note, account, resource.name, wanted, now, cap, False, (TOPIC,), facts.name)
 
 
 def node_check(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, counted: bool) -> Check:
-    """One node for people: for each resource its quota, what is used of it, and where the quota comes from."""
-    account = index.state.accounts.get(PREFIX + facts.name)
+    """The check of one node: for each resource its quota, what is used of it, and where the quota comes from."""
     parts: list[str] = []
     for quota in facts.quotas:
         resource = dimension(quota.resource)
         cap = "unlimited" if quota.cap == UNLIMITED else resource.show(quota.cap)
         asked = "" if counted else f"{resource.show(wanted.get(resource.index))} wanted, "
-        used = resource.show(_used(account, resource))
+        used = resource.show(_used(index, PREFIX + facts.name, resource))
         parts.append(f"{resource.name} {asked}{used} of {cap} in use ({quota.source})")
     refusals = [] if counted else judge(index, facts, wanted, EMPTY)
     children = tuple([Check.of_refusal(refusal) for refusal in refusals])
@@ -135,32 +125,16 @@ def node_check(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, count
 
 
 def survey(index: QuotaNodeIndex, wanted: Vector, shown: int) -> Check:
-    """Where a claim without a place may go, over all nodes: GPU nodes by name, the first ``shown`` of them in full."""
-    others = 0
-    nodes: list[GpuNodeFacts] = []
-    for facts in index.facts:
-        if facts is None:
-            continue
-        if facts.is_gpu_node():
-            nodes.append(facts)
-        else:
-            others += 1
-    nodes.sort(key=_name)
-    closed = [facts for facts in nodes if judge(index, facts, wanted, EMPTY)]
+    """Where a claim without a node may run: all GPU nodes counted, and the first ``shown`` of them by name in full."""
+    known = [facts for facts in index.facts if facts is not None]
+    nodes = sorted([facts for facts in known if facts.is_gpu_node()], key=lambda facts: facts.name)
+    others = len(known) - len(nodes)
+    refusals = [refusal for refusal in [first(index, facts, wanted, EMPTY) for facts in nodes] if refusal is not None]
     children = [node_check(index, facts, wanted, False) for facts in nodes[:shown]]
-    open_now = len(nodes) - len(closed)
+    open_now = len(nodes) - len(refusals)
     note = f"{open_now} of {len(nodes)} GPU nodes have quota for it, {others} nodes have no GPU and no quota"
     passed = open_now + others > 0
-    return Check(NAME, passed, note, tuple(children), "" if passed or not closed else _reason(index, closed[0], wanted))
-
-
-def _reason(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector) -> str:
-    refusal = first(index, facts, wanted, EMPTY)
-    return "" if refusal is None else refusal.reason
-
-
-def _name(facts: GpuNodeFacts) -> str:
-    return facts.name
+    return Check(NAME, passed, note, tuple(children), "" if passed or not refusals else refusals[0].reason)
 
 
 SHOWN: Final = 20  # nodes that an explanation lists
@@ -199,22 +173,16 @@ class CrossQuotaPolicy(PlacementPolicy):
     def _set_arguments(self, tx: Transaction, arguments: Arguments | None) -> list[str]:
         before = self.index.arguments.binding_part()
         tx.put(NAME, ARGUMENTS, CURRENT, None if arguments is None else arguments.cell())
-        opened: set[str] = set()
+        changed: set[str] = set()
         for name in sorted(self.state.cells(NODES)):
             if self._fit(tx, name):
-                opened.add(name)
-        every = before != (arguments or NO_ARGUMENTS).binding_part()
-        if not every and not opened:
-            return []
-        return sorted([c.uid for c in self.state.claims.values() if self._concerned(c, every, opened)])
-
-    def _concerned(self, claim: Claim, every: bool, opened: set[str]) -> bool:
-        if not claim.place:
-            return False
-        return PREFIX + claim.place in self.state.accounts if every else claim.place in opened
+                changed.add(name)
+        if before != (arguments or NO_ARGUMENTS).binding_part():
+            changed = {name for name in self.state.cells(NODES) if PREFIX + name in self.state.accounts}
+        return sorted([claim.uid for claim in self.state.claims.values() if claim.place in changed]) if changed else []
 
     def _fit(self, tx: Transaction, name: str) -> bool:
-        """Give the accounts of a node its quota; True if one was opened, so that who is there has to be counted."""
+        """Gives the accounts of a node its quota; returns whether one was opened, for which claims are bound again."""
         facts = self.index.node(name)
         wanted = facts is not None and facts.is_gpu_node()
         account = self.state.accounts.get(PREFIX + name)
@@ -225,16 +193,16 @@ class CrossQuotaPolicy(PlacementPolicy):
         if account is not None:
             tx.set_limits(account, facts.limits if facts is not None else NO_LIMITS)
         if wanted and self.index.arguments.reserves and PREFIX + name + RESERVE not in self.state.accounts:
-            # Not physical: whoever comes may also make room here, by taking a GPU that was idle.
+            # Not physical: a claim that takes an idle GPU makes room here.
             tx.open_account(NAME, PREFIX + name + RESERVE, TOPIC)
             opened = True
         return opened
 
     def _claims_at(self, name: str) -> list[str]:
-        """Who is on a node that becomes a GPU node: asked when a node changes, not in decisions."""
+        """The claims on a node that becomes a GPU node. Slow: for changes of nodes, not for decisions."""
         account = self.state.accounts.get(_NODES_POLICY + name)
         if account is not None and not account.busy.vector():
-            return []  # as the nodes policy knows
+            return []  # the nodes policy counts nothing there
         return sorted([c.uid for c in self.state.claims.values() if c.place == name and c.state != PENDING])
 
     def _remove(self, tx: Transaction, name: str) -> None:
@@ -289,7 +257,7 @@ class CrossQuotaPolicy(PlacementPolicy):
         mark = tx.savepoint()
         self.release(tx, claim, old)
         if not forced and new.data != FREE:
-            had = EMPTY if old.data == FREE or self._node(old) != self._node(new) else _costs(old)
+            had = EMPTY if old.data == FREE or _node(old) != _node(new) else _costs(old)
             refusal = first(self.index, self._facts(new), self.wanted(claim), had)
             if refusal is not None:
                 tx.rollback_to(mark)
@@ -297,11 +265,8 @@ class CrossQuotaPolicy(PlacementPolicy):
         tx.charge(claim, new.accounts, new.costs)
         return None
 
-    def _node(self, binding: Binding) -> str:
-        return binding.accounts[0].name[len(PREFIX) :].removesuffix(RESERVE)
-
     def _facts(self, binding: Binding) -> GpuNodeFacts | None:
-        return self.index.node(self._node(binding))
+        return self.index.node(_node(binding))
 
     def wanted(self, claim: Claim) -> Vector:
         """What the claim wants of anything that has a quota or a reserve."""
@@ -325,7 +290,7 @@ class CrossQuotaPolicy(PlacementPolicy):
         return [one for one in self.index.residents_of(refusal.account) if self._relieves(one, refusal)]
 
     def _relieves(self, candidate: Claim, refusal: Refusal) -> bool:
-        """Whether its leaving makes room: that of one with a GPU would leave one more GPU idle."""
+        """Whether evicting it makes room. Evicting a claim with a GPU would leave one more GPU idle."""
         requests = candidate.spec.requests
         return self.wanted(candidate).amount(refusal.resource) > 0 and self.index.scope.gpus(requests) == 0
 
@@ -336,7 +301,7 @@ class CrossQuotaPolicy(PlacementPolicy):
         if binding.data == FREE:
             return Check(NAME, True, f"not limited: {self.index.scope.why_not(claim)}")
         if facts is None or not facts.is_gpu_node():
-            return Check(NAME, True, f"not limited: node {self._node(binding)} has no GPU now")
+            return Check(NAME, True, f"not limited: node {_node(binding)} has no GPU now")
         check = node_check(self.index, facts, self.wanted(claim), claim.counts())
         return Check(NAME, check.passed, "", (check,))
 
@@ -399,6 +364,10 @@ class CrossQuotaPolicy(PlacementPolicy):
         return None if slot < 0 else first(self.index, self.index.facts[slot], self.wanted(claim), EMPTY)
 
 
+def _node(binding: Binding) -> str:
+    return binding.accounts[0].name[len(PREFIX) :].removesuffix(RESERVE)
+
+
 def _costs(binding: Binding) -> Vector:
     total = binding.costs[0]
     for cost in binding.costs[1:]:
@@ -407,7 +376,4 @@ def _costs(binding: Binding) -> Vector:
 
 
 def _could_fit(facts: GpuNodeFacts, wanted: Vector) -> bool:
-    for quota in facts.quotas:
-        if wanted.amount(quota.resource) > quota.cap:
-            return False
-    return True
+    return all(wanted.amount(quota.resource) <= quota.cap for quota in facts.quotas)

@@ -1,16 +1,15 @@
-"""The GPUs there are, read from the ledger's cells: the same for whoever looks, because there is nothing else to read.
+"""The fleet: all GPUs, read from the cells that the gpus policy writes, and how they are scored.
 
-The gpus policy writes the cells: one for each GPU, one for each pool, one with the settings, and one version that
-gets another value whenever any of them does. A ``Fleet`` is a view of them, in order of node, index and name, that is
-made anew when the version is another object than the one it was made from: after an undo that is the old one again.
+There is a cell for each GPU and each pool, one with the options, and one with a version that changes with any of them.
+A ``Fleet`` is a view of these cells. It is rebuilt when the version is another object than the one it was built from;
+after an undo that is the old object again.
 
-What is used of a GPU is not here but in its account ``gpus/<name>``, whose limits are the GPU's capacity.
-
-How GPUs are scored: placement modes, weights, and the points of one GPU, in exact integers.
+What is used of a GPU is in its account ``gpus/<name>``, whose limits are the GPU's capacity.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from librt.vecs import vec
@@ -27,23 +26,21 @@ NODE_COMPACT: Final = "NodeCompactGPULowLoad"
 
 
 @final
+@dataclass
 class ScoringOptions:
-    """How GPUs are chosen: the placement mode, and what vram and tflops weigh in a score, in percent."""
+    """How GPUs are chosen: the placement mode, and the weight of vram in a score, in percent. Tflops weigh the rest."""
 
-    __slots__ = ("mode", "tflops_weight", "vram_weight")
-
-    def __init__(self, mode: str = NODE_COMPACT, vram_weight: int = 70) -> None:
-        self.mode: Final = mode
-        self.vram_weight: Final = vram_weight
-        self.tflops_weight: Final = 100 - vram_weight
+    mode: str = NODE_COMPACT
+    vram_weight: int = 70
 
     def cell(self) -> tuple[object, ...]:
         return (self.mode, self.vram_weight)
 
 
 def points(options: ScoringOptions, tflops: int, tflops_cap: int, vram: int, vram_cap: int) -> int:
-    """The weighted share of a GPU, from 0 to 100, rounded half up. A dimension that the GPU does not have counts as
-    the other one. In Python integers: the products leave 64 bits.
+    """The weighted share of a GPU, from 0 to 100, rounded half up. A dimension without capacity counts as the other.
+
+    The products do not fit into 64 bits, so these are Python integers.
     """
     if tflops_cap <= 0 and vram_cap <= 0:
         return 0
@@ -51,7 +48,7 @@ def points(options: ScoringOptions, tflops: int, tflops_cap: int, vram: int, vra
         tflops, tflops_cap = vram, vram_cap
     elif vram_cap <= 0:
         vram, vram_cap = tflops, tflops_cap
-    share = options.vram_weight * vram * tflops_cap + options.tflops_weight * tflops * vram_cap
+    share = options.vram_weight * vram * tflops_cap + (100 - options.vram_weight) * tflops * vram_cap
     whole = tflops_cap * vram_cap
     return min(max((2 * share + whole) // (2 * whole), 0), 100)
 
@@ -68,9 +65,13 @@ ONLY: Final = "all"
 FRACTION_SET: Final = "tensor-fusion"
 
 
+PoolCell = tuple[str, bool, str, tuple[int, int, int] | None]
+"""Placement mode, whether it is the default pool, template, and oversell."""
+
+
 @final
 class Gpu:
-    """One GPU, as far as it does not depend on who uses it."""
+    """One GPU, apart from what is used of it."""
 
     __slots__ = (
         "index",
@@ -110,10 +111,10 @@ class Gpu:
         self.model: Final = model
         self.vendor: Final = vendor
         self.index: Final = index  # -1: not known
-        self.usable: Final = usable  # runs, and its isolation is settled
-        self.plugin: Final = plugin  # handed out whole by the device plugin, which picks it unseen
+        self.usable: Final = usable  # it runs, and its isolation mode is fixed
+        self.plugin: Final = plugin  # handed out whole by the device plugin, which chooses by itself
         self.isolation: Final = isolation  # the mode its node runs it in; "": any
-        self.supports: Final = supports  # isolation modes; None: not said
+        self.supports: Final = supports  # isolation modes; None: not given
 
     def cell(self) -> tuple[object, ...]:
         return (
@@ -130,11 +131,8 @@ class Gpu:
             self.supports,
         )
 
-    def order(self) -> tuple[str, int, str]:
-        return (self.node, self.index, self.name)
-
     def suits(self, worker: Worker, default_pool: str) -> bool:
-        """Whether it is a GPU for that worker at all, however busy it is."""
+        """Whether the worker could run on it if it were empty."""
         if not self.usable or self.plugin or not self._known(worker):
             return False
         if (worker.pool or default_pool) not in ("", self.pool):
@@ -146,7 +144,7 @@ class Gpu:
         return self._isolates(worker.isolation)
 
     def _known(self, worker: Worker) -> bool:
-        """Whether enough is known of its capacity to say what the worker takes of it."""
+        """Whether its capacity is known as far as the worker's cost depends on it."""
         if worker.varies():
             return self.tflops > 0 and (self.vram > 0 or not worker.whole)
         return self.tflops > 0 or self.vram > 0
@@ -159,27 +157,15 @@ class Gpu:
         return self.isolation in ("", isolation)
 
 
+GpuCell = tuple[str, int, int, str, str, str, int, bool, bool, str, tuple[str, ...] | None]
+
+
 def gpu_of(name: str, cell: object) -> Gpu | None:
     """The GPU in a cell; None for no cell or a removed GPU."""
     if cell is None or cell == REMOVED:
         return None
-    node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports = cast(
-        "tuple[object, ...]", cell
-    )
-    return Gpu(
-        name,
-        cast("str", node),
-        cast("int", tflops),
-        cast("int", vram),
-        cast("str", pool),
-        cast("str", model),
-        cast("str", vendor),
-        cast("int", index),
-        cast("bool", usable),
-        cast("bool", plugin),
-        cast("str", isolation),
-        cast("tuple[str, ...] | None", supports),
-    )
+    node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports = cast("GpuCell", cell)
+    return Gpu(name, node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports)
 
 
 @final
@@ -221,7 +207,7 @@ class Fleet:
         self.free_memo: vec[i64] = vec[i64]()
 
     def sync(self) -> bool:
-        """Follow the cells; whether there was anything to follow."""
+        """Rebuilds the view if the version changed; returns whether it did."""
         version = self.state.cell(VERSION, ONLY)
         if version is self.version:
             return False
@@ -259,7 +245,7 @@ class Fleet:
     def _read_gpus(self) -> None:
         cells = self.state.cells(GPUS)
         found = [gpu for gpu in [gpu_of(name, cell) for name, cell in cells.items()] if gpu is not None]
-        found.sort(key=_order)
+        found.sort(key=lambda gpu: (gpu.node, gpu.index, gpu.name))
         self.gpus = found
         self.accounts = [self.state.accounts[PREFIX + gpu.name] for gpu in found]
         self.seen_tflops = vec[i64]([-1] * len(found))
@@ -276,16 +262,12 @@ class Fleet:
         self.modes = {}
         self.default_pool = ""
         for name in sorted(self.state.cells(POOLS)):
-            mode, default = cast("tuple[object, ...]", self.state.cell(POOLS, name))[:2]
-            self.modes[name] = cast("str", mode)
+            mode, default, _, _ = cast("PoolCell", self.state.cell(POOLS, name))
+            self.modes[name] = mode
             if default and not self.default_pool:
                 self.default_pool = name
         options = self.state.cell(OPTIONS, ONLY)
-        if options is None:
-            self.options = ScoringOptions()
-        else:
-            mode, weight = cast("tuple[object, ...]", options)
-            self.options = ScoringOptions(cast("str", mode), cast("int", weight))
+        self.options = ScoringOptions() if options is None else ScoringOptions(*cast("tuple[str, int]", options))
 
     def suitable(self, worker: Worker) -> bytes:
         """One byte a GPU: 1 where it suits the worker."""
@@ -307,12 +289,8 @@ class Fleet:
         return self.bounds[worker]
 
 
-def _order(gpu: Gpu) -> tuple[str, int, str]:
-    return gpu.order()
-
-
 def peak(worker: Worker, gpus: list[Gpu]) -> tuple[int, int, int, int] | None:
-    """Per dimension the most that the worker takes of any of the GPUs, all of which suit it; None if there are none."""
+    """Per dimension the most that the worker takes of any of these GPUs; None if there are none."""
     most = [0, 0, 0, 0]
     for gpu in gpus:
         footprint = worker.footprint(gpu.tflops, gpu.vram)

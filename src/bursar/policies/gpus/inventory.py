@@ -1,13 +1,13 @@
-"""Which GPUs there are: settings into cells and accounts.
+"""The inventory of GPUs: from settings to cells and accounts.
 
-Each GPU has an account ``gpus/<name>`` whose limits are its capacity. A GPU that is gone while somebody counts on it
-keeps its account, with nothing left in it, until the last of them has left; the same GPU coming back takes it over.
+Each GPU has an account ``gpus/<name>`` whose limits are its capacity. A removed GPU on which claims count keeps its
+account, without capacity, until the last of them is gone; the same GPU coming back takes it over.
 
 A node that hands out GPUs in fractions has two sets of them: those for fractions, and those that the device plugin
-hands out whole, which it picks unseen. The account ``gpus/plugin/<node>`` holds how many the plugin may hand out. A
-GPU that is to change sides joins the plugin's set when the last worker has left it.
+hands out whole. The account ``gpus/plugin/<node>`` holds how many the plugin may hand out. A GPU that changes sides
+joins the plugin's set when the last worker has left it.
 
-Every change gives the fleet another version, which is how all views of it learn of the change.
+Every change gives the fleet a new version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, cast, final
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus import fleet
-from bursar.policies.gpus.fleet import GPUS, ONLY, POOLS, PREFIX, VERSION, Gpu, gpu_of
+from bursar.policies.gpus.fleet import GPUS, ONLY, POOLS, PREFIX, VERSION, Gpu, PoolCell, gpu_of
 from bursar.policies.gpus.settings import (
     GPU,
     HOST,
@@ -37,33 +37,29 @@ from bursar.policies.results import Setting, SettingError
 from bursar.resources import Limits
 
 NAME: Final = "gpus"
-TOPIC: Final = "nodes"  # what frees a GPU may help whoever waits for a node
+TOPIC: Final = "nodes"  # a GPU that gets free may admit any claim that waits for a node
 PLUGIN_PREFIX: Final = PREFIX + "plugin/"
 PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
-HOSTS: Final = "gpus.hosts"  # table: node -> what it says of its GPUs
+HOSTS: Final = "gpus.hosts"  # table: node -> its HostBody
 DERIVATION: Final = "gpus.derivation"  # table with one key: how GPUs are derived from nodes
 TEMPLATES: Final = "gpus.templates"  # table: template -> placement mode
 
 
-def capacity(gpu: Gpu) -> Limits:
-    return Limits({"tflops": gpu.tflops, "vram": gpu.vram}, True)
-
-
 @final
 class Inventory:
-    """Writes GPUs and what belongs to them; knows which node has which GPUs."""
+    """Writes the cells and accounts of GPUs, and keeps which node has which GPUs."""
 
     __slots__ = ("by_node", "joining", "plugins", "removed", "state")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_node: Final[dict[str, dict[str, Gpu]]] = {}
-        self.removed: Final[dict[str, None]] = {}  # GPUs that are gone and have an account still
+        self.removed: Final[dict[str, None]] = {}  # GPUs that are gone but still have an account
         self.plugins: Final[set[str]] = set()  # accounts of GPUs meant for the plugin
         self.joining: Final[dict[str, str]] = {}  # meant for the plugin, but maybe in use by workers: name -> node
 
     def cell_changed(self, name: str, old: object, new: object) -> None:
-        """Follow the table of GPUs."""
+        """Follows the table of GPUs."""
         before = gpu_of(name, old)
         after = gpu_of(name, new)
         if before is not None:
@@ -84,7 +80,7 @@ class Inventory:
             self.joining[name] = after.node
 
     def charged(self, account: Account) -> None:
-        """A worker counts on a GPU (again): if that is meant for the plugin, it has to wait (again)."""
+        """A worker counts on a GPU: if the GPU is meant for the plugin, it has to wait for the worker."""
         if account.name in self.plugins:
             name = account.name[len(PREFIX) :]
             gpu = gpu_of(name, self.state.cell(GPUS, name))
@@ -101,7 +97,7 @@ class Inventory:
             self._derive(tx, setting.key)
             nodes = [setting.key]
         elif setting.kind == POOL:
-            self._pool(tx, setting.key, body if isinstance(body, PoolBody) else None)
+            tx.put(NAME, POOLS, setting.key, self._pool(body) if isinstance(body, PoolBody) else None)
         elif setting.kind == TEMPLATE:
             tx.put(NAME, TEMPLATES, setting.key, body.mode if isinstance(body, TemplateBody) else None)
             self._templates(tx)
@@ -111,7 +107,7 @@ class Inventory:
         return nodes
 
     def renew(self, tx: Transaction) -> None:
-        """Another version of the fleet; a tuple, because views tell versions apart by identity."""
+        """Gives the fleet a new version: a tuple, because views compare versions by identity."""
         old = cast("tuple[int] | None", self.state.cell(VERSION, ONLY))
         tx.put(NAME, VERSION, ONLY, (1 if old is None else old[0] + 1,))
 
@@ -135,7 +131,7 @@ class Inventory:
         account = self.state.accounts.get(PREFIX + gpu.name)
         if account is None:
             account = tx.open_account(NAME, PREFIX + gpu.name, TOPIC, True)
-        tx.set_limits(account, capacity(gpu))
+        tx.set_limits(account, Limits({"tflops": gpu.tflops, "vram": gpu.vram}, True))
         tx.put(NAME, GPUS, gpu.name, gpu.cell())
 
     def _remove(self, tx: Transaction, gpu: Gpu) -> None:
@@ -157,35 +153,24 @@ class Inventory:
             self._put(tx, wanted[name])
 
     def _derived(self, node: str) -> dict[str, Gpu]:
-        """The GPUs that the node's own word makes; none where it hands out no fractions."""
+        """The GPUs derived from the node; none if it hands out no fractions."""
         host = self.state.cell(HOSTS, node)
         if host is None:
             return {}
-        count, model, vram, fractions = cast("tuple[object, ...]", host)[:4]
-        every, models = self._derivation()
-        total = cast("int", count)
-        shared = cast("int", fractions)
+        count, model, vram, shared, _, _ = cast("tuple[int, str, int, int, int, int]", host)
+        derivation = self.state.cell(DERIVATION, ONLY) or (False, ())
+        every, models = cast("tuple[bool, tuple[tuple[str, tuple[int, int]], ...]]", derivation)
         if shared < 0:
-            shared = total if every else 0
+            shared = count if every else 0
         if shared <= 0:
             return {}
-        tflops, bytes_ = capacity_of(cast("str", model), cast("int", vram), models)
+        tflops, memory = capacity_of(model, vram, dict(models))
+        known = tflops > 0 or memory > 0
         found: dict[str, Gpu] = {}
-        for index in range(total):
+        for index in range(count):
             name = f"{node}:{index}"
-            known = tflops > 0 or bytes_ > 0
-            found[name] = Gpu(
-                name, node, tflops, bytes_, "", cast("str", model), "NVIDIA", index, known, index >= shared
-            )
+            found[name] = Gpu(name, node, tflops, memory, "", model, "NVIDIA", index, known, index >= shared)
         return found
-
-    def _derivation(self) -> tuple[bool, dict[str, tuple[int, int]]]:
-        """Whether all derived GPUs are for fractions, and what configured models have."""
-        cell = self.state.cell(DERIVATION, ONLY)
-        if cell is None:
-            return False, {}
-        every, models = cast("tuple[object, ...]", cell)
-        return cast("bool", every), dict(cast("tuple[tuple[str, tuple[int, int]], ...]", models))
 
     def _options(self, tx: Transaction, body: GpuOptionsBody | None) -> list[str]:
         tx.put(NAME, fleet.OPTIONS, ONLY, None if body is None else body.options.cell())
@@ -195,23 +180,19 @@ class Inventory:
             self._derive(tx, node)
         return nodes
 
-    def _pool(self, tx: Transaction, name: str, pool: PoolBody | None) -> None:
-        if pool is None:
-            tx.put(NAME, POOLS, name, None)
-            return
-        mode = self.state.cell(TEMPLATES, pool.template)
-        tx.put(NAME, POOLS, name, (mode or "", pool.default, pool.template, pool.oversell))
+    def _pool(self, pool: PoolBody) -> PoolCell:
+        mode = cast("str | None", self.state.cell(TEMPLATES, pool.template))
+        return (mode or "", pool.default, pool.template, pool.oversell)
 
     def _templates(self, tx: Transaction) -> None:
         for name, cell in sorted(self.state.cells(POOLS).items()):
-            _, default, template, oversell = cast("tuple[object, ...]", cell)
-            mode = self.state.cell(TEMPLATES, cast("str", template))
-            tx.put(NAME, POOLS, name, (mode or "", default, template, oversell))
+            _, default, template, oversell = cast("PoolCell", cell)
+            tx.put(NAME, POOLS, name, self._pool(PoolBody(template, default, oversell)))
 
     # The plugin's set
 
     def share_out(self, tx: Transaction, node: str) -> bool:
-        """Set how many GPUs of the node the device plugin may hand out; True if the node just became a divided one."""
+        """Sets how many GPUs of the node the device plugin may hand out; returns whether the node is newly divided."""
         gpus = list(self.by_node.get(node, {}).values())
         account = self.state.accounts.get(PLUGIN_PREFIX + node)
         divided = any(not gpu.plugin for gpu in gpus)

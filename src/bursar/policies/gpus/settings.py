@@ -1,17 +1,13 @@
-"""Settings of the gpus policy: GPUs, the nodes they are in, pools, and how GPUs are chosen.
+"""Settings of the gpus policy: GPUs, the nodes they are in, pools, templates and options.
 
-Where there are no GPU objects for a node, its GPUs are derived from the node itself. Derived GPUs are named
-``<node>:<index>``, which no object can be called, and give way as soon as the node has a GPU object.
-
-What GPUs have, where no GPU object says it: half-precision tflops of the usual models, by the name in a label.
-
-Configured models come before these, and match the whole label. The table below matches by a word of the label, the
-longest name first, so that L40S is not taken for an L40.
+The GPUs of a node without GPU objects are derived from the node itself. They are named ``<node>:<index>``, which no
+object can be called, and are removed as soon as the node has a GPU object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from bursar.policies.gpus.fleet import Gpu, ScoringOptions
@@ -30,74 +26,58 @@ def is_derived(name: str) -> bool:
 
 
 @final
+@dataclass
 class GpuBody(Body):
     """A GPU object."""
 
-    __slots__ = ("gpu",)
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu: Final = gpu
+    gpu: Gpu
 
 
 @final
+@dataclass
 class HostBody(Body):
-    """What a node says of its GPUs."""
+    """What a node offers of GPUs, and the memory and disk to which pools may extend vram."""
 
-    __slots__ = ("count", "disk", "fractions", "memory", "model", "vram")
-
-    def __init__(
-        self, count: int = 0, model: str = "", vram: int = 0, fractions: int = -1, memory: int = 0, disk: int = 0
-    ) -> None:
-        self.count: Final = count
-        self.model: Final = model
-        self.vram: Final = vram  # of one GPU
-        self.fractions: Final = fractions  # how many are for fractions; -1: as configured
-        self.memory: Final = memory  # of the node itself, as its disk: what pools may extend vram to
-        self.disk: Final = disk
+    count: int = 0
+    model: str = ""
+    vram: int = 0  # of one GPU
+    fractions: int = -1  # how many are for fractions; -1: as configured
+    memory: int = 0
+    disk: int = 0
 
     def cell(self) -> tuple[object, ...]:
         return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk)
 
 
 @final
+@dataclass
 class PoolBody(Body):
-    """A pool: the template with its placement mode, whether workers that name no pool belong to it, and what it
-    promises beyond what it has: (percent of host memory, percent of host disk, tflops in percent).
-    """
+    """A pool of GPUs."""
 
-    __slots__ = ("default", "oversell", "template")
-
-    def __init__(self, template: str = "", default: bool = False, oversell: tuple[int, int, int] | None = None) -> None:
-        self.template: Final = template
-        self.default: Final = default
-        self.oversell: Final = oversell
+    template: str = ""  # with its placement mode
+    default: bool = False  # for workers that name no pool
+    oversell: tuple[int, int, int] | None = None  # percent of host memory, of host disk, of tflops
 
 
 @final
+@dataclass
 class TemplateBody(Body):
     """A scheduling template: the placement mode of the pools that name it."""
 
-    __slots__ = ("mode",)
-
-    def __init__(self, mode: str) -> None:
-        self.mode: Final = mode
+    mode: str
 
 
 @final
+@dataclass
 class GpuOptionsBody(Body):
     """The section ``gpus`` of the Configuration."""
 
-    __slots__ = ("all_fractions", "models", "options")
-
-    def __init__(
-        self, options: ScoringOptions, all_fractions: bool = False, models: Mapping[str, tuple[int, int]] | None = None
-    ) -> None:
-        self.options: Final = options
-        self.all_fractions: Final = all_fractions
-        self.models: Final = dict(models) if models is not None else {}
+    options: ScoringOptions
+    all_fractions: bool = False
+    models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def cell(self) -> tuple[object, ...]:
-        """What GPUs are derived by; the rest has a cell of its own."""
+        """How GPUs are derived from nodes; the scoring options have a cell of their own."""
         return (self.all_fractions, tuple(sorted(self.models.items())))
 
 
@@ -118,7 +98,10 @@ _TFLOPS: Final[dict[str, int]] = {
 
 
 def capacity_of(model: str, vram: int, models: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """(milli-tflops, bytes) of a model; 0 for what is not known. ``vram`` is what the node says, 0 if nothing."""
+    """(milli-tflops, bytes) of a model, 0 where unknown. ``vram`` is the node's own figure, 0 if it has none.
+
+    Configured models match the whole label and come first. The table matches a word of the label.
+    """
     configured = models.get(model)
     if configured is not None:
         return configured[0], vram or configured[1]

@@ -10,6 +10,7 @@ cell repeats the limits of the node's account, because policies are notified of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.policies.placement_kit import REMOVED
@@ -20,76 +21,59 @@ from bursar.selectors import NodeNeeds, Taint, any_term, any_tolerates
 PREFER: Final = "PreferNoSchedule"
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
-# A manifest for the embedded cluster need not list these; a node without them is none that somebody wants.
+# Manifests for the embedded cluster may leave these out.
 _ALWAYS_THERE: Final = ("cpu", "memory", "pods")
 
 
 def stock(listed: Mapping[str, int]) -> Limits:
-    """What a node has: cpu, memory and pods without limit unless listed, of anything else what is listed."""
-    whole = dict(listed)
-    for name in _ALWAYS_THERE:
-        whole.setdefault(name, UNLIMITED)
-    return Limits(whole, True)
+    """The capacity of a node: what is listed, and cpu, memory and pods without limit where they are not."""
+    return Limits(dict.fromkeys(_ALWAYS_THERE, UNLIMITED) | dict(listed), True)
 
 
 @final
+@dataclass
 class NodeBody(Body):
-    """A node as it comes from outside; the limits are read as a stock."""
+    """A node."""
 
-    __slots__ = ("allocatable", "labels", "taints", "unschedulable")
+    allocatable: Limits
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
 
-    def __init__(
-        self,
-        allocatable: Limits,
-        labels: dict[str, str] | None = None,
-        taints: tuple[Taint, ...] = (),
-        unschedulable: bool = False,
-    ) -> None:
-        self.allocatable: Final = stock(allocatable.listed)
-        self.labels: Final = labels if labels is not None else {}
-        self.taints: Final = taints
-        self.unschedulable: Final = unschedulable
+    def __post_init__(self) -> None:
+        self.allocatable = stock(self.allocatable.listed)
 
     def cell(self) -> tuple[object, ...]:
-        """The plain form for the ledger."""
-        taints = tuple([(t.key, t.value, t.effect) for t in self.taints])
-        return (
-            tuple(sorted(self.labels.items())),
-            taints,
-            self.unschedulable,
-            tuple(self.allocatable.listed.items()),
-        )
+        taints = tuple([(taint.key, taint.value, taint.effect) for taint in self.taints])
+        listed = tuple(self.allocatable.listed.items())
+        return (tuple(sorted(self.labels.items())), taints, self.unschedulable, listed)
 
 
 @final
+@dataclass
 class NodeFacts:
     """A node as the rules see it."""
 
-    __slots__ = ("labels", "limits", "name", "soft", "taints", "unschedulable")
+    name: str
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    soft: tuple[Taint, ...]  # those with the effect PreferNoSchedule
+    unschedulable: bool
+    limits: Limits
 
-    def __init__(
-        self, name: str, labels: dict[str, str], taints: tuple[Taint, ...], unschedulable: bool, limits: Limits
-    ) -> None:
-        self.name: Final = name
-        self.labels: Final = labels
-        self.taints: Final = tuple([t for t in taints if t.effect != PREFER])
-        self.soft: Final = tuple([t for t in taints if t.effect == PREFER])
-        self.unschedulable: Final = unschedulable
-        self.limits: Final = limits
+
+NodeCell = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], bool, tuple[tuple[str, int], ...]]
 
 
 def facts_of(name: str, cell: object) -> NodeFacts | None:
     """The facts in a cell; None for no cell or a removed node."""
     if cell is None or cell == REMOVED:
         return None
-    labels, taints, unschedulable, listed = cast("tuple[object, ...]", cell)
-    return NodeFacts(
-        name,
-        dict(cast("tuple[tuple[str, str], ...]", labels)),
-        tuple([Taint(key, value, effect) for key, value, effect in cast("tuple[tuple[str, str, str], ...]", taints)]),
-        cast("bool", unschedulable),
-        Limits(dict(cast("tuple[tuple[str, int], ...]", listed)), True),
-    )
+    labels, rows, unschedulable, listed = cast("NodeCell", cell)
+    taints = [Taint(key, value, effect) for key, value, effect in rows]
+    hard = tuple([taint for taint in taints if taint.effect != PREFER])
+    soft = tuple([taint for taint in taints if taint.effect == PREFER])
+    return NodeFacts(name, dict(labels), hard, soft, unschedulable, Limits(dict(listed), True))
 
 
 NAME: Final = "nodes"
@@ -145,11 +129,7 @@ def _unmatched(needs: NodeNeeds, facts: NodeFacts) -> str:
 
 def untolerated_soft(needs: NodeNeeds, facts: NodeFacts) -> int:
     """How many PreferNoSchedule taints of the node the claim does not tolerate."""
-    count = 0
-    for taint in facts.soft:
-        if not any_tolerates(needs.tolerations, taint):
-            count += 1
-    return count
+    return len([taint for taint in facts.soft if not any_tolerates(needs.tolerations, taint)])
 
 
 def clash(wanted: tuple[Port, ...], held: tuple[Port, ...]) -> Port | None:
