@@ -15,8 +15,6 @@ from mypy_extensions import i64
 class NodeIndex:
     """A slot for every node ever seen, shared by all placement policies, so that bulk work is over plain arrays."""
 
-    __slots__ = ("names", "slots", "sorted")
-
     def __init__(self) -> None:
         self.slots: Final[dict[str, int]] = {}
         self.names: Final[list[str]] = []

@@ -74,8 +74,6 @@ class LimitColumn:
 class SlotMask:
     """The mask that a filter works on: one byte a slot, 0 where the node is ruled out."""
 
-    __slots__ = ("count", "open")
-
     def __init__(self) -> None:
         self.open: vec[u8] = vec[u8]()
         self.count: i64 = 0  # slots that the mask and the columns both have
@@ -116,8 +114,6 @@ class SlotMask:
 @final
 class BindingCache:
     """One binding for all claims that request the same on the same node: a million claims share a few thousand."""
-
-    __slots__ = ("bindings", "bound", "size")
 
     def __init__(self, bound: int = CACHED) -> None:
         self.bound: Final = bound

@@ -42,8 +42,6 @@ class NodeCosts:
 class CostCache:
     """NodeCosts and bindings by requests, for some arguments."""
 
-    __slots__ = ("arguments", "free", "known", "limited", "scope")
-
     def __init__(self, arguments: Arguments, scope: Scope) -> None:
         self.arguments: Final = arguments
         self.scope: Final = scope

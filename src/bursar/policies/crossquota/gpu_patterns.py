@@ -45,8 +45,6 @@ class PatternError(ValueError):
 class Patterns:
     """Some expressions; without any, nothing is a GPU."""
 
-    __slots__ = ("compiled", "known")
-
     def __init__(self, texts: tuple[str, ...]) -> None:
         self.compiled: Final = [compile_pattern(text) for text in texts]
         self.known: Final[dict[str, bool]] = {}

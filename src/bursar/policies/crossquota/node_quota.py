@@ -145,8 +145,6 @@ _PARTS: Final = re.compile(r"nvidia\.com/(mig-.*|gpu-[0-9]+gb)|n8s\.nebuly\.ai/g
 class Scope:
     """Which claims the quota limits, by some arguments. Answers are cached by spec, which the claims of a job share."""
 
-    __slots__ = ("arguments", "patterns", "reasons")
-
     def __init__(self, arguments: Arguments, patterns: Patterns) -> None:
         self.arguments: Final = arguments
         self.patterns: Final = patterns

@@ -29,8 +29,6 @@ _GPUS: Final = dimension(GPUS).index
 class QuotaColumns:
     """The columns of all resources that some arguments name, and the bulk work over them."""
 
-    __slots__ = ("columns", "each", "gpu_nodes", "gpus", "mask", "quotas", "reserves", "size")
-
     def __init__(self, arguments: Arguments, size: int) -> None:
         self.size: int = 0
         self.quotas: Final = [LimitColumn(dimension(name).index, 0, UNLIMITED) for name in arguments.resources]

@@ -172,23 +172,6 @@ def gpu_of(name: str, cell: object) -> Gpu | None:
 class Fleet:
     """All GPUs at one version of the cells."""
 
-    __slots__ = (
-        "accounts",
-        "bounds",
-        "default_pool",
-        "free_memo",
-        "gpus",
-        "masks",
-        "modes",
-        "options",
-        "seen_tflops",
-        "seen_vram",
-        "spans",
-        "state",
-        "used_memo",
-        "version",
-    )
-
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.version: object = None

@@ -53,20 +53,6 @@ class _Ranks:
 class GpuNodeIndex:
     """Rooms and ranks of nodes, and which claims count on which GPU."""
 
-    __slots__ = (
-        "changes",
-        "fleet",
-        "nodes",
-        "positions",
-        "rankings",
-        "residents",
-        "shapes",
-        "span_at",
-        "spans",
-        "tflops",
-        "vram",
-    )
-
     def __init__(self, state: State, nodes: NodeIndex) -> None:
         self.fleet: Final = Fleet(state)
         self.nodes: Final = nodes

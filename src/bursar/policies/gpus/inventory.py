@@ -49,8 +49,6 @@ TEMPLATES: Final = "gpus.templates"  # table: template -> placement mode
 class Inventory:
     """Writes the cells and accounts of GPUs, and keeps which node has which GPUs."""
 
-    __slots__ = ("by_node", "joining", "plugins", "removed", "state")
-
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_node: Final[dict[str, dict[str, Gpu]]] = {}

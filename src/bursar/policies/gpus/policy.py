@@ -1,10 +1,8 @@
-"""The gpus policy: a worker gets GPUs of its node that suit it and have room, one after the other or whole.
+"""The gpus policy: a worker gets GPUs of its node that suit it and have room, in fractions or whole.
 
-In the ledger: an account for each GPU (``inventory``), charged with what the worker takes of it, so that a GPU is never
-given out twice; and the cells of the fleet. The choice itself is ``tensorfusion.choice``, which limits asks too. Pods
-that ask the device plugin for whole GPUs are held to the plugin's set on nodes that also hand out fractions.
-
-Why no node takes a worker: GPUs counted by the first thing that speaks against them, for explanations.
+In the ledger: an account for each GPU, charged with what workers take of it, and the cells of the fleet. The namespace
+quota chooses GPUs by the same function (``selection.choose``). On nodes that hand out fractions, pods that ask the
+device plugin for whole GPUs are limited to the plugin's set.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ SUITABLE: Final = "gpus.suitable"
 
 
 def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
-    """Counts over all GPUs, and over the nodes that have them."""
+    """Why no node takes a worker: GPUs counted by the first reason against each; or how many nodes do."""
     counts: dict[str, int] = {}
     for at, gpu in enumerate(fleet.gpus):
         reason = against(fleet, worker, at, gpu)
@@ -42,10 +40,9 @@ def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) 
     if nodes:
         return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
     wanted = counted(worker.count, "GPU")
-    scattered = Check(
-        counted(counts.get("", 0), "GPU"), False, f"with room, but no node has {wanted} of them", (), SUITABLE
-    )
-    children = [check if check.reason else scattered for check in checks_by_reason(counts, "GPU")]
+    scattered = f"with room, but no node has {wanted} of them"
+    children = checks_by_reason(counts, "GPU")
+    children = [one if one.reason else Check(one.title, False, scattered, (), SUITABLE) for one in children]
     note = f"no node has {wanted} for it" if fleet.gpus else "no GPU is known"
     return Check(policy.name, False, note, tuple(children), children[0].reason if children else SUITABLE)
 
@@ -103,7 +100,7 @@ class GpusPolicy(PlacementPolicy):
         return list(stale)
 
     def _gpu_names(self, setting: Setting) -> set[str]:
-        """GPUs that are known before a setting changes them: all of the nodes it can be about."""
+        """The known GPUs of the nodes that a setting may change."""
         if setting.kind == GPU and isinstance(setting.body, GpuBody):
             return set(self.inventory.by_node.get(setting.body.gpu.node, {}))
         if setting.kind == HOST:
@@ -111,7 +108,7 @@ class GpusPolicy(PlacementPolicy):
         return {name for gpus in self.inventory.by_node.values() for name in gpus}
 
     def _claims_at(self, node: str) -> list[str]:
-        """Who may count differently on a node that got GPUs: asked when GPUs come, not in decisions."""
+        """Claims that may count differently on a node that got GPUs. Slow: for new GPUs, not for decisions."""
         claims = [claim for claim in self.state.claims.values() if claim.place == node]
         return sorted([claim.uid for claim in claims if self._takes_gpus(claim)])
 
@@ -166,13 +163,13 @@ class GpusPolicy(PlacementPolicy):
         return Binding(NAME, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
 
     def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
-        """A pod of the device plugin, on a node that also hands out fractions."""
+        """The binding of a pod that asks the device plugin for GPUs, on a node that also hands out fractions."""
         wanted = claim.spec.requests.get(_PLUGIN)
         account = self.state.accounts.get(PLUGIN_PREFIX + place) if wanted > 0 else None
         return None if account is None else Binding(NAME, (account,), (from_amounts({PLUGIN_RESOURCE: wanted}),))
 
     def _bind_held(self, claim: Claim, worker: Worker, names: list[str], place: str) -> Binding | Refusal:
-        """The same GPUs as before, at what the worker asks for now."""
+        """The binding to the GPUs that the claim has, at what the worker asks for now."""
         if len(names) != worker.count:
             note = f"it has {len(names)} GPUs and keeps them while it runs: {worker.count} are asked for now"
             return Refusal(NAME, "gpus.fixed", note, PREFIX + names[0], topics=(TOPIC,), place=place)
@@ -218,31 +215,30 @@ class GpusPolicy(PlacementPolicy):
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker) or not refusal.reason.startswith(ROOM):
             return None
-        return self._lower(claim, suiting(self.index.sync(), worker, refusal.place))
+        fleet = self.index.sync()
+        return self._lower(claim, [fleet.accounts[at] for at in suiting(fleet, worker, refusal.place)])
 
-    def _lower(self, claim: Claim, positions: list[int]) -> list[Claim]:
-        """Less important workers on some GPUs, the least important first."""
+    def _lower(self, claim: Claim, accounts: list[Account]) -> list[Claim]:
+        """Claims of lower priority in some accounts, the least important first."""
         found: dict[str, Claim] = {}
-        for at in positions:
-            for other in self.index.residents.get(self.index.fleet.accounts[at].name, {}).values():
+        for account in accounts:
+            for other in self.index.residents.get(account.name, {}).values():
                 if other.spec.priority < claim.spec.priority:
                     found[other.uid] = other
         return sorted(found.values(), key=_importance)
 
     def _victims(self, claim: Claim, worker: Worker, place: str) -> Iterator[Claim]:
-        """Less important workers on GPUs that suit, until enough GPUs have room."""
+        """Workers of lower priority on GPUs that suit, until enough GPUs have room."""
         fleet = self.index.sync()
         positions = suiting(fleet, worker, place)
-        for other in self._lower(claim, positions):
+        for other in self._lower(claim, [fleet.accounts[at] for at in positions]):
             if sum([fits(worker, fleet.gpus[at], fleet.accounts[at]) for at in positions]) >= worker.count:
                 return
             if other.counts():
                 yield other
 
     def _plugin_victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
-        residents = self.index.residents.get(account.name, {})
-        lower = [other for other in residents.values() if other.spec.priority < claim.spec.priority]
-        for other in sorted(lower, key=_importance):
+        for other in self._lower(claim, [account]):
             if not account.missing(cost):
                 return
             if other.counts():
@@ -298,7 +294,7 @@ class GpusPolicy(PlacementPolicy):
             return None
         possible = bytearray(mask)
         self.index.could(worker, possible)
-        gpus = "a GPU" if worker.count == 1 else f"{worker.count} GPUs"
+        gpus = "a GPU" if worker.count == 1 else counted(worker.count, "GPU")
         if 1 in possible:
             note = f"no node has {gpus} with room for it now"
             return Refusal(NAME, "gpus.full", note, NAME, topics=(TOPIC,))
@@ -307,19 +303,16 @@ class GpusPolicy(PlacementPolicy):
 
 
 def _costs(worker: Worker, gpus: list[Gpu]) -> tuple[Vector, ...]:
-    """What the worker takes of each GPU; equal costs are one object, as they are after a replay."""
+    """What the worker takes of each GPU. Equal costs are one object, as they are after a replay."""
     share = worker.share
     if share is not None:
-        return tuple([share for _ in gpus])
+        return (share,) * len(gpus)
     known: dict[Vector, Vector] = {}
-    found: list[Vector] = []
-    for gpu in gpus:
-        tflops, vram, _, _ = worker.footprint(gpu.tflops, gpu.vram)
-        cost = gpu_share(tflops, vram)
-        found.append(known.setdefault(cost, cost))
-    return tuple(found)
+    footprints = [worker.footprint(gpu.tflops, gpu.vram) for gpu in gpus]
+    costs = [gpu_share(tflops, vram) for tflops, vram, _, _ in footprints]
+    return tuple([known.setdefault(cost, cost) for cost in costs])
 
 
 def _importance(claim: Claim) -> tuple[int, int, str, str]:
-    """The least important first: lower priority, then newer, then by name."""
+    """Sorts the least important first: lower priority, then newer, then by name."""
     return (claim.spec.priority, -claim.created, claim.key, claim.uid)

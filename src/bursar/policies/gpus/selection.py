@@ -1,12 +1,8 @@
-"""Which GPUs of a node a worker gets: a pure function of the ledger's state, so that all who ask get the same answer.
+"""Which GPUs of a node a worker gets: a function of the ledger's state only.
 
 The order is total: GPUs on which the worker fits now come first, then by score of the pool's placement mode (higher
-first), then by index and name. Where too few fit, the best of the others stand in, so that there is something to
-count, to refuse and to look for victims on. A claim that already counts on the node keeps its GPUs.
-
-Scores are points from 0 to 100, rounded half up: the share of vram and tflops that is used (or free), weighted.
-
-Who counts in which account: follows the ledger's charges as they are done, undone and replayed.
+first), then by index and name. Where too few fit, the best of the others complete the choice, so that the refusal
+names them and victims are searched on them. A claim that already counts on the node keeps its GPUs.
 """
 
 from __future__ import annotations
@@ -72,7 +68,7 @@ def _preference(fleet: Fleet, worker: Worker, at: int, packs: bool) -> int:
 
 
 def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
-    """Names of the GPUs that the claim has on that node already, by its binding or by the record on its pod."""
+    """Names of the GPUs that the claim already has on that node, by its binding or by its pod's annotation."""
     if claim.state != PENDING and claim.place == node:
         for binding in claim.bindings:
             if binding is not None and binding.policy == "gpus":
@@ -81,29 +77,22 @@ def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
 
 
 def unknown(fleet: Fleet, claim: Claim, node: str) -> str:
-    """A GPU that the record on a pod of this node names, but that is not known (yet); "" if there is none."""
-    text = claim.spec.annotations.get(GPU_IDS)
-    if text is None or claim.spec.needs.node_name != node:
+    """A GPU that the annotation of a pod bound to this node names and that is not known yet; or ""."""
+    if claim.spec.needs.node_name != node:
         return ""
-    span = fleet.spans.get(node, (0, 0))
-    known = {fleet.gpus[at].name for at in range(span[0], span[1])}
-    for name in text.split(","):
-        if name.strip() not in known:
-            return name.strip()
-    return ""
+    known = _by_name(fleet, node)
+    return next((name for name in _annotated(claim) if name not in known), "")
 
 
 def recorded(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
-    """GPUs that the pod's own annotation names, if they are of that node: how a ledger is rebuilt from pods.
+    """GPUs that the pod's own annotation names, if they are of that node: the ledger is rebuilt from these.
 
-    A pod that is not bound to the node yet has no say in this beyond GPUs that suit it and have room.
+    A pod that is not bound to the node yet only gets GPUs that suit it and have room.
     """
-    text = claim.spec.annotations.get(GPU_IDS)
-    if text is None:
+    names = _annotated(claim)
+    if not names:
         return []
-    names = [name.strip() for name in text.split(",")]
-    span = fleet.spans.get(node, (0, 0))
-    known = {fleet.gpus[at].name: at for at in range(span[0], span[1])}
+    known = _by_name(fleet, node)
     bound = claim.spec.needs.node_name == node
     suits = fleet.suitable(worker)
     for name in names:
@@ -113,10 +102,21 @@ def recorded(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]
     return names if len(names) == worker.count and len(set(names)) == len(names) else []
 
 
-def follow(residents: dict[str, dict[str, Claim]], claim: Claim, account: Account, sign: int) -> None:
-    """A claim came into an account or (``sign`` below 0) went. ``residents``: by account name, then by uid.
+def _annotated(claim: Claim) -> list[str]:
+    text = claim.spec.annotations.get(GPU_IDS)
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
-    What is kept of an account stays the same mapping: searches for victims look into it while they go on.
+
+def _by_name(fleet: Fleet, node: str) -> dict[str, int]:
+    """Positions of the node's GPUs."""
+    start, end = fleet.spans.get(node, (0, 0))
+    return {fleet.gpus[at].name: at for at in range(start, end)}
+
+
+def follow(residents: dict[str, dict[str, Claim]], claim: Claim, account: Account, sign: int) -> None:
+    """A claim starts (+1) or stops (-1) to count in an account. ``residents`` is by account name, then by uid.
+
+    The mapping of an account is never replaced: searches for victims read it while claims are released.
     """
     there = residents.get(account.name)
     if there is None:

@@ -1,16 +1,12 @@
-"""Worker pods: the names of the annotations ``tensor-fusion.ai/...``, and what a worker asks for once they are read.
+"""TensorFusion worker pods: their annotations ``tensor-fusion.ai/...``, and what they ask for.
 
-The quota (limits) and the allocator (gpus) must never disagree about what a worker asks for, so neither reads
-annotations itself (``reading`` does); this is why the contract lives in a package of its own.
+The namespace quota and the GPU allocator both read workers here, so that they never disagree on what a worker asks
+for. Amounts are per GPU. A worker with isolation ``shared``, or a dedicated GPU, takes whole GPUs and costs all that
+they have.
 
-Amounts are per GPU. ``whole``: the GPU is the worker's alone (isolation shared, or dedicated), so it costs what the GPU
-has, whatever else was asked for.
-
-Reads the annotations of worker pods, once for everybody.
-
-What cannot be read, or contradicts itself, is an ``Unreadable`` that names the annotation: never zero, never unlimited.
-A request that is missing is the limit, a limit that is missing is the request; a worker that gives no amount at all
-must say that it wants whole GPUs.
+An annotation that is unreadable or contradicts another one makes the worker ``Unreadable``: it is never read as zero or
+unlimited. A missing request is the limit, a missing limit is the request. A worker without any amount must ask for
+whole GPUs.
 """
 
 from __future__ import annotations
@@ -69,8 +65,8 @@ DEMANDS: Final = (
 )
 
 
-class Unreadable(Exception):  # noqa: N818 it is also an answer, not only raised
-    """A worker whose annotations cannot be read: which one, and what is wrong with it."""
+class Unreadable(Exception):  # noqa: N818 it is also returned, not only raised
+    """The annotation of a worker that cannot be read, and what is wrong with it."""
 
     def __init__(self, annotation: str, problem: str) -> None:
         super().__init__(f"annotation {annotation}: {problem}")
@@ -139,16 +135,16 @@ class Worker:
         self.isolation: Final = marks.get(ISOLATION, "").strip() or "soft"
         self.whole: Final = self.isolation == "shared" or marks.get(DEDICATED, "") == "true"
         self.containers: Final = containers  # (container, number of GPUs), by name
-        # What decides which GPUs suit at all: workers with equal needs share what is derived from it.
+        # What decides which GPUs suit: workers with equal needs share the results.
         self.needs: Final = (self.pool, self.model, self.vendor, self.isolation, indices, self.varies(), self.whole)
-        # What decides where it has room: workers of one shape fit on the same GPUs.
+        # What decides where it has room: workers of one shape fit the same GPUs.
         self.shape: Final = (*self.needs, count, request.tflops, request.percent, request.vram)
-        # Known without knowing the GPU; None where it depends on the GPU's capacity.
-        self.share: Final = None if self.varies() else _share(request)
+        # None where they depend on the GPU's capacity.
+        self.share: Final = None if self.varies() else gpu_share(max(request.tflops, 0), max(request.vram, 0))
         self.cost: Final = None if self.varies() else total_cost([self.footprint(0, 0)] * count)
 
     def varies(self) -> bool:
-        """Whether what it takes depends on the GPU that it gets."""
+        """Whether its cost depends on the GPU that it gets."""
         return self.whole or self.request.percent != NOT_GIVEN or self.limit.percent != NOT_GIVEN
 
     def footprint(self, tflops: int, vram: int) -> tuple[int, int, int, int]:
@@ -157,12 +153,8 @@ class Worker:
             return (tflops, vram, tflops, vram)
         asked = self.request.tflops_of(tflops)
         memory = max(self.request.vram, 0)
-        # The two sides may be given in different units: a limit below the request then only shows on the GPU.
+        # Request and limit may be in different units, so a limit below the request only shows on the GPU.
         return (asked, memory, max(self.limit.tflops_of(tflops), asked), max(self.limit.vram, memory))
-
-
-def _share(request: Side) -> Vector:
-    return gpu_share(max(request.tflops, 0), max(request.vram, 0))
 
 
 def gpu_share(tflops: int, vram: int) -> Vector:
@@ -188,18 +180,15 @@ def total_cost(footprints: list[tuple[int, int, int, int]]) -> Vector:
 
 
 def is_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether a pod takes GPUs by this contract: labelled as a worker, or not labelled and asking for a GPU."""
+    """Whether a pod is labelled as a worker, or has no such label and asks for a GPU by annotation."""
     component = labels.get(COMPONENT)
     if component is not None:
         return component == WORKER
-    for name in DEMANDS:
-        if name in annotations:
-            return True
-    return False
+    return any(name in annotations for name in DEMANDS)
 
 
 def read_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Worker | None:
-    """The worker, None for a pod that is none; raises ``Unreadable``."""
+    """The worker, or None for another pod; raises ``Unreadable``."""
     if not is_worker(labels, annotations):
         return None
     _check_marks(annotations)
@@ -216,7 +205,7 @@ def read_worker(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Wo
 
 
 def _completed(side: Side, other: Side) -> Side:
-    """What one side leaves open is as on the other."""
+    """Fills in what one side does not give from the other."""
     given = side if side.compute_given() else other
     return Side(given.tflops, given.percent, side.vram if side.vram != NOT_GIVEN else other.vram)
 
@@ -253,7 +242,7 @@ def _check_order(request: Side, limit: Side) -> None:
 
 
 def _count(annotations: Mapping[str, str], indices: tuple[int, ...], containers: tuple[tuple[str, int], ...]) -> int:
-    """The number of GPUs, however it is given; all that give it must agree."""
+    """The number of GPUs; all annotations that give it must agree."""
     implied = len(indices) or sum([count for _, count in containers])
     text = annotations.get(GPU_COUNT)
     if text is None:
@@ -324,9 +313,7 @@ def _check_marks(annotations: Mapping[str, str]) -> None:
 
 @final
 class WorkerCache:
-    """Workers by spec: claims of one job share their spec, and each is read once."""
-
-    __slots__ = ("known",)
+    """Workers by spec, which the claims of a job share."""
 
     def __init__(self) -> None:
         self.known: Final[dict[ClaimSpec, Worker | Unreadable | None]] = {}  # by identity
@@ -338,5 +325,5 @@ class WorkerCache:
         try:
             found = read_worker(spec.labels, spec.annotations)
         except Unreadable as problem:
-            found = Unreadable(problem.annotation, problem.problem)  # without the frames that the caught one keeps
+            found = Unreadable(problem.annotation, problem.problem)  # without the traceback of the caught one
         return remember(self.known, spec, found)

@@ -44,8 +44,6 @@ class Shares:
 class NodeColumns:
     """The columns of all dimensions, and the bulk work over them."""
 
-    __slots__ = ("by_dimension", "changes", "mask", "shares", "size")
-
     def __init__(self) -> None:
         self.by_dimension: Final[list[LimitColumn | None]] = []
         self.changes: Final[list[int]] = []  # slots whose room changed, in order
@@ -165,8 +163,6 @@ def share_left(free: i64, wanted: i64, cap: i64) -> i64:
 class Masks:
     """Node facts by slot, and the nodes that some needs allow or select. Masks are cached until any node changes."""
 
-    __slots__ = ("allowed", "facts", "selected")
-
     def __init__(self) -> None:
         self.facts: Final[list[NodeFacts | None]] = []
         self.allowed: Final[dict[NodeNeeds, bytes]] = {}  # needs are compared by identity
@@ -199,8 +195,6 @@ class Masks:
 @final
 class NodeResidentIndex:
     """Everything about nodes that follows from accounts and cells."""
-
-    __slots__ = ("columns", "leaving_ports", "masks", "ports", "removed", "residents", "slots", "soft")
 
     def __init__(self) -> None:
         self.slots: Final[dict[str, int]] = {}  # by account name; a slot is never given to another node
