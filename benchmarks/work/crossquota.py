@@ -18,7 +18,7 @@ from bursar.ledger.transaction import Ledger
 from bursar.policies.crossquota.arguments import ARGUMENTS_KIND, CURRENT, NAME, NODE_KIND, Arguments
 from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
-from bursar.policies.node_slots import NodeIndex
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Setting
 from bursar.resources import from_amounts
 

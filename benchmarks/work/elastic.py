@@ -20,7 +20,7 @@ from bursar.policies.elastic.settings import (
     ElasticQuotaBody,
     quota_id,
 )
-from bursar.policies.node_slots import NodeIndex
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Setting
 from bursar.resources import Limits, from_amounts
 

@@ -1,4 +1,4 @@
-"""What the placement policies share: arrays over node slots, bounded caches, and the counted claims of a node.
+"""What the placement policies share: node slots and arrays over them, bounded caches, and the counted claims of a node.
 
 All of it is derived from the ledger's accounts and cells. The policies change it only from the ``Watcher`` callbacks,
 which also fire on undo and replay, so after an undo it is what it was before.
@@ -35,6 +35,40 @@ def remember(cache: dict[K, V], key: K, value: V, bound: int = CACHED) -> V:
         cache.clear()
     cache[key] = value
     return value
+
+
+@final
+class NodeIndex:
+    """A slot number for every node ever seen, which all placement policies share to index their arrays.
+
+    A slot stays with its node, whether the node exists or not, so arrays only grow.
+    """
+
+    def __init__(self) -> None:
+        self.slots: Final[dict[str, int]] = {}
+        self.names: Final[list[str]] = []
+        self.sorted: vec[i64] = vec[i64]()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def slot(self, name: str) -> int:
+        """The node's slot; a new name gets the next one."""
+        found = self.slots.get(name)
+        if found is None:
+            found = len(self.names)
+            self.slots[name] = found
+            self.names.append(name)
+        return found
+
+    def places(self) -> vec[i64]:
+        """By slot, the position of its name among all names in order. Cached until a slot is added."""
+        if len(self.sorted) != len(self.names):
+            found = vec[i64]([0] * len(self.names))
+            for place, name in enumerate(sorted(self.names)):
+                found[self.slots[name]] = place
+            self.sorted = found
+        return self.sorted
 
 
 @final

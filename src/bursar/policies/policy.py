@@ -29,7 +29,7 @@ from mypy_extensions import i64, mypyc_attr
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account, State, Watcher, first_unfit
 from bursar.ledger.transaction import Transaction
-from bursar.policies.node_slots import NodeIndex
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting, refusal_for
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds

@@ -44,7 +44,7 @@ from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, GpuNodeFac
 from bursar.policies.crossquota.status import NodeStatusWriter
 from bursar.policies.crossquota.table import QuotaNodeIndex
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.placement_kit import REMOVED, close_if_empty
+from bursar.policies.placement_kit import REMOVED, NodeIndex, close_if_empty
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, NO_LIMITS, UNLIMITED, Dimension, Vector, dimension

@@ -17,8 +17,7 @@ from bursar.policies.crossquota.arguments import GPUS, NO_ARGUMENTS, NODES, PREF
 from bursar.policies.crossquota.cost import LARGEST_CAP, UNKNOWN, CostCache, ScoreSum, Weighing
 from bursar.policies.crossquota.gpu_patterns import Patterns
 from bursar.policies.crossquota.node_quota import GpuNodeFacts, Scope, facts_of
-from bursar.policies.node_slots import NodeIndex
-from bursar.policies.placement_kit import NOTHING_USED, REMOVED, LimitColumn, Residents, SlotMask
+from bursar.policies.placement_kit import NOTHING_USED, REMOVED, LimitColumn, NodeIndex, Residents, SlotMask
 from bursar.resources import UNLIMITED, Tally, Vector, dimension
 
 _UNLIMITED: Final[i64] = UNLIMITED

@@ -18,8 +18,7 @@ from bursar.ledger.state import Account, State
 from bursar.policies.gpus.fleet import PREFIX, TFLOPS, VRAM, Fleet
 from bursar.policies.gpus.selection import fits, follow, packs_nodes
 from bursar.policies.gpus.worker import NOT_GIVEN, Worker
-from bursar.policies.node_slots import NodeIndex
-from bursar.policies.placement_kit import LimitColumn, remember
+from bursar.policies.placement_kit import LimitColumn, NodeIndex, remember
 
 MILLION: Final = 1_000_000
 _KEPT: Final = 2_048  # shapes, and needs, whose results are cached

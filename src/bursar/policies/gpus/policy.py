@@ -21,7 +21,7 @@ from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
 from bursar.policies.node_slots import NodeIndex
-from bursar.policies.placement_kit import NOTHING_USED, checks_by_reason, counted
+from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
 from bursar.resources import Vector, dimension, dimension_at, first_short, from_amounts

@@ -33,6 +33,7 @@ from bursar.policies.namespace.settings import (
 from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting, cost_of
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.nodes.rules import facts_of
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, Tally, Vector, dimension, first_short, from_amounts, from_indices, shortfall
