@@ -66,12 +66,6 @@ IN_OWN_NAMESPACE = (
     RbacRule("", ("secrets",), ("create",), "keep the webhook's certificate"),
     RbacRule("", ("secrets",), ("get", "patch"), "keep the webhook's certificate", (CERTIFICATES,)),
 )
-# Objects that policies make, label or delete, by kind.
-OBJECT_WRITES = {
-    "ElasticQuota.scheduling.sigs.k8s.io": ("create", "delete", "patch"),  # root quotas of profiles
-    "ElasticQuotaProfile.quota.koordinator.sh": ("patch",),  # the tree id
-    "ElasticQuota.n8s.nebuly.ai": ("delete",),  # those that a composite quota takes over
-}
 
 
 def own_kinds(registry: Registry) -> list[Kind]:
@@ -89,9 +83,11 @@ def cluster_access(registry: Registry) -> list[RbacRule]:
         found.append(RbacRule(group, plurals, _FOLLOW, "quotas and what they are about"))
         statuses = tuple(f"{kind.plural}/status" for kind in kinds if kind.group == group and kind.has_status)
         found.append(RbacRule(group, statuses, ("patch",), "say how they fare"))
-    written = [kind for kind in kinds if kind.name in OBJECT_WRITES]
+    writes = {name: verbs for plugin in registry for name, verbs in plugin.writes.items()}
     return found + [
-        RbacRule(kind.group, (kind.plural,), OBJECT_WRITES[kind.name], "objects that policies keep") for kind in written
+        RbacRule(kind.group, (kind.plural,), writes[kind.name], "objects that policies keep")
+        for kind in kinds
+        if kind.name in writes
     ]
 
 

@@ -163,6 +163,9 @@ class Plugin:
     unpreemptible: Callable[[Mapping[str, str], Mapping[str, str]], bool] | None = None  # (labels, annotations)
     namespaces: Mapping[str, Namespaces] = field(default_factory=dict)  # by kind name: where its objects govern pods
     chosen: Mapping[str, str] = field(default_factory=dict)  # by kind name: the label by which a pod names its object
+    writes: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # by kind name: verbs for its outputs; not status
     title: str = ""  # heading of its part in lists of reasons; Markdown
     reasons: tuple[Reason, ...] = ()  # every code that the policy may give, with what helps
     quotas: QuotaTable = field(default_factory=QuotaTable)  # its rows in lists

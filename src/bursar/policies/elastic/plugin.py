@@ -194,6 +194,7 @@ PLUGIN = Plugin(
         ELASTIC_QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],),
         COMPOSITE_KIND.name: lambda _, composite: _listed(composite),
     },
+    writes={ELASTIC_QUOTA_KIND.name: ("delete",)},  # those that a composite quota takes over
     reasons=REASONS,
     title="Elastic quotas ([guide](elastic.md))",
     quotas=QuotaTable(

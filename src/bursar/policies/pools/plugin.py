@@ -234,6 +234,10 @@ PLUGIN = Plugin(
     unpreemptible=unpreemptible,
     namespaces={QUOTA.name: namespaces_of},
     chosen={QUOTA.name: QUOTA_OF_POD},
+    writes={
+        QUOTA.name: ("create", "delete", "patch"),  # root quotas of profiles
+        PROFILE.name: ("patch",),  # the tree id
+    },
     reasons=REASONS,
     title="Quota trees over node pools ([guide](pools.md))",
     quotas=QuotaTable(objects={QUOTA_OBJECT: read_row}),
