@@ -271,12 +271,12 @@ class TestTold:
                 "the quota comes from the next level instead"
             ),
         ]
-        assert world.policy.publisher.bad_annotations == 2
+        assert world.policy.status.bad_annotations == 2
         world.place(claim("c", {"cpu": 1}), "g")
         assert self.told(world) == []
         world.node("g", body(NODE, {"cpu": "x"}))
         assert self.told(world) == [("g", "crossquota.annotation")]
-        assert world.policy.publisher.bad_annotations == 3
+        assert world.policy.status.bad_annotations == 3
 
     def test_more_use_than_quota_is_told_on_the_edge(self) -> None:
         world = world_of()

@@ -148,7 +148,7 @@ class CrossQuotaPolicy(PlacementPolicy):
     def __init__(self) -> None:
         super().__init__(NAME, (ARGUMENTS_KIND, NODE_KIND))
         self.index: QuotaNodeIndex = QuotaNodeIndex(self.state, self.nodes)
-        self.publisher: Final = NodeStatusWriter()
+        self.status: Final = NodeStatusWriter()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
@@ -330,10 +330,10 @@ class CrossQuotaPolicy(PlacementPolicy):
         return True
 
     def outputs(self, now: int) -> list[Output]:
-        return self.publisher.outputs(self.index)
+        return self.status.outputs(self.index)
 
     def counters(self) -> dict[str, int]:
-        return {"bad_annotations": self.publisher.bad_annotations}
+        return {"bad_annotations": self.status.bad_annotations}
 
     # All nodes at once
 

@@ -79,7 +79,7 @@ class GpusPolicy(PlacementPolicy):
         self.workers: Final = WorkerCache()
         self.index: GpuNodeIndex = GpuNodeIndex(self.state, self.nodes)
         self.inventory: Inventory = Inventory(self.state)
-        self.publisher: Final = GpuStatusWriter()
+        self.status: Final = GpuStatusWriter()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
@@ -125,7 +125,7 @@ class GpusPolicy(PlacementPolicy):
         self.index.charged(claim, account, sign)
         if sign > 0 and self.inventory.plugins:
             self.inventory.charged(account)
-        self.publisher.touched(claim, account, sign)
+        self.status.touched(claim, account, sign)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == GPUS:
@@ -133,7 +133,7 @@ class GpusPolicy(PlacementPolicy):
             gpu = gpu_of(key, new)
             if gpu is not None:
                 self.nodes.slot(gpu.node)
-            self.publisher.gpu_changed(key)
+            self.status.gpus[key] = None
 
     # One claim
 
@@ -255,7 +255,7 @@ class GpusPolicy(PlacementPolicy):
         return survey(self, claim, worker, self.index.sync())
 
     def outputs(self, now: int) -> list[Output]:
-        return self.publisher.outputs(self.state, self.workers, self.index.residents)
+        return self.status.outputs(self.state, self.workers, self.index.residents)
 
     # All nodes at once
 

@@ -220,9 +220,6 @@ class GpuStatusWriter(StatusWriter):
         else:
             self.claims[claim.uid] = claim.key
 
-    def gpu_changed(self, name: str) -> None:
-        self.gpus[name] = None
-
     def outputs(self, state: State, workers: WorkerCache, residents: dict[str, dict[str, Claim]]) -> list[Output]:
         for uid, key in sorted(self.claims.items()):
             self._claim(state, workers, uid, key)

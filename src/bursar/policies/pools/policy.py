@@ -33,7 +33,7 @@ from bursar.policies.pools.derived_state import (
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
 from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
-from bursar.policies.pools.status import Writer, explain_branch
+from bursar.policies.pools.status import PoolStatusWriter, explain_branch
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 from bursar.resources import EMPTY, Vector, dimension_at
 from bursar.selectors import NodeNeeds
@@ -247,7 +247,7 @@ class PoolsPolicy(QuotaPolicy):
         super().__init__(NAME, KINDS)
         self.derived: Final = DerivedState()
         self.revoker: Final = Revoker(self.derived)
-        self.writer: Final = Writer(self.derived)
+        self.status: Final = PoolStatusWriter(self.derived)
         self.bindings: Final = PoolBindings(self.derived)
 
     # Settings
@@ -339,7 +339,7 @@ class PoolsPolicy(QuotaPolicy):
         return self.revoker.next_due(now)
 
     def outputs(self, now: int) -> list[Output]:
-        return self.writer.outputs(self.state)
+        return self.status.outputs(self.state)
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         """A claim of a tree runs on the nodes of the tree."""

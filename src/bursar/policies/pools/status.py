@@ -35,7 +35,7 @@ _OVERLAP: Final = "Overlap"
 
 
 @final
-class Writer(StatusWriter):
+class PoolStatusWriter(StatusWriter):
     """Writes root quotas, profiles, and the status of quotas."""
 
     def __init__(self, derived: DerivedState) -> None:

@@ -34,7 +34,7 @@ from bursar.policies.trees.records import (
 )
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
 from bursar.policies.trees.slide_down import slide_down
-from bursar.policies.trees.status import Statuses
+from bursar.policies.trees.status import TreeStatusWriter
 from bursar.resources import UNLIMITED, dimension_at
 
 KIND: Final = "trees.QuotaTree"
@@ -117,7 +117,7 @@ class TreesPolicy(QuotaPolicy):
     def __init__(self) -> None:
         super().__init__(NAME, (KIND,))
         self.trees: Trees = Trees(self.state)
-        self.statuses: Final = Statuses()
+        self.status: Final = TreeStatusWriter()
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
@@ -125,7 +125,7 @@ class TreesPolicy(QuotaPolicy):
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         self.trees.cell_changed(table, key, old, new)
-        self.statuses.touch(table, key)
+        self.status.touch(table, key)
 
     # Settings
 
@@ -293,7 +293,7 @@ class TreesPolicy(QuotaPolicy):
         return Check(NAME, not failed, "", tuple(children))
 
     def outputs(self, now: int) -> list[Output]:
-        return self.statuses.outputs(self.trees)
+        return self.status.outputs(self.trees)
 
 
 def _fits_grown(node: TreeNode, request: TreeRequest, held: TreeRequest) -> bool:

@@ -18,7 +18,7 @@ MOST_NAMED: Final = 20  # borrowers of a node
 
 
 @final
-class Statuses(StatusWriter):
+class TreeStatusWriter(StatusWriter):
     """Writes the status of each tree whose manifest or usage changed."""
 
     def __init__(self) -> None:
