@@ -57,8 +57,6 @@ def virtual_vram(total: int, memory: int, memory_percent: int, disk: int, disk_p
 class CapacityFigures:
     """The capacity of a pool on one node, or on all of its nodes."""
 
-    __slots__ = ("amounts", "gpus", "nodes")
-
     def __init__(self, nodes: int = 0, gpus: int = 0, amounts: list[int] | None = None) -> None:
         self.nodes: int = nodes
         self.gpus: int = gpus
@@ -108,8 +106,6 @@ def node_figures(
 @final
 class PoolFigures:
     """The figures of all pools, brought up to date for the GPUs and nodes that changed."""
-
-    __slots__ = ("by_node", "node_of", "nodes", "sums", "version")
 
     def __init__(self) -> None:
         self.version: object = None  # of the fleet: with another one, everything is computed again

@@ -41,7 +41,14 @@ from bursar.selectors import NO_NEEDS, NodeNeeds
 
 NAME: Final = "limits"
 INVALID: Final = "limits.invalid"
+PREFIX: Final = "limits/"
+QUOTA: Final = "limits.Quota"
+DEMAND: Final = "limits.Demand"
+QUOTAS: Final = "limits.quotas"  # table: namespace/name -> quota
+DECLARED: Final = "limits.declared"  # table: namespace/kind/name -> amounts
+ALERTS: Final = "limits.alerts"  # table: namespace/name -> True
 _NOTHING_USED: Final = Tally()
+_BOUND: Final = 65_536  # of shared bindings
 
 
 def quota_refusal(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
@@ -97,14 +104,12 @@ def _refusal(
     return Refusal(NAME, code, note, account.name, name, show(wanted), used, show(most), permanent)
 
 
-_BOUND: Final = 65_536
-
-
 @final
 class Costs:
-    """Costs and bindings of workers."""
+    """Costs of workers, and bindings that many workers share.
 
-    __slots__ = ("bindings", "fleet", "state")
+    Without a node, a cost that depends on the GPU is an upper bound: the largest footprint among all suitable GPUs.
+    """
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
@@ -118,7 +123,7 @@ class Costs:
         if found is None or found.accounts[0] is not account:
             if len(self.bindings) >= _BOUND:
                 self.bindings.clear()
-            found = Binding("limits", (account,), (cost,), (count,))
+            found = Binding(NAME, (account,), (cost,), (count,))
             self.bindings[key] = found
         return found
 
@@ -152,12 +157,6 @@ class Costs:
         return facts is None or needs.selects(node, facts.labels)
 
 
-PREFIX: Final = "limits/"
-QUOTA: Final = "limits.Quota"
-DEMAND: Final = "limits.Demand"
-QUOTAS: Final = "limits.quotas"  # table: namespace/name -> quota
-DECLARED: Final = "limits.declared"  # table: namespace/kind/name -> amounts
-ALERTS: Final = "limits.alerts"  # table: namespace/name -> True
 _NO_QUOTAS: Final = Space({})
 
 

@@ -76,8 +76,6 @@ class DemandBody(Body):
 class Space:
     """The quotas of one namespace, and the least of what they allow."""
 
-    __slots__ = ("count", "quotas", "singles", "totals", "unusable")
-
     def __init__(self, quotas: dict[str, NamespaceQuotaBody]) -> None:
         self.quotas: Final = {key: quotas[key] for key in sorted(quotas)}
         totals: dict[str, int] = {}
