@@ -378,6 +378,13 @@ class Claim:
         """Whether decisions count it: it holds a place and does not give it to another one."""
         return self.state not in (PENDING, GONE) and not self.leaving
 
+    def binding_of(self, policy: str) -> Binding | None:
+        """Its binding by one policy, wherever the policy is in the engine's order."""
+        for binding in self.bindings:
+            if binding is not None and binding.policy == policy:
+                return binding
+        return None
+
     def record(self) -> list[object]:
         return [self.uid, self.namespace, self.name, self.created, self.spec.record()]
 

@@ -147,10 +147,8 @@ def fields_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LimitFie
 
 
 def _own_account(claim: Claim) -> str:
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == NAME:
-            return binding.accounts[0].name
-    return ""
+    binding = claim.binding_of(NAME)
+    return "" if binding is None else binding.accounts[0].name
 
 
 REASONS: Final = (

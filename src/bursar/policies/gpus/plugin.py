@@ -239,7 +239,7 @@ class GpuPins(PlacementRules):
         self._name = policy.name
 
     def pins(self, claim: Claim) -> bool:
-        return any(binding is not None and binding.policy == self._name for binding in claim.bindings)
+        return claim.binding_of(self._name) is not None
 
 
 REASONS: Final = (

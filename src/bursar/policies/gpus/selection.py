@@ -70,9 +70,9 @@ def _preference(fleet: Fleet, worker: Worker, at: int, packs: bool) -> int:
 def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
     """Names of the GPUs that the claim already has on that node, by its binding or by its pod's annotation."""
     if claim.state != PENDING and claim.place == node:
-        for binding in claim.bindings:
-            if binding is not None and binding.policy == "gpus":
-                return [account.name[len(PREFIX) :] for account in binding.accounts]
+        binding = claim.binding_of("gpus")
+        if binding is not None:
+            return [account.name[len(PREFIX) :] for account in binding.accounts]
     return recorded(fleet, claim, worker, node)
 
 

@@ -234,7 +234,7 @@ class GpuStatusWriter(StatusWriter):
         worker = workers.of(claim.spec)
         if worker is None or isinstance(worker, Unreadable):
             return
-        binding = binding_of(claim)
+        binding = claim.binding_of("gpus")
         old = self.annotated.get(uid, {})
         if binding is None or not claim.counts():
             if old and not claim.leaving:  # it is pending again; one that is evicted keeps its GPUs to the end
@@ -263,14 +263,6 @@ class GpuStatusWriter(StatusWriter):
         if known:
             for pool in self.figures.update(state, state.cell(VERSION, ONLY), list(self.gpus), workers, residents):
                 self.write_status(POOL_KIND, pool, self.figures.sums[pool].status())
-
-
-def binding_of(claim: Claim) -> Binding | None:
-    """The claim's GPUs, if it has some."""
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == "gpus":
-            return binding
-    return None
 
 
 def pod_record(state: State, worker: Worker, binding: Binding) -> dict[str, object]:

@@ -30,7 +30,7 @@ from bursar.policies.namespace.settings import (
     Space,
     spoiled,
 )
-from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting, cost_of
+from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting
 from bursar.policies.node_slots import NodeIndex
 from bursar.policies.nodes.rules import facts_of
 from bursar.policies.placement_kit import NodeIndex
@@ -361,7 +361,7 @@ class LimitsPolicy(QuotaPolicy):
     def _usage(self, namespace: str) -> NamespaceUsage:
         account = self.state.accounts.get(PREFIX + namespace)
         residents = self.residents.get(PREFIX + namespace, {})
-        workers = [(claim.key, cost_of(claim, NAME)) for claim in residents.values()]
+        workers = [(claim.key, _cost_of(claim)) for claim in residents.values()]
         workers.sort(key=_by_key)
         used = EMPTY if account is None else account.used.vector()
         quotas = tuple(self.space(namespace).quotas.values())
@@ -381,8 +381,13 @@ def _by_key(worker: tuple[str, Vector]) -> str:
     return worker[0]
 
 
+def _cost_of(claim: Claim) -> Vector:
+    binding = claim.binding_of(NAME)
+    return binding.costs[0] if binding is not None and binding.costs else EMPTY
+
+
 def _holds(claim: Claim, short: Vector) -> bool:
-    cost = cost_of(claim, NAME)
+    cost = _cost_of(claim)
     for dim in short.indices():
         if cost.get(dim) > 0:
             return True

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, cast, final
 
-from bursar.ledger.claims import Claim
 from bursar.objects.validation import timestamp
 from bursar.policies.namespace.settings import DIMENSIONS, WORKERS, NamespaceQuotaBody
 from bursar.policies.status import StatusWriter, condition
-from bursar.resources import EMPTY, Tally, Vector, dimension
+from bursar.resources import Tally, Vector, dimension
 
 UNTRACKED: Final = "100"
 KIND: Final = "GPUResourceQuota.tensor-fusion.ai"
@@ -184,11 +183,3 @@ class View:
         for namespace in sorted(self.usages):
             for key, cost in self.usages[namespace].workers:
                 yield {"worker": key, **amounts(cost)}
-
-
-def cost_of(claim: Claim, policy: str) -> Vector:
-    """What a worker costs its namespace."""
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == policy and binding.costs:
-            return binding.costs[0]
-    return EMPTY

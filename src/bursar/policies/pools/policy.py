@@ -104,14 +104,6 @@ class PoolBindings:
         return self.derived.node_pools.could_take(branch.tree_id, requests)
 
 
-def binding_of(claim: Claim) -> Binding | None:
-    """The binding of the claim to this policy."""
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == NAME:
-            return binding
-    return None
-
-
 def _managed(quota: PoolQuotaBody, requests: Vector) -> Vector:
     """What counts in a quota: the resources of its max, or all in a built-in quota."""
     return requests if quota.name in (SYSTEM, DEFAULT) else requests.only(list(quota.maximum))
@@ -255,7 +247,7 @@ class PoolsPolicy(QuotaPolicy):
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []
         for claim in Changer(self.derived, self.state, tx).apply(setting):
-            old = binding_of(claim)
+            old = claim.binding_of(NAME)
             new = self.bindings.of(self.state, claim)
             if old is None or new is None or old.mark != new.mark:
                 found.append(claim.uid)

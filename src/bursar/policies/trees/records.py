@@ -109,14 +109,6 @@ def _from_entry(entry: Entry) -> TreeRequest:
     )
 
 
-def tree_binding(claim: Claim) -> Binding | None:
-    """The claim's binding by this policy, wherever the policy stands in the engine's order."""
-    for binding in claim.bindings:
-        if binding is not None and binding.policy == NAME:
-            return binding
-    return None
-
-
 def bound_requests(binding: Binding | None) -> tuple[TreeRequest, ...]:
     """What a binding requests of each of its trees. It is parsed once."""
     if binding is None:
@@ -128,7 +120,7 @@ def bound_requests(binding: Binding | None) -> tuple[TreeRequest, ...]:
 
 def held_requests(claim: Claim) -> tuple[TreeRequest, ...]:
     """What the claim is bound to request, by tree."""
-    return bound_requests(tree_binding(claim))
+    return bound_requests(claim.binding_of(NAME))
 
 
 def is_pinned(claim: Claim) -> bool:
