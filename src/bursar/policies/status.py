@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from bursar.policies.results import Output
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class StatusWriter:
     """Collects outputs, and remembers the values that the last ones were made from."""
 
