@@ -271,10 +271,7 @@ def _larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 def _fits(amounts: dict[str, int], limits: dict[str, int]) -> bool:
-    for resource, amount in amounts.items():
-        if amount > limits.get(resource, 0):
-            return False
-    return True
+    return all(amount <= limits.get(resource, 0) for resource, amount in amounts.items())
 
 
 def check_quota_removal(topology: Topology, manifest: Mapping[str, Any]) -> None:
@@ -359,7 +356,7 @@ def _restricted(term: dict[str, Any], choices: list[list[dict[str, Any]]]) -> li
     if not expressions and not term.get("matchFields") and not term.get("new"):
         return [term]  # matches nothing, and must stay so
     for choice in choices:
-        if _all_in(choice, expressions):
+        if all(requirement in expressions for requirement in choice):
             return [term]
     kept = {key: value for key, value in term.items() if key != "new"}
     return [
@@ -367,18 +364,8 @@ def _restricted(term: dict[str, Any], choices: list[list[dict[str, Any]]]) -> li
     ]
 
 
-def _all_in(choice: list[dict[str, Any]], expressions: list[Any]) -> bool:
-    for requirement in choice:
-        if requirement not in expressions:
-            return False
-    return True
-
-
 def _plain(requirements: tuple[Requirement, ...]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for requirement in requirements:
-        plain: dict[str, Any] = {"key": requirement.key, "operator": requirement.operator}
-        if requirement.values:
-            plain["values"] = list(requirement.values)
-        found.append(plain)
-    return found
+    return [
+        {"key": one.key, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
+        for one in requirements
+    ]

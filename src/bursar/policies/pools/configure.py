@@ -251,11 +251,8 @@ class Changer:
         if key + STRAY_DEMAND in self.state.accounts:
             accounts.append(self.state.accounts[key + STRAY_DEMAND])
         branch = self.derived.forest.branches[key]
-        if branch.askers or branch.members:
+        if branch.askers or branch.members or any(account.used.vector() for account in accounts):
             return
-        for account in accounts:
-            if account.used.vector():
-                return
         self.tx.put(NAME, CLOSING, key, None)
         for account in accounts:
             self.tx.close_account(account)

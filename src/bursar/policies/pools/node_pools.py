@@ -49,12 +49,7 @@ class Profile(Body):
         return f"{self.namespace}/{self.name}"
 
     def selects(self, labels: dict[str, str]) -> bool:
-        if self.requirements is None:
-            return False
-        for requirement in self.requirements:
-            if not requirement.matches(labels):
-                return False
-        return True
+        return self.requirements is not None and all(one.matches(labels) for one in self.requirements)
 
     def term(self) -> NodeTerm | None:
         """The selector as a term of node affinity; None when it restricts nothing."""
@@ -173,7 +168,7 @@ class NodePools:
             self._lost(self.tree_of(owner), old)
         if node is not None:
             self.nodes[name] = node
-            self._won(self.tree_of(self._give(name, node)), node)
+            self._won(self.tree_of(self._assign(name, node)), node)
 
     def profile_changed(self, key: str, profile: Profile | None) -> None:
         """Assigns every node again."""
@@ -186,12 +181,12 @@ class NodePools:
         for other in self.profiles:
             self.sums[other] = NodeSum()
         for name, node in self.nodes.items():
-            self._give(name, node)
+            self._assign(name, node)
         for tree, known in self.fitting.items():
             for requests in known:
                 self._answer(tree, requests, self._could_take(tree, requests))
 
-    def _give(self, name: str, node: PoolNode) -> str:
+    def _assign(self, name: str, node: PoolNode) -> str:
         owner = NO_PROFILE
         for profile in self.order:
             if profile.selects(node.labels):

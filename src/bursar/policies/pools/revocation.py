@@ -156,7 +156,7 @@ def _next(amounts: dict[str, list[int]], todo: list[Claim], left: list[int]) -> 
     for claim in todo:
         if first is not None and claim.spec.priority != first.spec.priority:
             break
-        if not _helps(amounts[claim.uid], left):
+        if not any(left[slot] and amounts[claim.uid][slot] for slot in range(len(left))):
             continue
         if first is None:
             first = claim
@@ -165,23 +165,10 @@ def _next(amounts: dict[str, list[int]], todo: list[Claim], left: list[int]) -> 
     return best if best is not None else first
 
 
-def _helps(amounts: list[int], left: list[int]) -> bool:
-    for slot in range(len(left)):
-        if left[slot] and amounts[slot]:
-            return True
-    return False
-
-
 def _smaller(amounts: dict[str, list[int]], one: Claim, other: Claim, left: list[int]) -> bool:
     """Less in the first over-used resource in which they differ, then less elsewhere."""
-    mine = amounts[one.uid]
-    theirs = amounts[other.uid]
-    short = [slot for slot in range(len(left)) if left[slot]]
-    rest = [slot for slot in range(len(left)) if not left[slot]]
-    for slot in [*short, *rest]:
-        if mine[slot] != theirs[slot]:
-            return mine[slot] < theirs[slot]
-    return False
+    slots = sorted(range(len(left)), key=lambda slot: left[slot] == 0)
+    return [amounts[one.uid][slot] for slot in slots] < [amounts[other.uid][slot] for slot in slots]
 
 
 def _minus(left: list[int], amounts: list[int]) -> list[int]:

@@ -111,10 +111,7 @@ def root_manifest(derived: DerivedState, state: State, quota: PoolQuotaBody) -> 
 
 def ignores_default_tree(profiles: list[Profile]) -> bool:
     """Whether a profile sets ignore-default-tree, which has no effect."""
-    for profile in profiles:
-        if dict(profile.labels).get(IGNORE_DEFAULT_TREE) == "true":
-            return True
-    return False
+    return any((IGNORE_DEFAULT_TREE, "true") in profile.labels for profile in profiles)
 
 
 def _add(sums: dict[str, int], more: dict[str, int]) -> None:
