@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from bursar.objects.manifests import Document
-from bursar.server.background import AuditProcess, AuditVerdict, AuditWatch, SnapshotKeeper, SumProcess
+from bursar.server.audit_child import AuditVerdict
+from bursar.server.background import AuditProcess, AuditWatch, SnapshotKeeper, SumProcess
 from bursar.server.service import Service
 from bursar.store.snapshots import newest, summed
-from bursar.store.verify import ApartError
+from bursar.store.verify import ChildFailedError
 from tests.server.live import node, pod, wait_for
 from tests.store.world import filled, lines_of
 
@@ -54,7 +55,7 @@ def test_an_auditor_that_was_ended_is_an_error(path: Path) -> None:
     auditor = AuditProcess(path)
     auditor._process.kill()
     auditor._process.wait()
-    with pytest.raises(ApartError, match="the auditor's process"):
+    with pytest.raises(ChildFailedError, match="the auditor's process"):
         auditor.audit(10)
     auditor.close()
 
@@ -92,7 +93,7 @@ def test_a_process_sums_up_like_this_one(path: Path) -> None:
 def test_what_cannot_be_summed_up_is_an_error(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = filled(path, lines_of(3))
     alter(path, 4)
-    with store, pytest.raises(ApartError, match="ended with code 1"):
+    with store, pytest.raises(ChildFailedError, match="ended with code 1"):
         SumProcess(path).keep(store)
     assert "journal line 4" in capfd.readouterr().err
 

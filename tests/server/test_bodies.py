@@ -54,7 +54,7 @@ def test_a_pod_that_starts_ends_and_is_deleted_needs_no_manifest(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service.store, "manifest", no_reading)
-    monkeypatch.setattr(service.cluster.objects.shelf, "_load", no_reading)
+    monkeypatch.setattr(service.cluster.objects.manifests, "_load", no_reading)
     service.finish(["a/first"])
     doing = service.cluster.doing("a/second")
     assert doing is not None

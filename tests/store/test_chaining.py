@@ -13,7 +13,7 @@ from bursar.store import verify
 from bursar.store.schema import DamagedStoreError
 from bursar.store.snapshots import restore, take
 from bursar.store.store import Batch, Store
-from bursar.store.verify import ApartError
+from bursar.store.verify import ChildFailedError
 from tests.engine.machine import new_engine
 from tests.store.world import filled, lived
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "worthwhile", lambda _: True)
+    monkeypatch.setattr(verify, "worth_a_process", lambda _: True)
 
 
 def alter(path: Path, seq: int) -> None:
@@ -77,14 +77,14 @@ def test_another_end_than_the_one_that_was_read_is_refused(path: Path) -> None:
 def test_a_proof_that_does_not_end_is_no_proof(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = subprocess.PIPE
     for_ever = [sys.executable, "-c", "input()"]
-    monkeypatch.setattr(verify, "start", lambda *_: subprocess.Popen(for_ever, stdin=pipe, stdout=pipe))
+    monkeypatch.setattr(verify, "start_child", lambda *_: subprocess.Popen(for_ever, stdin=pipe, stdout=pipe))
     store = filled(path, lived(3, 20).engine.journal.take())
     proof = verify.ChainProof(store, 1, 5, "0" * 32)
     proof._process.kill()
-    with store, proof, pytest.raises(ApartError, match="ended with code -9"):
+    with store, proof, pytest.raises(ChildFailedError, match="ended with code -9"):
         proof.check("0" * 32)
 
 
 def test_short_journals_are_proven_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert not verify.worthwhile(99_999)
+    assert not verify.worth_a_process(99_999)

@@ -42,11 +42,11 @@ class Auditor:
         self.claims: dict[str, Book] = self.parts["claim"]
         self.accounts: dict[str, Book] = self.parts["account"]
         self.waiters: dict[str, int] = {}  # uid: how many wait for it to go
-        self.told: dict[str, int] = {}  # uid: when it was told to leave
+        self.told: dict[str, int] = {}  # uid: when its eviction began
         self.uids: dict[int, None] = {}
         self.same: dict[object, Any] = {}  # keys and values of charges, each once: many claims have equal ones
         self.uids_kept, self.counts = uids_kept, dict.fromkeys(COUNTED, 0)
-        # Of the record at hand: whom the effect before was about; parts of the books that changed; who must fit the
+        # Of the current record: the claim of the effect before; parts of the books that changed; who must fit the
         # limits, and what was used in (account, resource) before those were charged.
         self.last, self.touched = "", dict[tuple[str, Any], None]()
         self.fitting, self.before = set[str](), dict[tuple[str, str], int]()
@@ -100,7 +100,7 @@ class Auditor:
     # Effects
 
     def apply(self, effects: list[Record]) -> dict[str, int]:
-        """Do what the effects say; where among them a claim was told to leave or got its place."""
+        """Do what the effects say; returns where among them a claim began to leave or got its place."""
         self.last, self.touched, self.before = "", {}, {}
         order = {}
         for place, (kind, *rest) in enumerate(effects):
@@ -263,7 +263,7 @@ class Auditor:
 
 def require(condition: bool, problem: str) -> None:
     if not condition:
-        raise AuditError(0, problem)  # whoever calls knows which
+        raise AuditError(0, problem)  # the caller knows the record
 
 
 def whole(value: object) -> int:

@@ -1,4 +1,4 @@
-"""The digest of a ledger's state, worked out anew from its definition: the sum of a number for each of its parts.
+"""The digest of a ledger's state, computed again from its definition: the sum of a number for each of its parts.
 
 All numbers are pairs of residues. Usage counts linearly (account x amounts); everything else is mixed non-linearly.
 """

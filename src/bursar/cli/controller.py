@@ -85,7 +85,7 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
 
     if shadow and dry_run:
         raise click.UsageError("--shadow sends nothing, --dry-run everything, to be checked: choose one of them")
-    tries = shadow or dry_run  # what it would do is all that it does, so it is told
+    tries = shadow or dry_run  # its log is its only result
     level = logging.INFO if verbose or tries else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:

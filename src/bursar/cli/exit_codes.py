@@ -12,4 +12,4 @@ BAD_INPUT = 2
 """The command line or a file could not be understood. Nothing was applied."""
 
 UNREACHABLE = 3
-"""Nobody answered: there is no server at that address, or it is none of Bursar's."""
+"""No answer: there is no server at that address, or not one of Bursar's."""

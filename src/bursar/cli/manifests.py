@@ -107,6 +107,6 @@ def _placed_one(document: Document, namespace: str) -> Document:
 
     metadata = document.body.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("namespace") not in (None, ""):
-        return document  # whoever reads it says what is wrong, if anything is
+        return document  # the server reports what is wrong with it
     body = {**document.body, "metadata": {**metadata, "namespace": namespace}}
     return dataclasses.replace(document, body=body)

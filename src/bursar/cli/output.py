@@ -190,7 +190,7 @@ def echo_fitted(lines: Sequence[str]) -> None:
 def repeat(opened: Opened, ask: Callable[[Client], list[str]], *, watch: bool, interval: float) -> None:
     """Print what ``ask`` finds; with ``watch`` whenever it is something else.
 
-    After a look that took long the pause is longer: whoever is asked has others to answer, too.
+    After a slow request the pause is longer, to spare the server.
     """
     before, took = _timed(opened, ask)
     _again(before, watch)

@@ -258,7 +258,7 @@ class App:
         asked = await read_request(request, Operations.events, 0)
         last = asked.number("Last-Event-ID") if "Last-Event-ID" in asked.values else None
         if last is not None and not self._service.store.pruned_to <= last <= self._service.store.last_seq:
-            raise RefusedError(400, f"there is no record {last} to resume after: read the state anew")
+            raise RefusedError(400, f"there is no record {last} to resume after: read the state again")
         if len(self._streams) >= _STREAMS_AT_MOST:
             raise RefusedError(503, f"{_STREAMS_AT_MOST} streams are open, which is the most")
         stream = Stream(self._service, last)

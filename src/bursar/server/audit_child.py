@@ -12,14 +12,20 @@ from pathlib import Path
 import msgspec
 
 from bursar.audit.auditor import AuditError, Auditor
-from bursar.server.background import AuditVerdict
 from bursar.store.snapshots import unpacked
 from bursar.store.store import Store
-from bursar.store.verify import unheard
+from bursar.store.verify import run_child
 
 _AT_ONCE = 5_000  # records between two answers
 _UIDS_KEPT = 1_000_000
 _NICER = 5  # deciding goes before checking
+
+
+class AuditVerdict(msgspec.Struct, frozen=True):
+    """How far the auditor came, and what is wrong with the record after that, if something is."""
+
+    audited: int
+    problem: str = ""
 
 
 def begun(store: Store) -> Auditor:
@@ -52,4 +58,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    unheard(lambda: main(Path(sys.argv[1])))
+    run_child(lambda: main(Path(sys.argv[1])))

@@ -15,28 +15,22 @@ from typing import IO, cast
 
 import msgspec
 
+from bursar.server.audit_child import AuditVerdict
 from bursar.server.service import News, Service
-from bursar.server.time_travel import give_back
+from bursar.server.time_travel import trim_memory
 from bursar.store import snapshots, verify
 from bursar.store.snapshots import Label
 from bursar.store.store import Store
-from bursar.store.verify import ApartError, end, start
+from bursar.store.verify import ChildFailedError, end_child, start_child
 
 _PART = 65_536  # bytes of a snapshot at a time
-
-
-class AuditVerdict(msgspec.Struct, frozen=True):
-    """How far the auditor came, and what is wrong with the record after that, if something is."""
-
-    audited: int
-    problem: str = ""
 
 
 class AuditProcess:
     """Asks the auditor; one question at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._process = start("bursar.server.audit_child", path)
+        self._process = start_child("bursar.server.audit_child", path)
         self.pid = self._process.pid
 
     def audit(self, upto: int) -> AuditVerdict:
@@ -46,9 +40,9 @@ class AuditProcess:
             self._in.flush()
             answer = cast("IO[bytes]", self._process.stdout).readline()
         except (OSError, ValueError) as error:
-            raise ApartError(f"the auditor's process cannot be asked: {error}") from error
+            raise ChildFailedError(f"the auditor's process cannot be asked: {error}") from error
         if not answer:
-            raise ApartError(f"the auditor's process ended with code {self._process.wait()}")
+            raise ChildFailedError(f"the auditor's process ended with code {self._process.wait()}")
         return msgspec.json.decode(answer, type=AuditVerdict)
 
     @property
@@ -56,14 +50,14 @@ class AuditProcess:
         return cast("IO[bytes]", self._process.stdin)
 
     def close(self) -> None:
-        end(self._process)
+        end_child(self._process)
 
 
 class SumProcess:
     """Sums a store's journal up to its last record."""
 
     def __init__(self, path: Path) -> None:
-        self._process = start("bursar.server.snapshot_child", path)
+        self._process = start_child("bursar.server.snapshot_child", path)
 
     def keep(self, store: Store) -> int:
         """Wait for the snapshot and write it; the number of its record. It is never whole in this process."""
@@ -74,13 +68,13 @@ class SumProcess:
             if label is not None:
                 snapshots.keep(store, label, iter(lambda: output.read(_PART), b""))
         finally:
-            end(self._process)
+            end_child(self._process)
         if label is None or self._process.returncode:
-            raise ApartError(f"the process that sums the journal up ended with code {self._process.returncode}")
+            raise ChildFailedError(f"the process that sums the journal up ended with code {self._process.returncode}")
         return label.seq
 
     def cancel(self) -> None:
-        """Nobody wants it any more."""
+        """Kill the process; its snapshot is not needed."""
         self._process.kill()
 
 
@@ -217,7 +211,7 @@ class SnapshotKeeper(_Worker):
         self._process = SumProcess(self._store.path)
         self._last = self._process.keep(self._store)
         self.taken += 1
-        give_back()
+        trim_memory()
 
     def stop(self) -> None:
         self._stop_listening()

@@ -23,7 +23,7 @@ from bursar.server import types
 from bursar.sim import persistence
 from bursar.sim.apply import ConflictError
 from bursar.sim.cluster import Applied, Cluster, Result
-from bursar.sim.objects import Shelf
+from bursar.sim.objects import ManifestReader
 from bursar.sim.persistence import ObjectRecord
 from bursar.sim.pods import EVICTED, RUNNING
 from bursar.store.store import Store
@@ -142,7 +142,7 @@ def inverse_of(record: ChangeRecord, cluster: Cluster, store: Store) -> Inverse:
 def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Store) -> None:
     kind = cluster.kinds.find(change.kind)
     before, after = _versions(store, change)
-    shelf = Shelf(cluster.kinds, store.manifest)
+    manifests = ManifestReader(cluster.kinds, store.manifest)
     known = cluster.objects.find(change.kind, change.key)
     subject = f"{kind.kind} {change.key}"
     if change.result == "deleted":
@@ -150,7 +150,7 @@ def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Sto
             raise ConflictError("exists again", subject=subject)
         if before is None:
             raise ConflictError("what it was is no longer in the history", subject=subject)
-        inverse.bodies.append(shelf.body(before.applied_as))
+        inverse.bodies.append(manifests.body(before.applied_as))
         if before.node:
             inverse.lost.append(f"{subject} ran on {before.node} and starts from the beginning")
         return
@@ -158,16 +158,16 @@ def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Sto
         if change.result == "changed":
             raise ConflictError("was deleted since", subject=subject)
         return
-    if after is None or known.uid != after.uid or known.body != shelf.body(after.applied_as):
+    if after is None or known.uid != after.uid or known.body != manifests.body(after.applied_as):
         raise ConflictError("was changed since: undo that first", subject=subject)
     if before is None or before.uid != after.uid:
         inverse.deletions.append((kind, change.key))
         if before is not None:
-            inverse.lost.append(f"{subject} had ended before it was created anew, and that one is not brought back")
+            inverse.lost.append(f"{subject} had ended before it was created again, and that pod is not brought back")
         elif kind.name == POD.name and _runs(cluster, change.key):
             inverse.lost.append(f"{subject} runs on {known.node}, and what it has done is lost")
     else:
-        inverse.bodies.append(shelf.body(before.applied_as))
+        inverse.bodies.append(manifests.body(before.applied_as))
 
 
 def _runs(cluster: Cluster, key: str) -> bool:

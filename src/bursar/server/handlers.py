@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+import msgspec
+
 from bursar._version import __version__
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind
@@ -90,19 +92,8 @@ class Handlers:
         return await self._reader.look(look)
 
     async def kinds(self, asked: RequestQuery) -> types.KindList:
-        return types.KindList(
-            items=[
-                types.KindInfo(
-                    name=kind.name,
-                    api_version=kind.api_version,
-                    kind=kind.kind,
-                    plural=kind.plural,
-                    short_names=kind.short_names,
-                    namespaced=kind.namespaced,
-                )
-                for kind in self._service.cluster.kinds
-            ]
-        )
+        kinds = self._service.cluster.kinds
+        return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
     async def object(self, asked: RequestQuery) -> dict[str, Any]:
         kind, key = self._kind(asked.text("kind")), asked.text("key")

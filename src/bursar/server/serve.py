@@ -173,7 +173,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _lively(service: Service, options: ServeOptions) -> Iterator[None]:
-    """With ``demo``, somebody works in the cluster."""
+    """With ``demo``, run the demo meanwhile."""
     if not options.demo:
         yield
         return

@@ -198,7 +198,7 @@ class Pending:
 
 
 class Alarm:
-    """When somebody looks next whether something is due; rings when that is too late."""
+    """The time of the next tick; rings when something is due earlier."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -225,7 +225,7 @@ class Service:
         self._answers = Answers(store)
         self.cluster = time_travel.present(store, registry)
         self.committer = GroupCommitter(store)
-        self._shelved: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
+        self._unwritten: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
         self._last: Future[int] | None = None  # of the batch that was handed over last
         self.started = self.now()
         with self.lock:
@@ -343,7 +343,7 @@ class Service:
         self.tally.note(cluster.engine.journal.records, [*happenings, *late_happenings])
         lines = cluster.engine.journal.take()
         objects = [ObjectWrite(*row) for row in cluster.take_changes()]
-        self._let_go()
+        self._drop_manifests()
         if not lines and not objects and not meta:
             return self._last
         known = time_travel.Counters(cluster.now(), cluster.objects.uids, cluster.objects.version, self._changes)
@@ -352,14 +352,14 @@ class Service:
         news = News(cluster.engine.version, cluster.now(), lines, objects, [*events, *late_events])
         future.add_done_callback(lambda done: self._written(done, news))
         self._last = future
-        self._shelved.append((future, [one for one in objects if one.text is not None]))
+        self._unwritten.append((future, [one for one in objects if one.text is not None]))
         return future
 
-    def _let_go(self) -> None:
+    def _drop_manifests(self) -> None:
         """Manifests that are on the disk by now need not be in memory."""
-        while self._shelved and self._shelved[0][0].done():
-            for one in self._shelved.popleft()[1]:
-                self.cluster.objects.let_go(one.kind, one.key, one.manifest)
+        while self._unwritten and self._unwritten[0][0].done():
+            for one in self._unwritten.popleft()[1]:
+                self.cluster.objects.drop_manifest(one.kind, one.key, one.manifest)
 
     def _written(self, done: Future[int], news: News) -> None:
         """Runs in the writing thread, in the order of the batches."""

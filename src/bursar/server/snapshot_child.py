@@ -10,7 +10,7 @@ import msgspec
 
 from bursar.store.snapshots import pack, summed
 from bursar.store.store import Store
-from bursar.store.verify import unheard
+from bursar.store.verify import run_child
 
 _NICER = 5  # deciding goes before summing up
 
@@ -24,4 +24,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    unheard(lambda: main(Path(sys.argv[1])))
+    run_child(lambda: main(Path(sys.argv[1])))

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ from bursar.policies.plugin import Registry
 from bursar.server import types
 from bursar.sim import persistence
 from bursar.sim.cluster import Cluster
-from bursar.sim.objects import Shelf
+from bursar.sim.objects import ManifestReader
 from bursar.store import snapshots, verify
 from bursar.store.store import Store
 
@@ -105,7 +105,7 @@ def _time(text: str) -> int:
         raise MomentError(f"{text!r:.60} is not {forms}") from None
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Calls malloc_trim where available: a start or a snapshot frees much that the C library would keep."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -139,7 +139,7 @@ def present(store: Store, registry: Registry) -> Cluster:
     cluster = _restored(store, registry, store.last_seq)
     known = counters(store)
     cluster.resume(known.now, known.uids, known.version, store.objects())
-    give_back()
+    trim_memory()
     return cluster
 
 
@@ -148,7 +148,7 @@ def past(store: Store, registry: Registry, moment: Revision) -> Cluster:
     cluster = _restored(store, registry, moment.seq)
     rows = store.objects_at(store.last_entry("version", moment.version)[0])
     cluster.resume(moment.at, counters(store).uids, moment.version, rows)
-    give_back()
+    trim_memory()
     return cluster
 
 
@@ -156,7 +156,7 @@ def _restored(store: Store, registry: Registry, seq: int) -> Cluster:
     """A cluster without objects whose engine is as it was after a record; the snapshot is out of memory again."""
     cluster = Cluster(registry, manifests=store.manifest)
     snapshots.restore(store, cluster.engine, seq)
-    give_back()
+    trim_memory()
     return cluster
 
 
@@ -195,6 +195,7 @@ class Archive:
 _VERSIONS = 1000
 _NOISE = ("metadata.resourceVersion", "metadata.generation")
 Manifest = dict[str, Any]
+Outcome = Literal["created", "changed", "deleted"]
 
 
 # The journal
@@ -265,8 +266,8 @@ def _concerns(row: types.DecisionRow, key: str) -> bool:
 
 
 def manifest(store: Store, kinds: KindSet, kind: str, key: str, version: int, body: bytes) -> Manifest:
-    shelf = Shelf(kinds, store.manifest)
-    return persistence.decode(kinds, shelf, kind, key, version, body)[0].manifest()
+    manifests = ManifestReader(kinds, store.manifest)
+    return persistence.decode(kinds, manifests, kind, key, version, body)[0].manifest()
 
 
 def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[types.ObjectVersion]:
@@ -275,19 +276,25 @@ def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[ty
     found: list[types.ObjectVersion] = []
     for entry in store.object_changes(kind, key)[-_VERSIONS:]:
         after = None if entry.body is None else manifest(store, kinds, kind, key, entry.version, entry.body)
-        fields = [] if before is None or after is None else list(differences(before, after))
-        if before is None or after is None or fields:
+        result, fields = _compared(before, after)
+        if result != "changed" or fields:
             found.append(
                 types.ObjectVersion(
                     seq=entry.seq,
                     time=timestamp(entry.at),
                     resource_version=str(entry.version),
-                    result="created" if before is None else "deleted" if after is None else "changed",
+                    result=result,
                     fields=fields,
                 )
             )
         before = after
     return found
+
+
+def _compared(before: Manifest | None, after: Manifest | None) -> tuple[Outcome, list[types.FieldChange]]:
+    if before is None:
+        return "created", []
+    return ("deleted", []) if after is None else ("changed", list(differences(before, after)))
 
 
 def object_differences(
@@ -300,15 +307,10 @@ def object_differences(
     )
     for kind, key in touched:
         before, after = _as_of(store, kinds, kind, key, first), _as_of(store, kinds, kind, key, last)
-        if before is None and after is None:
-            continue
-        if before is None or after is None:
-            result = types.ObjectDifference(kind=kind, key=key, result="created" if before is None else "deleted")
-            yield result
-            continue
-        fields = list(differences(before, after))
-        if fields:
-            yield types.ObjectDifference(kind=kind, key=key, result="changed", fields=fields)
+        if before is not None or after is not None:
+            result, fields = _compared(before, after)
+            if result != "changed" or fields:
+                yield types.ObjectDifference(kind=kind, key=key, result=result, fields=fields)
 
 
 def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Manifest | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from bursar.control.controller import GROUP_INCOMPLETE
 from bursar.control.gangs import urgency
 from bursar.control.suggestions import search
@@ -237,12 +239,7 @@ def _fix(cluster: Cluster, fix: search.Suggestion) -> types.Fix:
     return types.Fix(
         code=fix.code,
         sentence=fix.sentence,
-        edits=[
-            types.FixEdit(
-                kind=edit.kind, key=edit.key, field=edit.field, before=edit.before, after=edit.after, anew=edit.anew
-            )
-            for edit in fix.edits
-        ],
+        edits=[msgspec.convert(edit, types.FixEdit, from_attributes=True) for edit in fix.edits],
         waits_for=[name(uid) for uid in fix.waits_for],
         ends_at="" if fix.ends_at is None else timestamp(fix.ends_at),
         evicts=[name(uid) for uid in fix.evicts],

@@ -28,8 +28,8 @@ from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry, default_registry
 from bursar.policies.results import Check, Output
 from bursar.sim.apply import Staging, check_node
-from bursar.sim.objects import Load, ObjectStore, Shelf
-from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, resume_pods, said_again
+from bursar.sim.objects import Load, ManifestReader, ObjectStore
+from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, policy_outputs, resume_pods
 from bursar.sim.pods import ENDED, PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
 Result = Literal["created", "changed", "unchanged", "deleted"]
@@ -54,7 +54,7 @@ class Cluster:
         self.engine = Engine(registry.policies())
         self.events: list[SimEvent] = []
         self._clock = Clock(start)
-        self._store = ObjectStore(Shelf(self.kinds, manifests))
+        self._store = ObjectStore(ManifestReader(self.kinds, manifests))
         self.controller = Controller(self.engine, registry, self)
         self._pods = PodLife(self._store, self._clock, self.controller)
         self.staging = Staging(self.kinds, Admission(registry, self.kinds), self._clock, self._pods)
@@ -238,8 +238,8 @@ class Cluster:
         """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
         knows where the manifests are.
         """
-        said = said_again(self.engine.policies, now)
-        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records, said)
+        outputs = policy_outputs(self.engine.policies, now)
+        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records, outputs)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)

@@ -5,7 +5,7 @@ of the spec, and the virtual time of its creation. What Bursar writes (status, l
 is kept apart from the applied manifest, so that applying again never removes it.
 
 Decisions do not read the manifests of pods, and there are many. A cluster with a store keeps them there, named by the
-resource version with which they were applied, and not in memory (``let_go``).
+resource version with which they were applied, and not in memory (``drop_manifest``).
 
 Changes are staged and then taken or dropped as a whole; a dropped stage leaves no trace, not even in the counters.
 """
@@ -37,8 +37,8 @@ def manifest_text(body: dict[str, Any]) -> bytes:
     return _ENCODER.encode(body)
 
 
-class Shelf:
-    """Where the manifests are, and what they are read with."""
+class ManifestReader:
+    """Reads manifests again that are not in memory."""
 
     def __init__(self, kinds: KindSet, load: Load | None = None) -> None:
         """``load`` None: all manifests are in memory."""
@@ -69,24 +69,24 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     key: str
     uid: str
     created: int
-    shelf: Shelf  # where the manifest is, and what it is read with
+    manifests: ManifestReader  # where the manifest is, and what it is read with
     applied_as: int = 0  # the version with which the manifest was applied
     generation: int = 1
     version: int = 0
     written: dict[str, Body] = {}  # by Bursar: status, labels and annotations
     node: str = ""  # pods: where it was placed
-    leaves_since: int | None = None  # pods: when it was told to leave
+    leaves_since: int | None = None  # pods: when it began to terminate
     held: Body | None = None  # the manifest, if it is in memory
 
     @property
     def applied(self) -> TypedObject:
         """What was applied, decoded again."""
-        return self.shelf.read(self.body)
+        return self.manifests.read(self.body)
 
     @property
     def body(self) -> Body:
         """The manifest that was applied, with nothing that Bursar wrote."""
-        return self.shelf.body(self.applied_as) if self.held is None else self.held
+        return self.manifests.body(self.applied_as) if self.held is None else self.held
 
     def fetched(self) -> Stored:
         """With its manifest in memory, to read it more than once."""
@@ -158,13 +158,13 @@ def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
 class ObjectStore:
     """The objects that are there now."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, manifests: ManifestReader) -> None:
         self._objects: dict[str, dict[str, dict[str, Stored]]] = {}  # by kind, namespace and key
-        self.shelf = shelf
+        self.manifests = manifests
         self.version = 0
         self.uids = 0
-        self.taken = 0  # the version up to which somebody has taken what changed
-        self.touched: dict[tuple[str, str], int] = {}  # since somebody took it: the version of the last change
+        self.taken = 0  # the version up to which changes were taken
+        self.touched: dict[tuple[str, str], int] = {}  # since changes were taken: the version of the last one
 
     def find(self, kind: str, key: str) -> Stored | None:
         return self._objects.get(kind, {}).get(_namespace(key), {}).get(key)
@@ -208,8 +208,8 @@ class ObjectStore:
         spaces = self._objects.setdefault(stored.kind.name, {})
         spaces.setdefault(_namespace(stored.key), {})[stored.key] = stored
 
-    def let_go(self, kind: str, key: str, applied_as: int) -> None:
-        """The manifest of a pod is on the shelf now, and need not be in memory; no change."""
+    def drop_manifest(self, kind: str, key: str, applied_as: int) -> None:
+        """The manifest of a pod is durable now, and leaves memory; no change of the object."""
         found = self.find(kind, key)
         if found is not None and found.applied_as == applied_as and found.kind.name == POD.name:
             self.load(replace(found, held=None))
@@ -248,7 +248,7 @@ class Stage(ObjectStore):
     """Changes on top of a store; what is not changed is looked up there."""
 
     def __init__(self, base: ObjectStore) -> None:
-        super().__init__(base.shelf)
+        super().__init__(base.manifests)
         self._base = base
         self.version, self.uids = base.version, base.uids
         self.changed: dict[str, dict[str, Stored | None]] = {}
@@ -279,13 +279,13 @@ class Stage(ObjectStore):
                 del self.derived[made]
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
-        """Create the object, or change what is asked for; ``anew``: it replaces one that has ended."""
+        """Create the object, or change its spec; ``anew``: it replaces a pod that has ended."""
         known = self.find(given.kind.name, given.key)
         as_version = self.version + 1
         if known is None or anew:
             self.uids += 1
             uid = f"{given.key}#{self.uids}"
-            stored = Stored(given.kind, given.key, uid, now, self.shelf, as_version, held=given.body)
+            stored = Stored(given.kind, given.key, uid, now, self.manifests, as_version, held=given.body)
         else:
             generation = known.generation + (_asked(known.body) != _asked(given.body))
             stored = replace(known, held=given.body, applied_as=as_version, generation=generation)

@@ -24,7 +24,7 @@ from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, KindSet
 from bursar.policies.policy import Policy
-from bursar.sim.objects import Body, ObjectStore, Shelf, Stored, manifest_text, shared
+from bursar.sim.objects import Body, ManifestReader, ObjectStore, Stored, manifest_text, shared
 from bursar.sim.pods import ENDED, PodLife, SimPod
 
 ObjectRow = tuple[str, str, int, bytes | None, int, bytes | None]
@@ -73,7 +73,7 @@ def read(text: bytes) -> ObjectRecord:
 
 
 def decode(
-    kinds: KindSet, shelf: Shelf, kind: str, key: str, version: int, text: bytes
+    kinds: KindSet, manifests: ManifestReader, kind: str, key: str, version: int, text: bytes
 ) -> tuple[Stored, SimPod | None]:
     """The inverse of ``encode``; ``ManifestError`` for what this Bursar cannot read. The manifest is not read."""
     try:
@@ -85,7 +85,7 @@ def decode(
     doing = fields.pop("pod")
     fields["written"] = shared(known, record.written)
     fields["node"] = intern(record.node)  # many pods are on one node, and most of them do the same
-    stored = Stored(kind=known, key=key, shelf=shelf, version=version, **fields)
+    stored = Stored(kind=known, key=key, manifests=manifests, version=version, **fields)
     if doing is None:
         return stored, None
     pod = SimPod(uid=stored.uid, key=key, node=stored.node, **structs.asdict(doing))
@@ -93,7 +93,7 @@ def decode(
     return stored, pod
 
 
-Said = dict[tuple[str, str, str], dict[str, object] | None]  # by kind, key and part of an object
+PolicyOutputs = dict[tuple[str, str, str], dict[str, object] | None]  # by kind, key and part of an object
 
 
 def changed_rows(store: ObjectStore, pods: PodLife) -> list[ObjectRow]:
@@ -112,10 +112,10 @@ def changed_rows(store: ObjectStore, pods: PodLife) -> list[ObjectRow]:
     return found
 
 
-def said_again(policies: Iterable[Policy], now: int) -> Said:
-    """What policies say of objects after a restart: what they said before it, and what they remember from now on.
+def policy_outputs(policies: Iterable[Policy], now: int) -> PolicyOutputs:
+    """The outputs that policies have after a restart, which equal those before it, by kind, key and part.
 
-    Without pods, of which equal ones become one anyway.
+    Those of pods are left out: equal ones become one object anyway.
     """
     outputs = (output for policy in policies for output in policy.outputs(now))
     return {(one.kind, one.key, one.part): one.value for one in outputs if one.kind != POD.name}
@@ -127,16 +127,16 @@ def load_objects(
     kinds: KindSet,
     claims: Mapping[str, Claim],
     records: Iterable[tuple[str, str, int, bytes]],
-    said: Said,
+    outputs: PolicyOutputs,
 ) -> list[ObjectChange]:
     """Objects from records (kind, key, version, text) into a new cluster; returns those that the controller reads.
 
-    Manifests of pods stay where they are. Others, which are few and looked at often, are read and checked at once. What
-    is written and was ``said`` again by a policy is once in memory, the policy's.
+    Manifests of pods stay in the store. Others, which are few and read often, are read and checked at once. A part
+    that equals an output of a policy shares its memory.
     """
     changes: list[ObjectChange] = []
     for kind, key, number, text in records:
-        stored, pod = decode(kinds, store.shelf, kind, key, number, text)
+        stored, pod = decode(kinds, store.manifests, kind, key, number, text)
         if pod is not None:
             claim = claims.get(pod.uid)
             if claim is not None:  # the same text, once in memory
@@ -145,8 +145,8 @@ def load_objects(
             pods.by_key[key] = pod
         else:
             given = stored.applied
-            held = same(given.body, said.get((kind, key, "object")))
-            written = {part: same(value, said.get((kind, key, part))) for part, value in stored.written.items()}
+            held = same(given.body, outputs.get((kind, key, "object")))
+            written = {part: same(value, outputs.get((kind, key, part))) for part, value in stored.written.items()}
             store.load(replace(stored, held=cast("Body", held), written=cast("dict[str, Body]", written)))
             if stored.kind.kind == CONFIGURATION:
                 changes.append(ObjectChange(stored.kind, key, given))
@@ -161,16 +161,16 @@ def resume_pods(pods: PodLife, controller: Controller, changes: list[ObjectChang
     controller.resume(changes, [(pod.key, pod.uid) for pod in pods.by_key.values() if pod.phase not in ENDED])
 
 
-def same(kept: object, said: object) -> object:
-    """Plain data that equals ``kept`` to the types and the order of keys, of ``said``'s objects as far as those do."""
-    if isinstance(kept, dict) and isinstance(said, dict):
-        found = {key: same(value, said.get(key)) for key, value in kept.items()}
-        return said if list(kept) == list(said) and _alike(found.values(), said.values()) else found
-    if isinstance(kept, list) and isinstance(said, list):
-        items = [same(value, other) for value, other in zip_longest(kept, said[: len(kept)])]
-        return said if len(kept) == len(said) and _alike(items, said) else items
-    return said if type(kept) is type(said) and kept == said else kept
+def same(kept: object, other: object) -> object:
+    """Plain data equal to ``kept``, made of the objects of ``other`` where these have equal types and key order."""
+    if isinstance(kept, dict) and isinstance(other, dict):
+        found = {key: same(value, other.get(key)) for key, value in kept.items()}
+        return other if list(kept) == list(other) and _alike(found.values(), other.values()) else found
+    if isinstance(kept, list) and isinstance(other, list):
+        items = [same(value, one) for value, one in zip_longest(kept, other[: len(kept)])]
+        return other if len(kept) == len(other) and _alike(items, other) else items
+    return other if type(kept) is type(other) and kept == other else kept
 
 
-def _alike(found: Iterable[object], said: Iterable[object]) -> bool:
-    return all(one is other for one, other in zip(found, said, strict=True))
+def _alike(found: Iterable[object], other: Iterable[object]) -> bool:
+    return all(one is that for one, that in zip(found, other, strict=True))

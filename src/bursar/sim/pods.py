@@ -201,7 +201,7 @@ class PodLife:
             self._has_left(pod)
 
     def _leave(self, pod: SimPod) -> None:
-        """It was told to leave, and takes its time."""
+        """The pod terminates, at once or after its grace period."""
         if pod.leaves_after == 0:
             self._has_left(pod)
             return
@@ -234,7 +234,7 @@ class PodLife:
         pod.order = self._clock.at(pod.due, lambda: self._time_is_up(pod))
 
     def _time_is_up(self, pod: SimPod) -> None:
-        """A pod that was told to leave while it ran has two timers; only the one it waits for now counts."""
+        """A pod that was evicted while it ran has two timers; only the one set last counts."""
         if pod.due != self._clock.now:
             return
         pod.due = None

@@ -48,7 +48,7 @@ def _replay(store: Store, engine: Engine, first: int, last: int) -> int:
     if first > last:
         return 0
     lines = store.load_journal(first, last)
-    if not verify.worthwhile(last - first):
+    if not verify.worth_a_process(last - first):
         return engine.replay(lines)
     with verify.ChainProof(store, first, last, engine.journal.head) as proof:
         count = engine.replay(lines, chained=True)

@@ -343,10 +343,10 @@ class GroupCommitter:
     def submit(self, batch: Batch) -> Future[int]:
         """Hand a batch over; the future holds the number of the last record when it is durable.
 
-        Waits while too much is waiting already: whoever decides must not run away from the disk.
+        Blocks while too many batches wait, so that decisions do not outrun the disk.
         """
         future: Future[int] = Future()
-        future.set_running_or_notify_cancel()  # what was decided is written, whether somebody still waits or not
+        future.set_running_or_notify_cancel()  # a decision is written even if its caller has given up
         with self._changed:
             while len(self._waiting) >= self._limit and self.error is None and not self._closing:
                 self._changed.wait()

@@ -92,15 +92,15 @@ def _ranges(store: Store, mark: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 _NOT_FOR_THEM = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 30.0  # seconds until a process that was told to end is ended; a busy machine needs some to end one
+_PATIENCE = 30.0  # seconds until a child that does not end is killed
 
 
-class ApartError(RuntimeError):
-    """The other process ended before it had answered."""
+class ChildFailedError(RuntimeError):
+    """A child process ended before it had answered."""
 
 
-def start(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """The module as a process with two pipes, told these arguments. Closing its pipes ends it, or killing it."""
+def start_child(module: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """Run a module as a child process with two pipes. It ends when its pipes are closed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
     command = [sys.executable, "-m", module, *map(str, arguments)]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_THEM)  # which a new process inherits, for good
@@ -110,16 +110,16 @@ def start(module: str, *arguments: object) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def unheard(work: Callable[[], None]) -> None:
-    """Do the work of such a process; when nobody listens any more, end without a word."""
+def run_child(work: Callable[[], None]) -> None:
+    """The main function of a child process: it ends silently when the parent has closed its pipe."""
     try:
         work()
     except BrokenPipeError:
-        os._exit(0)  # not by an exception: there is nothing to tell, and nobody to tell it to
+        os._exit(0)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Let it end by itself, and see that it does."""
+def end_child(process: subprocess.Popen[bytes]) -> None:
+    """Close its pipes, wait until it ends, and kill it if it does not."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             try:
@@ -137,7 +137,7 @@ _SEAL = 36  # what follows the body of a line: ,"hash"]
 _BROKEN = "broken"
 
 
-def worthwhile(records: int) -> bool:
+def worth_a_process(records: int) -> bool:
     """Whether another process is done sooner than it takes to start it and to read the journal twice."""
     return records >= 100_000 and len(os.sched_getaffinity(0)) > 1
 
@@ -146,13 +146,15 @@ class ChainProof:
     """The proof of some records, under way; leaving it ends it."""
 
     def __init__(self, store: Store, first: int, last: int, head: str) -> None:
-        self._process = start("bursar.store.verify", store.path, first, last, head)
+        self._process = start_child("bursar.store.verify", store.path, first, last, head)
 
     def check(self, head: str) -> None:
         """Wait for it; ``ReplayError`` unless the chain holds and ends in that hash."""
         text, _ = self._process.communicate()
         if self._process.returncode:
-            raise ApartError(f"the process that proves the journal's chain ended with code {self._process.returncode}")
+            raise ChildFailedError(
+                f"the process that proves the journal's chain ended with code {self._process.returncode}"
+            )
         word, _, number = text.decode().strip().partition(" ")
         if word == _BROKEN:
             problem = "does not continue the chain; it or one before it was altered"
@@ -192,4 +194,4 @@ def main(path: str, first: str, last: str, head: str) -> None:
 
 
 if __name__ == "__main__":
-    unheard(lambda: main(*sys.argv[1:]))
+    run_child(lambda: main(*sys.argv[1:]))
