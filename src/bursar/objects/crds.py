@@ -144,7 +144,7 @@ def _union(choices: list[Any], bounded: bool) -> Schema:
             "minimum": 0,
         }
     if set(choices) == {bool, str}:
-        return dict(_ANYTHING)  # whoever declares it lists what it may be
+        return dict(_ANYTHING)  # the annotation lists what it may be
     raise TypeError(f"there is no structural schema for one of {choices!r}")
 
 

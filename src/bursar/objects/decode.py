@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, cast, get_args, get_origin
@@ -68,6 +68,12 @@ def join(path: str, step: str) -> str:
     if not path or not step or step.startswith("["):
         return path + step
     return f"{path}.{step}"
+
+
+def check_choice(value: str, choices: Collection[str], path: str) -> None:
+    """An empty choice means that the field may be missing."""
+    if value not in choices:
+        raise ManifestError(f"{value!r:.40} is none of {', '.join(filter(None, choices))}", path)
 
 
 def _one_line(text: str) -> str:

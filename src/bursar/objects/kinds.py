@@ -19,9 +19,9 @@ import msgspec
 
 from bursar.objects import core
 from bursar.objects.core import ObjectMeta
-from bursar.objects.decode import ManifestError, decode, join, require_strict
+from bursar.objects.decode import ManifestError, check_choice, decode, join, require_strict
 from bursar.objects.manifests import Document
-from bursar.objects.pods import check_effect, check_pod, check_priority_class
+from bursar.objects.pods import TAINT_EFFECTS, check_pod, check_priority_class
 from bursar.objects.requests import amounts_from
 from bursar.objects.validation import check_keys, check_labels, check_name, check_namespace, selector_from
 
@@ -276,7 +276,7 @@ def check_node(node: core.Node) -> None:
     for index, taint in enumerate(node.spec.taints):
         if not taint.key:
             raise ManifestError("must not be empty", f"spec.taints[{index}].key")
-        check_effect(taint.effect, f"spec.taints[{index}].effect")
+        check_choice(taint.effect, TAINT_EFFECTS, f"spec.taints[{index}].effect")
 
 
 def check_budget(budget: core.PodDisruptionBudget) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.objects import core
 from bursar.objects.core import ObjectMeta, Pod, PodSpec, PriorityClass
-from bursar.objects.decode import ManifestError
+from bursar.objects.decode import ManifestError, check_choice
 from bursar.objects.requests import is_sidecar, pod_resources
 from bursar.objects.validation import node_terms_from
 from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Toleration
@@ -40,20 +40,13 @@ def node_needs(spec: core.PodSpec, path: str = "spec") -> NodeNeeds:
     return NodeNeeds(spec.node_selector, terms, tolerations, ports, spec.node_name)
 
 
-def check_effect(effect: str, path: str) -> None:
-    if effect not in TAINT_EFFECTS:
-        raise ManifestError(f"{effect!r:.40} is none of {', '.join(TAINT_EFFECTS)}", path)
-
-
 def _toleration(given: core.PodToleration, path: str) -> Toleration:
-    if given.operator not in {"", "Equal", "Exists"}:
-        raise ManifestError(f"{given.operator!r:.40} is none of Equal, Exists", f"{path}.operator")
+    check_choice(given.operator, ("", "Equal", "Exists"), f"{path}.operator")
     if given.operator == "Exists" and given.value:
         raise ManifestError("Exists takes no value", f"{path}.value")
     if not given.key and given.operator != "Exists":
         raise ManifestError("is required, unless the operator is Exists", f"{path}.key")
-    if given.effect:
-        check_effect(given.effect, f"{path}.effect")
+    check_choice(given.effect, ("", *TAINT_EFFECTS), f"{path}.effect")
     return Toleration(given.key, given.operator, given.value, given.effect)
 
 
@@ -64,9 +57,7 @@ def _host_ports(spec: core.PodSpec, path: str) -> tuple[tuple[str, str, int], ..
     found: set[tuple[str, str, int]] = set()
     for place, container in places:
         for index, port in enumerate(container.ports):
-            if port.protocol not in _PROTOCOLS:
-                problem = f"{port.protocol!r:.40} is none of {', '.join(_PROTOCOLS)}"
-                raise ManifestError(problem, f"{place}.ports[{index}].protocol")
+            check_choice(port.protocol, _PROTOCOLS, f"{place}.ports[{index}].protocol")
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 found.add((port.protocol, port.host_ip or EVERY_ADDRESS, number))
@@ -75,7 +66,7 @@ def _host_ports(spec: core.PodSpec, path: str) -> tuple[tuple[str, str, int], ..
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 HIGHEST_OF_USERS = 1_000_000_000
-_POLICIES = ("PreemptLowerPriority", "Never")
+_POLICIES = ("", "PreemptLowerPriority", "Never")
 
 
 class Priorities:
@@ -95,7 +86,7 @@ class Priorities:
 
     def of(self, spec: PodSpec, path: str = "spec") -> tuple[int, bool]:
         """(priority, may preempt). A priority in the pod itself wins: the API server copied it from the class."""
-        check_preemption_policy(spec.preemption_policy, f"{path}.preemptionPolicy")
+        check_choice(spec.preemption_policy, _POLICIES, f"{path}.preemptionPolicy")
         value, preempts = self._of_class(spec, path)
         if spec.priority is not None:
             value = spec.priority
@@ -115,14 +106,9 @@ class Priorities:
         raise ManifestError(f"there is no PriorityClass {name!r:.80}", f"{path}.priorityClassName")
 
 
-def check_preemption_policy(policy: str, path: str) -> None:
-    if policy and policy not in _POLICIES:
-        raise ManifestError(f"{policy!r:.40} is none of {', '.join(_POLICIES)}", path)
-
-
 def check_priority_class(given: PriorityClass) -> None:
     name = given.metadata.name
-    check_preemption_policy(given.preemption_policy, "preemptionPolicy")
+    check_choice(given.preemption_policy, _POLICIES, "preemptionPolicy")
     if name.startswith("system-"):
         if SYSTEM_CLASSES.get(name) != given.value:
             raise ManifestError("names that start with system- are Kubernetes' own", "metadata.name")
@@ -195,7 +181,7 @@ def check_pod(pod: Pod) -> None:
     """All that can be wrong with a pod by itself."""
     pod_resources(pod.spec)
     node_needs(pod.spec)
-    check_preemption_policy(pod.spec.preemption_policy, "spec.preemptionPolicy")
+    check_choice(pod.spec.preemption_policy, _POLICIES, "spec.preemptionPolicy")
     _marked_preemptible(pod.metadata.labels)
     _group(pod.metadata)
 

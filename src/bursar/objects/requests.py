@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bursar.ledger import claims
 from bursar.objects import core
-from bursar.objects.decode import ManifestError, join
+from bursar.objects.decode import ManifestError, check_choice, join
 from bursar.objects.validation import is_qualified
 from bursar.quantity import MAX_AMOUNT, MILLI, UNIT, QuantityError, parse
 from bursar.resources import Limits, Vector, dimension, from_amounts
@@ -136,9 +136,7 @@ def _containers(spec: core.PodSpec, path: str) -> list[_Container]:
 
 
 def _container(container: core.PodContainer, role: str, path: str) -> _Container:
-    if container.restart_policy not in _RESTART_POLICIES:
-        choices = ", ".join(_RESTART_POLICIES[1:])
-        raise ManifestError(f"{container.restart_policy!r:.40} is none of {choices}", f"{path}.restartPolicy")
+    check_choice(container.restart_policy, _RESTART_POLICIES, f"{path}.restartPolicy")
     limits = amounts_from(container.resources.limits, f"{path}.resources.limits")
     requests = limits | amounts_from(container.resources.requests, f"{path}.resources.requests")
     _check_within(requests, limits, f"{path}.resources.requests")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from bursar.objects.core import LabelSelector, NodeSelector, SelectorRequirement
-from bursar.objects.decode import ManifestError, join
+from bursar.objects.decode import ManifestError, check_choice, join
 from bursar.selectors import OPERATORS, NodeTerm, Requirement, Selector
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -93,8 +93,7 @@ def node_terms_from(selector: NodeSelector, path: str) -> tuple[NodeTerm, ...]:
 def _requirement(given: SelectorRequirement, path: str, operators: tuple[str, ...]) -> Requirement:
     if not is_qualified(given.key):
         raise ManifestError(f"{given.key!r:.80} is not a label key: name or prefix/name", f"{path}.key")
-    if given.operator not in operators:
-        raise ManifestError(f"{given.operator!r:.40} is none of {', '.join(operators)}", f"{path}.operator")
+    check_choice(given.operator, operators, f"{path}.operator")
     _check_values(given, f"{path}.values")
     return Requirement(given.key, given.operator, given.values)
 
@@ -117,8 +116,7 @@ def _is_integer(text: str) -> bool:
 def _field(given: SelectorRequirement, path: str) -> Requirement:
     if given.key != "metadata.name":
         raise ManifestError(f"{given.key!r:.80} is not a field to select nodes by: only metadata.name", f"{path}.key")
-    if given.operator not in _FIELD_OPERATORS:
-        raise ManifestError(f"{given.operator!r:.40} is none of {', '.join(_FIELD_OPERATORS)}", f"{path}.operator")
+    check_choice(given.operator, _FIELD_OPERATORS, f"{path}.operator")
     if len(given.values) != 1:
         raise ManifestError("needs exactly one value", f"{path}.values")
     return Requirement(given.key, given.operator, given.values)

@@ -6,7 +6,7 @@ An unknown parameter is an error: a misspelt filter would otherwise select every
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document, load_text
+from bursar.selectors import Requirement, Selector
 from bursar.server.operations import PAGE, Operation, Parameter
 from bursar.server.problems import RefusedError
 
@@ -163,25 +164,15 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def label_filter(text: str) -> Callable[[dict[str, str]], bool]:
+def label_filter(text: str) -> Callable[[Mapping[str, str]], bool]:
     """Whether labels match ``a=b,c!=d,e,!f``."""
-    terms: list[tuple[str, str, str]] = []
-    for part in text.split(",") if text else []:
-        found = _TERM.fullmatch(part)
-        if found is None or (found["not"] and found["op"]):
-            raise RefusedError(400, f"the label filter {part!r:.60} has none of the forms a=b, a!=b, a, !a")
-        operator = "!" if found["not"] else (found["op"] or "exists").replace("==", "=")
-        terms.append((found["key"], operator, found["value"] or ""))
-
-    def matches(labels: dict[str, str]) -> bool:
-        return all(_holds(labels, *term) for term in terms)
-
-    return matches
+    return Selector(tuple(_requirement(part) for part in text.split(",") if text)).matches
 
 
-def _holds(labels: dict[str, str], key: str, operator: str, value: str) -> bool:
-    if operator == "=":
-        return labels.get(key) == value
-    if operator == "!=":
-        return labels.get(key) != value
-    return (key in labels) == (operator == "exists")
+def _requirement(part: str) -> Requirement:
+    found = _TERM.fullmatch(part)
+    if found is None or (found["not"] and found["op"]):
+        raise RefusedError(400, f"the label filter {part!r:.60} has none of the forms a=b, a!=b, a, !a")
+    if found["op"]:
+        return Requirement(found["key"], "NotIn" if found["op"] == "!=" else "In", (found["value"],))
+    return Requirement(found["key"], "DoesNotExist" if found["not"] else "Exists")
