@@ -31,6 +31,7 @@ from bursar.objects.decode import ManifestError, join
 MAX_DEPTH = 100
 MAX_COPIED = 100_000
 MAX_DIGITS = 400
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUE = re.compile(r"true|True|TRUE")
@@ -45,15 +46,11 @@ def documents(text: str) -> Iterator[tuple[int, object]]:
     """(number from 1, content) of each document of a stream; an empty document has the content None."""
     number = 0
     try:
-        builder = _Builder()
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
+        for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 number += 1
-                builder = _Builder()
-            elif isinstance(event, yaml.DocumentEndEvent):
-                yield number, builder.result
-            elif isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
-                builder.take(event)
+                yield number, _Composer(events).node(next(events), 0)
     except ManifestError as error:
         raise error.located(document=number) from None
     except yaml.MarkedYAMLError as error:
@@ -97,86 +94,71 @@ def _integer(text: str) -> int:
     return int(text, 0)
 
 
-class _Frame:
-    """A collection that is being read. For a mapping, ``key`` is the one that waits for its value."""
+class _Composer:
+    """Builds one document from its events. Nesting is bounded, so that it may recurse."""
 
-    def __init__(self, event: yaml.CollectionStartEvent) -> None:
-        self.mapping: dict[str, object] | None = {} if isinstance(event, yaml.MappingStartEvent) else None
-        self.items: list[object] = []
-        self.merged: list[dict[str, object]] = []
-        self.key: str | None = None
-        self.merging = False
-        self.anchor = event.anchor
-        self.line = _line(event)
-
-    def value(self) -> object:
-        if self.mapping is None:
-            return self.items
-        for source in self.merged:
-            for key, value in source.items():
-                self.mapping.setdefault(key, value)
-        return self.mapping
-
-
-class _Builder:
-    """One document, put together from its events."""
-
-    def __init__(self) -> None:
-        self.result: object = None
-        self._stack: list[_Frame] = []
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
         self._anchors: dict[str, object] = {}
         self._copied = 0
 
-    def take(self, event: yaml.Event) -> None:
+    def node(self, event: yaml.NodeEvent, depth: int) -> object:
+        """The value that begins with the event, inside so many collections."""
+        value: object
+        if isinstance(event, yaml.AliasEvent):
+            return self._resolved(event)
         if isinstance(event, yaml.ScalarEvent):
-            self._take_scalar(event)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open(event)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            frame = self._stack.pop()
-            self._complete(frame.value(), frame.anchor, frame.line)
-        elif isinstance(event, yaml.AliasEvent):
-            self._complete(self._resolved(event), None, _line(event))
-
-    def _open(self, event: yaml.CollectionStartEvent) -> None:
-        line = _line(event)
-        if event.tag not in _COLLECTION_TAGS:
-            raise ManifestError(f"the tag {event.tag!r} is not known", line=line)
-        if len(self._stack) >= MAX_DEPTH:
-            raise ManifestError(f"nested deeper than {MAX_DEPTH} levels", line=line)
-        if self._wants_key():
-            raise ManifestError("a key must be text, not a list or a mapping", line=line)
-        self._stack.append(_Frame(event))
-
-    def _take_scalar(self, event: yaml.ScalarEvent) -> None:
-        line = _line(event)
-        if event.tag is not None and event.tag not in _TEXT_TAGS:
-            raise ManifestError(f"the tag {event.tag!r} is not known", line=line)
-        plain = event.tag is None and event.implicit[0]
-        if self._wants_key():
-            self._take_key(event, plain, line)
-            if event.anchor:
-                self._anchors[event.anchor] = event.value
+            value = scalar(event.value, _line(event)) if _is_plain(event) else event.value
         else:
-            self._complete(scalar(event.value, line) if plain else event.value, event.anchor, line)
+            _check_collection(event, depth)
+            mapping = isinstance(event, yaml.MappingStartEvent)
+            value = self._mapping(depth + 1) if mapping else [self.node(inner, depth + 1) for inner in self._inside()]
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
 
-    def _wants_key(self) -> bool:
-        if not self._stack:
-            return False
-        frame = self._stack[-1]
-        return frame.mapping is not None and frame.key is None and not frame.merging
+    def _inside(self) -> Iterator[yaml.NodeEvent]:
+        """The first event of each node of the collection that was just opened."""
+        while not isinstance(event := next(self._events), yaml.CollectionEndEvent):
+            yield event
 
-    def _take_key(self, event: yaml.ScalarEvent, plain: bool, line: int) -> None:
-        frame = self._stack[-1]
-        mapping = cast("dict[str, object]", frame.mapping)
-        if plain and event.value == "<<":
-            frame.merging = True
-            return
-        if plain and _NULL.fullmatch(event.value):
+    def _mapping(self, depth: int) -> dict[str, object]:
+        found: dict[str, object] = {}
+        merged: list[dict[str, object]] = []
+        inside = self._inside()
+        for event in inside:
+            key = self._key(event, found, depth)
+            start = next(inside)
+            value = self.node(start, depth)
+            if key is None:
+                merged += _mappings(value, _line(start))
+            else:
+                found[key] = value
+        for source in merged:
+            found |= {name: value for name, value in source.items() if name not in found}
+        return found
+
+    def _key(self, event: yaml.NodeEvent, known: dict[str, object], depth: int) -> str | None:
+        """The text of a key; None for ``<<``, which merges mappings."""
+        line = _line(event)
+        if isinstance(event, yaml.AliasEvent):
+            value = self._resolved(event)
+            if not isinstance(value, str) or value in known:
+                raise ManifestError("a key must be text, and given once", line=line)
+            return value
+        if not isinstance(event, yaml.ScalarEvent):
+            _check_collection(event, depth)
+            raise ManifestError("a key must be text, not a list or a mapping", line=line)
+        plain, text = _is_plain(event), str(event.value)
+        if event.anchor:
+            self._anchors[event.anchor] = text
+        if plain and text == "<<":
+            return None
+        if plain and _NULL.fullmatch(text):
             raise ManifestError("a key is missing or null", line=line)
-        if event.value in mapping:
-            raise ManifestError(f"the key {event.value!r} is given twice", line=line)
-        frame.key = event.value
+        if text in known:
+            raise ManifestError(f"the key {text!r} is given twice", line=line)
+        return text
 
     def _resolved(self, event: yaml.AliasEvent) -> object:
         name = cast("str", event.anchor)
@@ -194,29 +176,20 @@ class _Builder:
             return [self._copy(inner, line, depth + 1) for inner in value]
         return value
 
-    def _complete(self, value: object, anchor: str | None, line: int) -> None:
-        if anchor:
-            self._anchors[anchor] = value
-        if not self._stack:
-            self.result = value
-            return
-        frame = self._stack[-1]
-        if frame.mapping is None:
-            frame.items.append(value)
-        elif frame.merging:
-            frame.merged += _mappings(value, line)
-            frame.merging = False
-        elif frame.key is not None:
-            frame.mapping[frame.key] = value
-            frame.key = None
-        else:
-            self._take_key_alias(value, line)
 
-    def _take_key_alias(self, value: object, line: int) -> None:
-        frame = self._stack[-1]
-        if not isinstance(value, str) or value in cast("dict[str, object]", frame.mapping):
-            raise ManifestError("a key must be text, and given once", line=line)
-        frame.key = value
+def _is_plain(event: yaml.ScalarEvent) -> bool:
+    """Whether the scalar is unquoted and untagged, so that it may be something else than text."""
+    if event.tag is not None and event.tag not in _TEXT_TAGS:
+        raise ManifestError(f"the tag {event.tag!r} is not known", line=_line(event))
+    return event.tag is None and bool(event.implicit[0])
+
+
+def _check_collection(event: yaml.NodeEvent, depth: int) -> None:
+    tag = cast("yaml.CollectionStartEvent", event).tag
+    if tag not in _COLLECTION_TAGS:
+        raise ManifestError(f"the tag {tag!r} is not known", line=_line(event))
+    if depth >= MAX_DEPTH:
+        raise ManifestError(_TOO_DEEP, line=_line(event))
 
 
 def _mappings(value: object, line: int) -> list[dict[str, object]]:
@@ -315,9 +288,6 @@ def _json_documents(text: str) -> Iterator[tuple[int, object]]:
             raise error.located(document=number) from None
         yield number, content
         position = _skip_blank(text, position)
-
-
-_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 
 def _skip_blank(text: str, position: int) -> int:
