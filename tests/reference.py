@@ -1,17 +1,23 @@
-"""The tool that writes the reference pages, for tests that compare them with the code."""
+"""The reference pages as the tool writes them now, for tests that compare them with docs/."""
 
-import importlib
+import os
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "reference.py"
 
 
 def reference_page(name: str) -> str:
-    """The text of a page of docs/ as the code has it now."""
-    sys.path.insert(0, str(TOOLS))
-    try:
-        pages = importlib.import_module("reference").PAGES
-    finally:
-        sys.path.remove(str(TOOLS))
-    return str(pages[name]())
+    return _pages()[name]
+
+
+@cache
+def _pages() -> dict[str, str]:
+    """In a process of its own: click remembers the help of a command that was shown in another form."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, TOOL, folder], env=environment, check=True)
+        return {page.name: page.read_text() for page in Path(folder).iterdir()}

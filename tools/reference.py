@@ -1,6 +1,8 @@
-"""Write the reference pages from the code: docs/cli.md, docs/api.md, docs/reasons.md."""
+"""Write the reference pages from the code (cli.md, api.md, reasons.md) to docs/ or the folder that is named."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -177,10 +179,10 @@ def _shape(schema: dict[str, Any]) -> str:
 PAGES = {"cli.md": cli_page, "api.md": api_page, "reasons.md": reasons_page}
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     for name, page in PAGES.items():
-        (ROOT / "docs" / name).write_text(page())
+        (folder / name).write_text(page())
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs")
