@@ -8,9 +8,8 @@ is, so that every level is shared out in rounds.
 from benchmarks.timing import rate
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.transaction import Ledger, Transaction
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import NodeIndex
-from bursar.policies.pools.configure import NODE, QUOTA, QuotaObject
+from bursar.policies.pools.configure import NODE, QUOTA
 from bursar.policies.pools.node_pools import PoolNode
 from bursar.policies.pools.policy import PoolsPolicy, check
 from bursar.policies.pools.quota_node import Branch

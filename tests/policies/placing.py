@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from bursar.ledger.claims import PENDING, RESERVED, Binding, Claim
 from bursar.ledger.transaction import Ledger
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal

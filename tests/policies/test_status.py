@@ -19,7 +19,8 @@ def test_a_status_is_written_when_it_changes() -> None:
 
 def test_an_object_that_comes_again_is_written_again() -> None:
     writer = StatusWriter()
-    for status in ({"used": 1}, None, None, {"used": 1}):
+    statuses: tuple[dict[str, object] | None, ...] = ({"used": 1}, None, None, {"used": 1})
+    for status in statuses:
         writer.write_status("Quota", "a/q", status)
     assert written(writer) == [("Quota", "a/q", "status")] * 2
 

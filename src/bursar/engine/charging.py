@@ -13,7 +13,6 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
 from bursar.ledger.transaction import Ledger, Transaction
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import (
     ConcernVersion,

@@ -43,7 +43,6 @@ from bursar.policies.crossquota.cost import FREE
 from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, GpuNodeFacts, NodeQuota
 from bursar.policies.crossquota.status import NodeStatusWriter
 from bursar.policies.crossquota.table import QuotaNodeIndex
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import REMOVED, NodeIndex, close_if_empty
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError

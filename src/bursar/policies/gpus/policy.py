@@ -20,7 +20,6 @@ from bursar.policies.gpus.selection import choose, fits, held, suiting, unknown
 from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for

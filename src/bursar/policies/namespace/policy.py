@@ -31,7 +31,6 @@ from bursar.policies.namespace.settings import (
     spoiled,
 )
 from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.nodes.rules import facts_of
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy

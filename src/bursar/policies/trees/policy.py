@@ -17,7 +17,6 @@ from typing import Final, cast, final
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.node_slots import NodeIndex
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
