@@ -60,7 +60,7 @@ class TestDecide:
         decision = engine.decide(ask("x", 3000))
         assert decision.outcome == WAITING
         assert decision.reason == "teams.limit.cpu"
-        assert decision.sentence() == "teams/a has no room for 3 cpu: 0 of 2m are in use"
+        assert decision.sentence() == "teams/a: needs 3 cpu, 0 of 2m in use"
         assert engine.claim("x").state == PENDING
 
     def test_all_refusing_policies_are_listed_first_one_first(self) -> None:

@@ -177,7 +177,7 @@ class TestUpdates:
     def test_growth_that_does_not_fit_is_refused(self) -> None:
         bed = one_node(4)
         bed.give(pod("p", "a", {GPU: 3}))
-        with pytest.raises(ManifestError, match=r"nodes/n1 has no room for 5 nvidia\.com/gpu"):
+        with pytest.raises(ManifestError, match=r"nodes/n1: needs 5 nvidia\.com/gpu"):
             bed.give(pod("p", "a", {GPU: 5}))
         assert bed.whole("Pod/a/p")["spec"]["containers"][0]["resources"]["requests"] == {GPU: 3}
 

@@ -91,8 +91,8 @@ class Refusal(Recordable):
         """One sentence for people, with the numbers."""
         if self.note:
             return self.note
-        text = f"{self.account} has no room for {self.requested} {self.resource}"
-        return f"{text}: {self.used} of {self.limit} are in use"
+        unit = "pod" if self.resource == "pods" and self.requested == "1" else self.resource
+        return f"{self.account}: needs {self.requested} {unit}, {self.used} of {self.limit} in use"
 
     def record(self) -> list[object]:
         numbers = [self.resource, self.requested, self.used, self.limit]

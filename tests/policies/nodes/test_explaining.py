@@ -45,7 +45,7 @@ def test_nodes_are_counted_by_reason_most_first() -> None:
         ("nodes.port", "1 node"),
         ("nodes.unschedulable", "1 node"),
     ]
-    assert found.note == "none of 8 nodes can take it; the nearest, c1, lacks 1Gi memory"
+    assert found.note == "0 of 8 nodes fit; the nearest, c1, lacks 1Gi memory"
     assert found.children[-1].title == "nodes/c1"
     assert found.children[-1].reason == "nodes.room.memory"
 
@@ -79,14 +79,14 @@ def test_what_is_used_counts_as_missing() -> None:
     world.node("n1", body({"memory": "4Gi"}))
     world.place(claim("a", {"memory": "3Gi"}), "n1")
     found = survey(world, claim("c", {"memory": "2Gi"}))
-    assert found.note == "none of 1 node can take it; the nearest, n1, lacks 1Gi memory"
+    assert found.note == "0 of 1 nodes fit; the nearest, n1, lacks 1Gi memory"
 
 
 def test_a_node_that_fails_a_rule_is_never_the_nearest() -> None:
     world = World()
     world.node("n1", body(labels={"zone": "b"}))
     found = survey(world, claim("c", {"cpu": 1}, NodeNeeds({"zone": "a"})))
-    assert (found.note, counted(found)) == ("none of 1 node can take it", [("nodes.selector", "1 node")])
+    assert (found.note, counted(found)) == ("0 of 1 nodes fit", [("nodes.selector", "1 node")])
 
 
 def test_deleted_nodes_are_no_nodes() -> None:
@@ -102,7 +102,7 @@ def test_a_claim_that_fits() -> None:
     world.node("n1", body())
     world.node("n2", body(unschedulable=True))
     found = survey(world, claim("c"))
-    assert (found.passed, found.note, found.reason) == (True, "1 of 2 nodes can take it", "")
+    assert (found.passed, found.note, found.reason) == (True, "1 of 2 nodes fit", "")
 
 
 def test_a_placed_claim_shows_the_numbers_of_its_node() -> None:

@@ -44,7 +44,7 @@ def test_each_claim_takes_one_place_for_a_pod() -> None:
     assert world.place(claim("b"), "n1") is None
     refusal = world.place(claim("c"), "n1")
     assert refusal is not None
-    assert refusal.sentence() == "nodes/n1 has no room for 1 pods: 2 of 2 are in use"
+    assert refusal.sentence() == "nodes/n1: needs 1 pod, 2 of 2 in use"
 
 
 def test_a_full_node_could_still_take_the_claim() -> None:

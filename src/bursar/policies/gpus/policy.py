@@ -37,7 +37,7 @@ def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) 
         counts[reason] = counts.get(reason, 0) + 1
     nodes = [node for node in fleet.spans if policy.explain_node(claim, node) is None]
     if nodes:
-        return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs can take it")
+        return Check(policy.name, True, f"{len(nodes)} of {len(fleet.spans)} nodes with GPUs fit")
     wanted = counted(worker.count, "GPU")
     scattered = f"with room, but no node has {wanted} of them"
     children = checks_by_reason(counts, "GPU")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 from bursar.policies.nodes.rules import NAME, NONE, PREFIX, ROOM
-from bursar.policies.placement_kit import checks_by_reason, counted
+from bursar.policies.placement_kit import checks_by_reason
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal
 from bursar.resources import Vector
@@ -35,10 +35,9 @@ def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost:
                 nearest = (distance, account, refusal)
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + 1
-    nodes = counted(len(accounts), "node")
+    note = f"{fitting} of {len(accounts)} nodes fit" if accounts else "there is no node"
     if fitting:
-        return Check(NAME, True, f"{fitting} of {nodes} can take it")
-    note = f"none of {nodes} can take it" if accounts else "there is no node"
+        return Check(NAME, True, note)
     children = checks_by_reason(counts, "node")
     reason = children[0].reason if children else NONE
     if nearest is not None:
