@@ -22,9 +22,6 @@ from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, total_c
 from bursar.policies.namespace.settings import (
     CHECKS,
     COUNT,
-    COUNT_CODE,
-    WORKERS,
-    WORKERS_CODE,
     DemandBody,
     NamespaceQuotaBody,
     Space,
@@ -56,51 +53,31 @@ def quota_refusal(space: Space, namespace: str, account: Account, cost: Vector, 
     Limits of one workload come first, because waiting does not help there. Then come the totals of the namespace.
     """
     if space.unusable:
-        return _unusable(space.quotas[space.unusable], account)
+        quota = space.quotas[space.unusable]
+        note = f"quota {quota.key} is invalid and was never valid: {quota.problem}"
+        return Refusal(NAME, INVALID, note, account.name)
     if (
         first_short(_NOTHING_USED, cost, space.singles) < 0
         and (space.count < 0 or count <= space.count)
         and first_short(account.used, cost, space.totals) < 0
     ):
         return None
-    return _first_single(space, namespace, account, cost, count) or _first_total(space, namespace, account, cost)
+    return _first_failed(space, namespace, account, cost, count)
 
 
-def _unusable(quota: NamespaceQuotaBody, account: Account) -> Refusal:
-    note = f"quota {quota.key} is invalid and was never valid: {quota.problem}"
-    return Refusal(NAME, INVALID, note, account.name)
-
-
-def _first_single(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
-    for name, code, _ in CHECKS:
+def _first_failed(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
+    for name, code, single in CHECKS:
+        wanted = count if name == COUNT else cost.amount(name)
+        used = 0 if single else account.used.amount(name)
         for quota in space.quotas.values():
-            most = quota.singles.get(name)
-            if most is not None and 0 < cost.amount(name) > most:
-                return _refusal(namespace, account, name, code, cost.amount(name), most, True)
-    for quota in space.quotas.values():
-        most = quota.singles.get(COUNT)
-        if most is not None and count > most:
-            return _refusal(namespace, account, COUNT, COUNT_CODE, count, most, True)
+            most = (quota.singles if single else quota.totals).get(name)
+            if most is not None and wanted > 0 and used + wanted > most:
+                show = dimension(name).show
+                amounts = f"requested {show(wanted)}, limit {show(most)}"
+                note = f"quota exceeded in namespace {namespace} for {code}: {amounts}"
+                shown = "" if single else show(used)
+                return Refusal(NAME, code, note, account.name, name, show(wanted), shown, show(most), single)
     return None
-
-
-def _first_total(space: Space, namespace: str, account: Account, cost: Vector) -> Refusal | None:
-    for name, _, code in (*CHECKS, (WORKERS, "", WORKERS_CODE)):
-        wanted = cost.amount(name)
-        for quota in space.quotas.values():
-            most = quota.totals.get(name)
-            if most is not None and wanted > 0 and account.used.amount(name) + wanted > most:
-                return _refusal(namespace, account, name, code, wanted, most, False)
-    return None
-
-
-def _refusal(
-    namespace: str, account: Account, name: str, code: str, wanted: int, most: int, permanent: bool
-) -> Refusal:
-    show = dimension(name).show
-    note = f"quota exceeded in namespace {namespace} for {code}: requested {show(wanted)}, limit {show(most)}"
-    used = "" if permanent else show(account.used.amount(name))
-    return Refusal(NAME, code, note, account.name, name, show(wanted), used, show(most), permanent)
 
 
 @final

@@ -19,16 +19,21 @@ DEFAULT_THRESHOLD: Final = 95
 WORKERS: Final = "workers"
 COUNT: Final = "gpus"
 
-# In the order in which they are checked: the dimension, and the code of a refusal by a single and by a total limit.
-CHECKS: Final = (
-    ("requests.tflops", "single.max.tflops.request", "total.max.tflops.request"),
-    ("requests.vram", "single.max.vram.request", "total.max.vram.request"),
-    ("limits.tflops", "single.max.tflops.limit", "total.max.tflops.limit"),
-    ("limits.vram", "single.max.vram.limit", "total.max.vram.limit"),
-)
-COUNT_CODE: Final = "single.max.gpuCount.limit"
-WORKERS_CODE: Final = "total.max.workers.limit"
 DIMENSIONS: Final = ("requests.tflops", "requests.vram", "limits.tflops", "limits.vram", WORKERS)
+
+# In the order in which they are checked: the dimension, the code of a refusal, and whether one workload is limited.
+CHECKS: Final = (
+    ("requests.tflops", "single.max.tflops.request", True),
+    ("requests.vram", "single.max.vram.request", True),
+    ("limits.tflops", "single.max.tflops.limit", True),
+    ("limits.vram", "single.max.vram.limit", True),
+    (COUNT, "single.max.gpuCount.limit", True),
+    ("requests.tflops", "total.max.tflops.request", False),
+    ("requests.vram", "total.max.vram.request", False),
+    ("limits.tflops", "total.max.tflops.limit", False),
+    ("limits.vram", "total.max.vram.limit", False),
+    (WORKERS, "total.max.workers.limit", False),
+)
 
 _Amounts = tuple[tuple[str, int], ...]
 
