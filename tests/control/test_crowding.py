@@ -56,18 +56,18 @@ def test_who_goes_meanwhile_is_not_started() -> None:
     bed.take("Pod/a/s0")
     bed.advance(5_000)
     assert [bed.see(f"a/s{n}").phase for n in range(1, SMALL)] == ["Running"] * (SMALL - 1)
-    crowd = bed.controller._watch.crowd
-    assert (crowd._sums, crowd._known, crowd._kept, crowd._spot_of) == ({}, {}, {}, {})
+    terminating = bed.controller._watch.terminating
+    assert (terminating._sums, terminating._known, terminating._blocked, terminating._spot_of) == ({}, {}, {}, {})
 
 
 def test_those_who_may_not_start_are_not_all_looked_at_with_each_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
     exceeded = TerminatingUsage._exceeded
 
-    def counted(crowd: TerminatingUsage, account: Account, dim: int) -> bool:
+    def counted(terminating: TerminatingUsage, account: Account, dim: int) -> bool:
         nonlocal looked
         looked += 1
-        return exceeded(crowd, account, dim)
+        return exceeded(terminating, account, dim)
 
     monkeypatch.setattr(TerminatingUsage, "_exceeded", counted)
     bed = crowded()

@@ -122,5 +122,5 @@ def test_nobody_starts_too_early_or_not_at_all(script: list[tuple[str, Any]]) ->
     for line in bed.engine.journal.take():
         auditor.feed(line)
     assert auditor.digest == f"{bed.engine.digest:016x}"
-    crowd = bed.controller._watch.crowd
-    assert (crowd._sums, crowd._known, crowd._kept, crowd._spot_of) == ({}, {}, {}, {})
+    terminating = bed.controller._watch.terminating
+    assert (terminating._sums, terminating._known, terminating._blocked, terminating._spot_of) == ({}, {}, {}, {})

@@ -55,22 +55,22 @@ class Actor:
     def carry_out(self) -> bool:
         """Evict pods that must leave and start pods that may; a pod blocked by terminating usage is kept."""
         watch = self._watch
-        for claim in watch.crowd.freed():
-            watch.look_again(claim)
+        for claim in watch.terminating.unblocked():
+            watch.try_start(claim)
         leaving, withdrawn = _taken(watch.leaving), _taken(watch.withdrawn)
         withdrawn += [claim for claim in _taken(watch.doubtful) if not self._engine.possible(claim.uid)]
         for claim in leaving:
             if isinstance(claim.decision, Decision):
                 self._evict(claim, claim.decision)
         self._give_up(withdrawn)
-        facts = _taken(watch.facts)
-        for claim in facts:
+        bound = _taken(watch.bound)
+        for claim in bound:
             self._ports.start(claim)
         acted = [self._start([claim]) for claim in _taken(watch.reserved)]
         groups = list(watch.groups)
         watch.groups.clear()
         acted += [self._start_group(name) for name in groups]
-        return bool(leaving or withdrawn or facts) or any(acted)
+        return bool(leaving or withdrawn or bound) or any(acted)
 
     def _start_group(self, name: str) -> bool:
         """Start the members of a gang that may start; an incomplete gang gives its places back."""
@@ -85,11 +85,11 @@ class Actor:
 
     def _start(self, claims: list[Claim]) -> bool:
         """Start all of them, or none while terminating usage blocks one."""
-        crowd = self._watch.crowd
+        terminating = self._watch.terminating
         for claim in claims:
-            spot = crowd.spot(claim)
+            spot = terminating.spot(claim)
             if spot is not None:
-                crowd.keep(claim, spot)
+                terminating.block(claim, spot)
                 return False
         for claim in claims:
             self._watch.queue.started(claim.uid)
@@ -111,8 +111,8 @@ class Actor:
         watch, others = self._watch, list[str]()
         group = watch.queue.group(claim.spec.group)
         together = group is not None and claim.uid in group.placed
-        if together or claim.uid in watch.reserved or watch.crowd.keeps(claim.uid):
-            others = watch.crowd.in_the_way(claim)
+        if together or claim.uid in watch.reserved or watch.terminating.blocks(claim.uid):
+            others = watch.terminating.blockers(claim)
         if not others and group is not None and together and group.held:
             others = list(group.placed[next(iter(group.held))].waits_for)
         if others:

@@ -1,16 +1,16 @@
-"""What the queue decides together: a claim of its own, or those members of a group that wait.
+"""Queue entries: a single claim, or the pending members of a gang.
 
-A member of a group *waits*, then it is *placed* (decided: its place is its own, it may be held until others have left),
-then it is *started* (told to, or seen on a node), and at last it may be about to *leave*. All or none:
+A member of a gang is *pending*, then *placed* (decided; it may be held until its victims have left), then *started*
+(told to start, or observed on a node), and at last it may be *leaving*. All or none:
 
-* a group of which nobody has started needs as many members as its size says to be decided, and starts as a whole, when
-  nobody of it waits or is held any more;
-* as soon as one has started, the group is in: whoever comes joins it, whatever the size says. Those that are about to
-  leave are none of it: a group that is created anew while its old members leave is all or none once more;
-* one that has *finished*, successfully, needs no place, and counts for those that its controller creates anew. It does
-  not count for those of another controller: that is the next run of a group of the same name.
+* a gang without a started member is decided only when it is complete, as many members as its size says, and starts as a
+  whole, when no member is pending or held any more;
+* once one member has started, the gang is in: new members join it, whatever the size says. Leaving members do not
+  count: a gang that is created again while its old members leave is all or none once more;
+* a *finished* (succeeded) member needs no place, and counts for members that its controller creates again. For another
+  controller it does not: that is the next run of a gang of the same name.
 
-Asking a unit costs the same however many members it has, but for the members themselves.
+Asking an entry costs the same for any number of members, except for the members themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def urgency(claim: Claim) -> Urgency:
 
 
 class QueueOrder:
-    """By urgency, each entry once. Entries that no longer hold stay until somebody meets them, or ``keep``."""
+    """Entries by urgency, each once. Outdated entries stay until they reach the head, or until ``keep``."""
 
     __slots__ = ("_entries", "_heap")
 
@@ -59,14 +59,14 @@ class QueueOrder:
         self._entries.discard(heappop(self._heap))
 
     def keep(self, holds: Callable[[Entry], bool]) -> None:
-        """Only the entries that hold."""
+        """Drop the outdated entries."""
         self._heap = [entry for entry in self._heap if holds(entry)]
         heapify(self._heap)
         self._entries = set(self._heap)
 
 
 class QueueEntry:
-    """A claim of its own; what else there is to know of it, as of a group, is that it waits for topics."""
+    """A single claim, and the topics that it waits for."""
 
     __slots__ = ("name", "never", "pending", "topics", "waits")
 
@@ -100,7 +100,7 @@ class QueueEntry:
         return any(claim.spec.preempts for claim in self.pending.values())
 
     def claims(self) -> list[Claim]:
-        """Those that wait, the most urgent first."""
+        """The pending claims, the most urgent first."""
         return sorted(self.pending.values(), key=urgency)
 
     def urgency(self) -> Urgency:
@@ -108,7 +108,7 @@ class QueueEntry:
 
 
 class Gang(QueueEntry):
-    """The members of a group that are here."""
+    """The members of a gang that are present."""
 
     __slots__ = ("_done", "_finished", "_leaving", "_line", "_owners", "_says", "_sizes", "held", "placed", "started")
 
@@ -136,7 +136,7 @@ class Gang(QueueEntry):
             self._line.keep(self._holds)
 
     def move(self, claim: Claim, *, leaves: bool) -> bool:
-        """A member that does not wait, as it is now; whether it was something else before."""
+        """A member that is not pending, as it is now; returns whether its stage changed."""
         uid = claim.uid
         if leaves:
             return self.leaves(uid)
@@ -167,7 +167,7 @@ class Gang(QueueEntry):
         self._done[owner] += 1
 
     def leaves(self, uid: str) -> bool:
-        """One that had started may stay after all; any other is none of the group any more."""
+        """A started member may stay after all; any other is no member any more."""
         if uid in self._leaving:
             return False
         had_started = uid in self.started
@@ -217,7 +217,7 @@ class Gang(QueueEntry):
 
     @property
     def whole(self) -> bool:
-        """Whether it is in, or can be as a whole."""
+        """Whether it has started, or is complete."""
         return bool(self.started) or self.here >= self.size
 
     @property
@@ -225,13 +225,13 @@ class Gang(QueueEntry):
         return bool(self.pending) and self.whole
 
     def ready(self) -> list[Claim]:
-        """Members that may start now: with all others, or to join those that have."""
+        """Members that may start now: all together, or to join those that have started."""
         if not self.started and (self.pending or self.held or not self.whole):
             return []
         return [claim for uid, claim in self.placed.items() if uid not in self.held]
 
     def urgency(self) -> Urgency:
-        """One that is half-way in comes before everybody else: whoever decided before meant all of it."""
+        """A gang that is partly placed or started comes before all other entries."""
         first = self._first()
         return (FIRST, *first[1:]) if self.started or self.placed else first
 

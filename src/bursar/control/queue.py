@@ -1,13 +1,12 @@
-"""The queue: claims that wait, the most urgent first, and what each of them waits for.
+"""The queue: pending claims, the most urgent first, and the topics that each entry waits for.
 
-Urgency is priority (high first), then creation, then key, then uid. A claim is *ready* (to be decided) when it comes,
-when it changes, and when something happened that may help it; otherwise it *waits*, indexed by the topics that its
-refusals named. Best effort: one that waits does not block others. ``strict``: nobody passes the most urgent one,
-unless that one can never be admitted as things are.
+Urgency is priority (high first), then creation, then key, then uid. An entry is *ready* (to be decided) when it is new,
+when it changes, and when a change may help it; otherwise it *waits*, indexed by the topics of its refusals. By default
+a waiting entry does not block others. With ``strict`` no entry passes the most urgent one, unless that one can never be
+admitted as things are.
 
-Claims of a group are one unit (see ``units``): held back until as many members exist as the group has, decided
-together, and started together. Members that have started count as being here, so that one that is created anew can
-join them.
+The claims of a gang are one entry (see ``gangs``): held back until the gang is complete, decided together, and started
+together. Started members count as present, so that a member that is created again can join them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ANYTHING = ""  # the topic of a refusal that names none
 
 
 class Queue:
-    """All claims that are not admitted, and who of them is to be decided."""
+    """All claims that are not admitted, in entries that are ready or wait."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
@@ -33,7 +32,7 @@ class Queue:
 
     @property
     def strict(self) -> bool:
-        """Whether nobody passes the most urgent one."""
+        """Whether no entry passes the most urgent one."""
         return self._strict
 
     @strict.setter
@@ -45,7 +44,7 @@ class Queue:
                 self._line.add((unit.urgency(), unit.name))
 
     def __len__(self) -> int:
-        """How many claims wait to be admitted."""
+        """The number of pending claims."""
         return sum(len(unit.pending) for unit in self._units.values())
 
     def __contains__(self, uid: str) -> bool:
@@ -55,14 +54,14 @@ class Queue:
     # Coming and going
 
     def follow(self, claim: Claim, *, revoked: bool = False) -> None:
-        """The claim came, or its state changed. ``revoked``: it counts until it is gone, and was told to go."""
+        """The claim is new, or its state changed. ``revoked``: it counts until it is gone, and is being evicted."""
         if claim.state == PENDING:
             self.add(claim)
         else:
             self.admitted(claim, leaves=claim.leaving or claim.state == TERMINATING or revoked)
 
     def add(self, claim: Claim) -> None:
-        """The claim waits to be admitted, for the first time or again; it is ready."""
+        """The claim is pending, for the first time or again; its entry is ready."""
         unit = self._join(claim)
         unit.wait(claim)
         self._make_ready(unit)
@@ -80,7 +79,7 @@ class Queue:
         return unit
 
     def admitted(self, claim: Claim, *, leaves: bool = False) -> None:
-        """The claim waits no longer: it has a place, or (``leaves``) is about to lose it."""
+        """The claim is not pending any more: it has a place, or (``leaves``) is being evicted."""
         if not claim.spec.group:
             self.remove(claim.uid)
             return
@@ -89,7 +88,7 @@ class Queue:
             self._changed(claim.uid, group)
 
     def started(self, uid: str) -> None:
-        """The claim was told to start."""
+        """The claim was started."""
         group = self._unit_of.get(uid)
         if isinstance(group, Gang):
             joins = bool(group.started)
@@ -98,7 +97,7 @@ class Queue:
                 self._changed(uid, group)  # whoever waits for the group can join it now
 
     def finished(self, uid: str, group: str, owner: str) -> None:
-        """A pod of the group has succeeded, and is there until it is removed."""
+        """A pod of the gang has succeeded, and counts as present until it is removed."""
         name = _name(group)
         unit = self._units.setdefault(name, Gang(name))
         if isinstance(unit, Gang) and uid not in unit:
@@ -107,7 +106,7 @@ class Queue:
             self._changed(uid, unit)
 
     def leaves(self, uid: str) -> None:
-        """The claim was told to leave, and counts until it is gone."""
+        """The claim is being evicted, and counts until it is gone."""
         group = self._unit_of.get(uid)
         if isinstance(group, Gang) and group.leaves(uid):
             self._changed(uid, group)
@@ -120,7 +119,7 @@ class Queue:
             self._changed(uid, unit)
 
     def _changed(self, uid: str, unit: QueueEntry) -> None:
-        """Somebody moved or went: a smaller unit may fit, come first, or have to wait for its members."""
+        """A claim moved or is gone: a smaller entry may fit, come first, or be incomplete."""
         if uid not in unit:
             del self._unit_of[uid]
         if unit.pending:
@@ -133,7 +132,7 @@ class Queue:
     # Waiting and waking
 
     def wait(self, claim: Claim, topics: Iterable[str], *, never: bool) -> None:
-        """The unit of the claim was refused: it waits for a change of any of the topics."""
+        """Park the entry of a refused claim until one of the topics changes."""
         unit = self._unit_of[claim.uid]
         self._unlist(unit)
         unit.waits = True
@@ -151,13 +150,13 @@ class Queue:
             self._make_ready(self._units[name])
 
     def wake_preempting(self) -> None:
-        """Something changed that decides who may be a victim: whoever looks for victims may find some."""
+        """The set of possible victims changed: entries that may preempt are ready."""
         for unit in list(self._units.values()):
             if unit.waits and not unit.never and unit.preempts:
                 self._make_ready(unit)
 
     def wake_all(self) -> None:
-        """Settings changed: everything may be different."""
+        """Settings changed: every entry is ready."""
         for unit in list(self._units.values()):
             if unit.pending:
                 self._make_ready(unit)
@@ -172,7 +171,7 @@ class Queue:
             self._enlist(self._line, entry)
 
     def _enlist(self, line: QueueOrder, entry: Entry) -> None:
-        """Where somebody is never passed, nobody meets the entries behind: so they are cleared out now and then."""
+        """Add an entry; outdated ones are cleared when there are too many, as a strict queue may never reach them."""
         line.add(entry)
         if len(line) > 2 * len(self._units) + SLACK:
             line.keep(lambda listed: self._valid(listed) is not None)
@@ -188,7 +187,7 @@ class Queue:
     # Deciding
 
     def next(self) -> list[Claim] | None:
-        """The claims to decide now, together; they stay in the queue until it is told what became of them."""
+        """The claims to decide now, together; they stay in the queue until their state changes or they wait."""
         while (entry := self._ready.head()) is not None:
             unit = self._valid(entry)
             if unit is None or unit.waits or not unit.complete:
@@ -201,12 +200,12 @@ class Queue:
         return None
 
     def _valid(self, entry: Entry) -> QueueEntry | None:
-        """The unit that an entry of a heap stands for, unless it is out of date."""
+        """The entry of a heap item, unless the item is outdated."""
         unit = self._units.get(entry[1])
         return unit if unit is not None and unit.pending and unit.urgency() == entry[0] else None
 
     def _head(self) -> QueueEntry | None:
-        """The most urgent unit that is complete and not hopeless."""
+        """The most urgent entry that is complete and can be admitted at some time."""
         while (entry := self._line.head()) is not None:
             unit = self._valid(entry)
             if unit is not None and unit.complete and not unit.never:
@@ -217,22 +216,22 @@ class Queue:
     # Answers
 
     def waiting(self) -> list[Claim]:
-        """All claims that wait to be admitted, the most urgent first."""
+        """All pending claims, the most urgent first."""
         return sorted((c for unit in self._units.values() for c in unit.pending.values()), key=urgency)
 
     def missing(self, uid: str) -> tuple[int, int] | None:
-        """(members that are here, members wanted) when the claim waits for its group; else None."""
+        """(members present, members wanted) if the claim waits for its gang; else None."""
         unit = self._unit_of.get(uid)
         if not isinstance(unit, Gang) or uid not in unit.pending or unit.complete:
             return None
         return unit.here, unit.size
 
     def placed(self) -> list[Claim]:
-        """Members of groups that have their place, and were not told to start."""
+        """Members of gangs that have their place and were not started."""
         return [c for unit in self._units.values() if isinstance(unit, Gang) for c in unit.placed.values()]
 
     def group(self, name: str) -> Gang | None:
-        """The group of that name, as claims name it, if any member of it is here."""
+        """The gang of that name, as claims name it, if any member is present."""
         unit = self._units.get(_name(name))
         return unit if isinstance(unit, Gang) else None
 

@@ -33,7 +33,7 @@ Spot = tuple[Account, int]
 
 
 class _Sums:
-    """Of one account: who is leaving it, and by dimension what they and those that are held cost there."""
+    """Of one account: the claims that leave it, and by dimension the cost of those and of the held claims."""
 
     __slots__ = ("held", "leavers", "leaving")
 
@@ -44,21 +44,21 @@ class _Sums:
 
 
 class TerminatingUsage:
-    """Those that leave, those that are held, and those that are kept from starting."""
+    """Claims that leave, claims that are held, and claims that both keep from starting."""
 
     def __init__(self) -> None:
         self._sums: dict[Account, _Sums] = {}
         self._known: dict[str, tuple[bool, list[tuple[Account, Vector]]]] = {}  # by uid: whether it leaves; its costs
-        self._kept: dict[Spot, dict[str, Claim]] = {}
-        self._spot_of: dict[str, Spot] = {}  # by uid of those that are kept from starting
+        self._blocked: dict[Spot, dict[str, Claim]] = {}
+        self._spot_of: dict[str, Spot] = {}  # by uid of blocked claims
 
-    # Who leaves and who is held
+    # Leaving and held claims
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._known
 
     def take(self, claim: Claim) -> None:
-        """The claim leaves, is held, or does neither now."""
+        """Count the claim if it leaves or is held now."""
         self.forget(claim.uid)
         if claim.leaving or claim.state == HELD:
             costs = list(_quota_costs(claim))
@@ -83,13 +83,13 @@ class TerminatingUsage:
         if not (sums.leavers or sums.leaving or sums.held):
             del self._sums[account]
 
-    # Who is kept from starting
+    # Blocked claims
 
     def spot(self, claim: Claim) -> Spot | None:
-        """Where too much runs for the claim to start; nearly always nowhere."""
+        """Where too much runs for the claim to start; mostly None."""
         return next(self._spots(claim), None)
 
-    def in_the_way(self, claim: Claim) -> list[str]:
+    def blockers(self, claim: Claim) -> list[str]:
         """The uids of claims that must be gone before this one may start."""
         found: set[str] = set()
         for account, _ in self._spots(claim):
@@ -108,36 +108,36 @@ class TerminatingUsage:
             return False
         return account.used.get(dim) + sums.leaving[dim] - sums.held[dim] > account.limits.get(dim)
 
-    def keep(self, claim: Claim, spot: Spot) -> None:
-        """The claim does not start before its way is free there."""
-        self.let_go(claim.uid)
-        self._kept.setdefault(spot, {})[claim.uid] = claim
+    def block(self, claim: Claim, spot: Spot) -> None:
+        """The claim does not start before there is room at that spot."""
+        self.unblock(claim.uid)
+        self._blocked.setdefault(spot, {})[claim.uid] = claim
         self._spot_of[claim.uid] = spot
 
-    def let_go(self, uid: str) -> None:
-        """The claim is not to start, or starts."""
+    def unblock(self, uid: str) -> None:
+        """The claim may be tried again, or is not to start."""
         spot = self._spot_of.pop(uid, None)
         if spot is not None:
-            claims = self._kept[spot]
+            claims = self._blocked[spot]
             del claims[uid]
             if not claims:
-                del self._kept[spot]
+                del self._blocked[spot]
 
-    def freed(self) -> list[Claim]:
-        """Claims whose way is free where they were kept; they may be kept elsewhere."""
+    def unblocked(self) -> list[Claim]:
+        """Claims with room at the spot where they were blocked; another spot may block them."""
         found: list[Claim] = []
-        for spot in [spot for spot in self._kept if not self._exceeded(*spot)]:
-            found.extend(self._kept[spot].values())
+        for spot in [spot for spot in self._blocked if not self._exceeded(*spot)]:
+            found.extend(self._blocked[spot].values())
         for claim in found:
-            self.let_go(claim.uid)
+            self.unblock(claim.uid)
         return found
 
-    def keeps(self, uid: str) -> bool:
+    def blocks(self, uid: str) -> bool:
         return uid in self._spot_of
 
-    def kept(self) -> list[Claim]:
-        """Those that are kept from starting."""
-        return [claim for claims in self._kept.values() for claim in claims.values()]
+    def blocked(self) -> list[Claim]:
+        """The claims that are blocked."""
+        return [claim for claims in self._blocked.values() for claim in claims.values()]
 
 
 def _quota_costs(claim: Claim) -> Iterator[tuple[Account, Vector]]:
@@ -151,22 +151,22 @@ def _quota_costs(claim: Claim) -> Iterator[tuple[Account, Vector]]:
 _RELIEF = frozenset({RELEASE, VACATE})  # charges that make room
 _VICTIMS = ("displaced", "spared")  # tables that say who may be a victim
 _CONFIGURE = "configure"
-_REVOKED = "revoked"  # the table of those that a policy takes back
+_REVOKED = "revoked"  # the table of revoked claims
 
 
 class Wakeups(CommitListener):
-    """Notes of the commits since the loop last looked."""
+    """Notes of the commits since the last step that carried out decisions."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.crowd = TerminatingUsage()
-        self.reserved: dict[str, Claim] = {}  # may start, by themselves
-        self.groups: dict[str, None] = {}  # groups that somebody came to, moved in or left
-        self.facts: dict[str, Claim] = {}  # are where they are
+        self.terminating = TerminatingUsage()
+        self.reserved: dict[str, Claim] = {}  # may start on their own
+        self.groups: dict[str, None] = {}  # gangs of which a member came, moved or left
+        self.bound: dict[str, Claim] = {}  # observed on a node
         self.leaving: dict[str, Claim] = {}  # must leave
-        self.withdrawn: dict[str, Claim] = {}  # must leave, and were never told to start
-        self.doubtful: dict[str, Claim] = {}  # have a place that changed, and were never told to start
-        self.revoked: set[str] = set()  # uids of those that a policy takes back
+        self.withdrawn: dict[str, Claim] = {}  # must leave, and were never started
+        self.doubtful: dict[str, Claim] = {}  # have a node that changed, and were never started
+        self.revoked: set[str] = set()  # uids of claims that a policy revoked
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
         self.changes = 0  # commits that changed the state
 
@@ -217,10 +217,10 @@ class Wakeups(CommitListener):
         self.groups.update((spec.group, None) for spec in specs if isinstance(spec, ClaimSpec) and spec.group)
 
     def _rebound(self, claim: Claim) -> None:
-        if claim.uid in self.crowd:
-            self.crowd.take(claim)
-        elif self.crowd.keeps(claim.uid):
-            self.look_again(claim)
+        if claim.uid in self.terminating:
+            self.terminating.take(claim)
+        elif self.terminating.blocks(claim.uid):
+            self.try_start(claim)
 
     def _cell(self, change: PutCell) -> None:
         if change.table == _REVOKED and change.new is not None:
@@ -240,21 +240,21 @@ class Wakeups(CommitListener):
 
     def _unstarted(self, claim: Claim) -> bool:
         uid = claim.uid
-        if uid in self.reserved or uid in self.withdrawn or self.crowd.keeps(uid):
+        if uid in self.reserved or uid in self.withdrawn or self.terminating.blocks(uid):
             return True
         group = self.queue.group(claim.spec.group) if claim.spec.group else None
         return group is not None and uid in group.placed
 
     def _forget(self, uid: str) -> None:
-        for notes in (self.reserved, self.facts, self.leaving, self.withdrawn, self.doubtful):
+        for notes in (self.reserved, self.bound, self.leaving, self.withdrawn, self.doubtful):
             notes.pop(uid, None)
 
     def take(self, claim: Claim) -> None:
-        """Whether the claim waits, may start, or is about to leave, as things are."""
+        """Note whether the claim is pending, may start, or leaves."""
         uid = claim.uid
-        self.crowd.let_go(uid)
-        if claim.leaving or claim.state == HELD or uid in self.crowd:
-            self.crowd.take(claim)
+        self.terminating.unblock(uid)
+        if claim.leaving or claim.state == HELD or uid in self.terminating:
+            self.terminating.take(claim)
         self.queue.follow(claim, revoked=uid in self.revoked)
         if claim.spec.group:
             self.groups[claim.spec.group] = None
@@ -262,14 +262,14 @@ class Wakeups(CommitListener):
             self.reserved[uid] = claim
 
     def found(self, claim: Claim) -> None:
-        """The claim is where it is, whatever its group does, and whoever is in its way."""
+        """The claim is bound, whatever its gang does and whatever blocks it."""
         self._forget(claim.uid)
         self.queue.started(claim.uid)
-        self.facts[claim.uid] = claim
+        self.bound[claim.uid] = claim
 
-    def look_again(self, claim: Claim) -> None:
-        """A claim that was kept from starting may start now."""
-        self.crowd.let_go(claim.uid)
+    def try_start(self, claim: Claim) -> None:
+        """A claim that was blocked may start now."""
+        self.terminating.unblock(claim.uid)
         if claim.spec.group:
             self.groups[claim.spec.group] = None
         else:
@@ -278,14 +278,14 @@ class Wakeups(CommitListener):
     def _gone(self, claim: Claim) -> None:
         uid = claim.uid
         self.queue.remove(uid)
-        self.crowd.forget(uid)
-        self.crowd.let_go(uid)
+        self.terminating.forget(uid)
+        self.terminating.unblock(uid)
         self._forget(uid)
         self._regrouped(claim.spec)
 
     def _doubt(self, places: set[str]) -> None:
-        """These nodes, and whatever else, came, changed or went. The engine sees to those that are held there."""
-        for claim in (*self.crowd.kept(), *self.queue.placed()):
+        """These objects, some of them nodes, changed. The engine withdraws held claims by itself."""
+        for claim in (*self.terminating.blocked(), *self.queue.placed()):
             if claim.place in places:
                 self.doubtful[claim.uid] = claim
 
@@ -300,7 +300,7 @@ class Wakeups(CommitListener):
 
 
 def touched_topics(change: Change, topics: dict[str, None]) -> bool:
-    """Add the topics of what the change touched; whether it touched a disruption budget."""
+    """Add the topics of the accounts that the change touched; returns whether one is a disruption budget."""
     budget = False
     relief = not isinstance(change, Charge) or change.mode in _RELIEF
     for account in change.touches():

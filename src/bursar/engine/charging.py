@@ -1,7 +1,7 @@
-"""The parts every decision is made of: bind, charge, release and leave a claim in all policies at once.
+"""The parts of every decision: bind, check, charge and release a claim in all policies that it concerns.
 
-``Core`` holds the ledger, the policies in their order, and the engine's own records (budgets). All functions work
-inside the open transaction; those that may be refused leave no trace when they are.
+``Core`` holds the ledger, the policies in their order, and the engine's own records (disruption budgets, preemption
+history). All functions work inside the open transaction; a refusal leaves no trace.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Core:
             policy.attach(self.ledger.state, self.nodes, needs_of)
 
     def concerned(self, claim: Claim) -> Concerned:
-        """The policies to ask about a claim, kept for its spec and namespace until settings that decide it change."""
+        """The policies to ask about a claim. The answer is kept until a setting that decides it changes."""
         if not self.selective:
             return self.last
         if self.known_version != self.concern_version.number:
@@ -175,7 +175,7 @@ class Core:
             policy.open_accounts(self.tx, claim)
 
     def _demand_bindings(self, claim: Claim) -> tuple[Binding | None, ...]:
-        """What is known before a decision; a policy that refuses to bind has no demand to count."""
+        """The bindings before a decision; a policy that refuses to bind counts no demand."""
         found: list[Binding | None] = [None] * len(self.policies)
         for policy in self.concerned(claim).quotas:
             bound = policy.bind(claim, "")
@@ -190,7 +190,7 @@ class Core:
                 policy.demand(self.tx, claim, binding, wanted)
 
     def move_demand(self, claim: Claim, old: tuple[Binding | None, ...], new: tuple[Binding | None, ...]) -> None:
-        """Demand follows the bindings; where a binding stays the same it is not touched, so it wakes nobody."""
+        """Move demand to other bindings. A binding that stays the same is not touched, so it wakes no waiting claim."""
         for policy in self.demanding:
             slot = policy.slot
             before = old[slot] if slot < len(old) else None
@@ -205,7 +205,7 @@ class Core:
     # Charging
 
     def bind_all(self, claim: Claim, place: str, refusals: list[Refusal]) -> tuple[Binding | None, ...]:
-        """The claim's bindings at a place; policies that cannot read it add their refusal."""
+        """The claim's bindings at a place; a policy that cannot read the claim adds its refusal."""
         found: list[Binding | None] = [None] * len(self.policies)
         policies = self.concerned(claim).policies if self.selective else self.policies
         for policy in policies:
@@ -217,7 +217,7 @@ class Core:
         return tuple(found)
 
     def quota_refusals(self, claim: Claim) -> tuple[Refusal, ...]:
-        """Why quotas refuse a pending claim wherever it runs, one refusal of each. Leaves no trace."""
+        """Why quotas refuse a pending claim wherever it runs, one refusal for each. Leaves no trace."""
         refusals: list[Refusal] = []
         bindings = self.bind_all(claim, "", refusals)
         if refusals:
@@ -235,7 +235,7 @@ class Core:
         return tuple(refusals)
 
     def _can_check(self, claim: Claim, bindings: tuple[Binding | None, ...]) -> bool:
-        """Whether checks say what charges would: not if demand moves first, or sums may leave the exact range."""
+        """Whether checks find what charges would: not if demand moves first, or a sum may leave the exact range."""
         for i in range(len(bindings)):
             binding = bindings[i]
             if binding is not None and (not self.checking[i] or near_overflow(binding.accounts, binding.costs)):
@@ -247,7 +247,7 @@ class Core:
         return True
 
     def attempt(self, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
-        """Charge the claim everywhere at a place. All or nothing: on refusal, one of each refusing policy."""
+        """Charge the claim at a place in all policies, or in none: then returns a refusal of each that refused."""
         tx = self.tx
         mark = tx.savepoint()
         refusals: list[Refusal] = []
@@ -284,7 +284,7 @@ class Core:
         return True
 
     def set_seen(self, claim: Claim, state: int) -> None:
-        """The claim was seen in a later state; budgets and the policies that count what runs follow."""
+        """The claim was observed in a later state; budgets and policies that count running claims follow."""
         if self.budgets.healthy(claim):
             self.budgets.runs(self.tx, claim, False)
         self.tx.set_state(claim, state)
@@ -301,5 +301,5 @@ class Core:
 
 
 def _has_check(policy: Policy) -> bool:
-    """Whether ``check`` says what ``charge`` would: it is the policy's own, or both are inherited."""
+    """Whether ``check`` finds what ``charge`` would: it is the policy's own, or both are inherited."""
     return overrides(policy, Policy, "check") or not overrides(policy, Policy, "charge")

@@ -1,15 +1,11 @@
 """One decision inside an open transaction: try, else search for victims, else refuse and leave no trace.
 
-Taking up what another engine decided and acted upon, from what it left written on the claims themselves.
+Settings are applied here too, and the claims they govern are bound again. Lowering a quota evicts nothing by itself:
+claims that count are rebound by force, and a claim that a policy can no longer read keeps its binding. A held claim has
+not started: if its node is deleted, cordoned or becomes too small, it is pending again.
 
-A ledger that is rebuilt from a cluster knows who is where. Two things it cannot see there: for whom a claim was told
-to leave (a *hold*), and who once took whose place (the no-thrash record). Both were written down by whoever decided.
-
-Settings: quotas, nodes and options come, change and go, and the claims they govern are bound anew.
-
-Ruling: lowering a quota evicts nobody by itself, so claims that already count are rebound by force; a claim that a
-policy can no longer read keeps the binding it had. One that is only held has not started: when its node goes, is
-cordoned or becomes too small for it, it waits anew and may find another one.
+A ledger rebuilt from a cluster cannot see two things there: for whom a claim was evicted (a hold), and who displaced
+whom (preemption history). ``resume_hold`` and ``recall_displaced`` restore them from what was recorded on the pods.
 """
 
 from __future__ import annotations
@@ -71,14 +67,14 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
 
 
 def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
-    """It is on that node already: it counts, whoever would have refused it."""
+    """The claim is on that node already: it counts, whatever quotas and nodes say."""
     core.attempt(claim, node, True)
     core.tx.set_state(claim, RESERVED)
     return Decision(claim.uid, ADMITTED, at, node)
 
 
 def _found(core: Core, claim: Claim, at: int) -> Decision:
-    """It turned out to be there: it waits for nobody, whoever else has not left yet."""
+    """The claim turned out to run: it waits for no victim any more."""
     if claim.state == HELD:
         spare_victims(core, claim)
         core.tx.set_state(claim, RESERVED)
@@ -86,7 +82,7 @@ def _found(core: Core, claim: Claim, at: int) -> Decision:
 
 
 def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:
-    """All or none, in order; nobody of the group is another one's victim."""
+    """All or none, in order; no member of a gang is another member's victim."""
     mark = core.tx.savepoint()
     decisions: list[Decision] = []
     for claim in claims:
@@ -125,7 +121,7 @@ def refused(claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
 
 
 def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
-    """What the claimant's decision means for one of its victims."""
+    """The decision about one of the claimant's victims."""
     if victim.leaving:
         found = Decision(victim.uid, EVICTED, decision.at, victim.place, (), (), (), claimant.key)
     else:
@@ -137,7 +133,7 @@ def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
 
 
 def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
-    """Charge on the best node. On refusal: what the quotas say, then why no node took it."""
+    """Charge the claim on the best node. Returns the refusals of quotas, or else why no node takes it."""
     refused_by_quota = core.quota_refusals(claim)
     if refused_by_quota:
         return refused_by_quota
@@ -156,7 +152,7 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
 
 
 def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
-    """Quotas refused it, but victims would satisfy them: what it waits for, then, is a node as well."""
+    """Whether victims would satisfy the quotas that refused: the claim then waits for a node as well."""
     placing = {policy.name for policy in core.placing}
     for refusal in refusals:
         if refusal.policy in placing:
@@ -178,9 +174,9 @@ def _held(core: Core, claim: Claim, at: int, victims: list[Claim]) -> Decision:
 
 
 def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: int) -> Decision:
-    """The claim gets the place that it was promised, and waits for the victims that are still there.
+    """The claim gets the place that it held, and waits for the victims that are still there.
 
-    Refused, and nothing changed, when quotas or the node no longer take it: then it is to be decided anew.
+    It is refused, and nothing changes, if quotas or the node no longer take it; it is then decided again.
     """
     mark = core.tx.savepoint()
     for victim in victims:
@@ -196,14 +192,14 @@ def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: i
 
 
 def recall_displaced(core: Core, claim: Claim, victim: str, owner: str) -> None:
-    """The claim took the place of a pod that is gone; whoever its owner creates next carries on that pod's lineage."""
+    """The claim displaced a pod that is gone; the next pod of that pod's owner inherits its preemption history."""
     core.lineages.displaced_before(claim, victim, owner)
 
 
 def apply_settings(core: Core, settings: list[Setting]) -> None:
-    """Apply all settings in order; raises ``SettingError`` for the first that nobody takes or accepts.
+    """Apply all settings in order; raises ``SettingError`` for the first that is not accepted.
 
-    Also when claims that are there could not be counted with them: their sum may leave the exact range.
+    It also raises if existing claims cannot be counted with them, because a sum leaves the exact range.
     """
     try:
         _apply(core, settings)

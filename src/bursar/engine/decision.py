@@ -1,21 +1,17 @@
-"""Decisions: what was decided about a claim, small enough to keep for every claim.
+"""Decisions about claims, small enough to keep one for every claim, and the explain tree.
 
 Outcomes:
 
-* ``admitted``: it holds its quota (and its place, where it needs one) and may start;
-* ``held``: the same, but it must wait until its victims have left;
+* ``admitted``: the claim holds its quota (and its node, if it needs one) and may start;
+* ``held``: the same, but it waits until its victims have left;
 * ``waiting``: refused for now; a release or a change of settings may help;
 * ``never``: refused, and only a change of the claim or of the settings can help;
-* ``evicted``: it gave its place to another claim, or a policy took it back;
+* ``evicted``: another claim displaced it, or a policy revoked it;
 * ``released``: it ended.
 
-The explain tree: every check of every policy for one claim, built when somebody asks.
-
-For a claim that waits the checks are made now, each policy on its own, so that all that fails is shown and the first
-failing one is marked as the binding one. For a claim that counts they show what it holds. For an evicted one the
-recorded decision is all there is.
-
-What the engine itself says, beside its policies.
+The explain tree has every check of every policy for one claim and is built on request. For a pending claim each policy
+checks on its own, so that all failures show; the first is marked as the binding one. For a counted claim the tree shows
+what it holds, for an evicted one the recorded decision.
 """
 
 from __future__ import annotations
@@ -100,7 +96,7 @@ class Decision(Recordable):
         return f"{self.name} on {self.place}" if self.place else self.name
 
     def same_as(self, other: object) -> bool:
-        """Whether it says nothing that the other did not say: then it is not worth a record."""
+        """Whether it repeats the other decision: then it needs no record."""
         return (
             isinstance(other, Decision)
             and self.outcome == other.outcome
@@ -117,7 +113,7 @@ class Decision(Recordable):
 @final
 @mypyc_attr(acyclic=True)
 class GangDecisions(Recordable):
-    """The decisions of a group, as one journal record holds them."""
+    """The decisions of a gang, as one journal record holds them."""
 
     __slots__ = ("decisions",)
 

@@ -1,9 +1,8 @@
-"""Disruption budgets: how many claims of a set may be taken away at once.
+"""Disruption budgets: how many claims of a set may be evicted at once.
 
-A budget (Kubernetes' PodDisruptionBudget) selects claims of its namespace by label. Two numbers are kept for it in an
-account: ``expected``, the selected claims that exist, and ``healthy``, those of them that run and were neither told to
-leave nor taken back. A claim may become a victim only while ``healthy`` stays above what the budget wants; Bursar
-honours this always, not just where it is convenient.
+A budget (Kubernetes' PodDisruptionBudget) selects claims of its namespace by label. An account holds two numbers for
+it: ``expected``, the selected claims that exist, and ``healthy``, those that run and are not being evicted or revoked.
+A claim may become a victim only while ``healthy`` stays above what the budget wants, without exception.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _HEALTHY_DIM: Final = dimension("healthy").index
 
 @final
 class BudgetBody(Body):
-    """A budget as a setting: exactly one of both bounds, absolute or in percent."""
+    """A budget as a setting: exactly one of the two bounds, absolute or in percent."""
 
     __slots__ = ("max_unavailable", "min_available", "namespace", "percent", "selector")
 
@@ -61,7 +60,7 @@ class Budgets(Watcher):
             known[key] = _from_cell(namespace, cast("tuple[object, ...]", new))
 
     def configure(self, tx: Transaction, setting: Setting) -> None:
-        """A budget came, changed or went; what it counts is counted anew."""
+        """A budget was created, changed or deleted; its numbers are counted again."""
         name = f"{POLICY}/{setting.key}"
         account = self.state.accounts.get(name)
         if account is not None:
@@ -101,13 +100,13 @@ class Budgets(Watcher):
                 _count(tx, claim, account, _HEALTHY, healthy)
 
     def healthy(self, claim: Claim) -> bool:
-        """It runs, and neither another claim nor a policy has asked for its place."""
+        """Whether the claim runs and is neither displaced nor revoked."""
         if claim.state != RUNNING or claim.leaving:
             return False
         return self.state.cell("revoked", claim.uid) is None
 
     def allow(self, claim: Claim) -> bool:
-        """Whether the claim may be taken away now, as far as budgets go."""
+        """Whether budgets let the claim be evicted now."""
         if not self.by_namespace or not self.healthy(claim):
             return True
         for key, budget in self.by_namespace.get(claim.namespace, {}).items():
@@ -116,7 +115,7 @@ class Budgets(Watcher):
         return True
 
     def allowed(self, key: str, budget: BudgetBody) -> int:
-        """How many more of the budget's claims may be taken away now."""
+        """How many more of the budget's claims may be evicted now."""
         account = self.state.accounts[f"{POLICY}/{key}"]
         expected = account.used.get(_EXPECTED_DIM)
         healthy = account.used.get(_HEALTHY_DIM)

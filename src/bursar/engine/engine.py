@@ -1,7 +1,7 @@
-"""The engine: the public face of decisions. One lock, one transaction a call, one journal record a commit.
+"""The engine: decisions over one ledger. One lock, one transaction a call, one journal record a commit.
 
 Every call takes ``at``, the time in milliseconds, from the caller; the engine reads no clock. A call that is refused or
-fails leaves the ledger as it was, to the byte. Callers may come from many threads.
+fails leaves the ledger exactly as it was. Calls may come from many threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Engine(LockedLedger):
     # Deciding
 
     def submit(self, claim: Claim, at: int = 0) -> None:
-        """A claim enters and waits; its demand counts from here."""
+        """Enter a pending claim; its demand counts from now on."""
         self._lock.acquire()
         try:
             if not self._enter(claim, at):
@@ -38,9 +38,9 @@ class Engine(LockedLedger):
             self._end()
 
     def decide(self, claim: Claim, at: int = 0) -> Decision:
-        """Quota and place for a claim, in one transaction; a claim that is not known yet is submitted by it.
+        """Decide quota and place of a claim in one transaction; a new claim is submitted by it.
 
-        A refused claim that was new stays submitted: its demand counts, the decision changed nothing else.
+        A refused claim stays submitted: its demand counts, and the decision changes nothing else.
         """
         self._lock.acquire()
         try:
@@ -50,7 +50,7 @@ class Engine(LockedLedger):
             self._end()
 
     def admit(self, claim: Claim, at: int = 0) -> Decision:
-        """Quota only: reserves in the quota policies."""
+        """Decide quota only: reserve in the quota policies."""
         self._lock.acquire()
         try:
             self._enter(claim, at)
@@ -59,9 +59,9 @@ class Engine(LockedLedger):
             self._end()
 
     def place(self, uid: str, node: str = "", at: int = 0, forced: bool = False) -> Decision:
-        """A place for an admitted claim: the given node or the best one.
+        """Place an admitted claim on the given node or the best one.
 
-        ``forced`` records what is a fact: the claim is on that node, whatever quotas and nodes say, admitted or not.
+        ``forced`` records that the claim runs on that node, whatever quotas and nodes say, admitted or not.
         """
         self._lock.acquire()
         try:
@@ -75,7 +75,7 @@ class Engine(LockedLedger):
             self._end()
 
     def decide_group(self, claims: list[Claim], at: int = 0) -> list[Decision]:
-        """All of them or none; those not known yet are submitted by it."""
+        """Decide all of them or none; new claims are submitted by it."""
         self._lock.acquire()
         try:
             for claim in claims:
@@ -90,9 +90,9 @@ class Engine(LockedLedger):
         return [self.decide(claim, at) for claim in claims]
 
     def adjust(self, uid: str, spec: ClaimSpec, at: int = 0, forced: bool = False) -> Decision:
-        """Grow or shrink a claim where it is; only what grows is checked. Refused: nothing changes.
+        """Resize a claim where it is; only growth is checked. A refusal changes nothing.
 
-        One that waits may ask for anything: it is judged when it is decided. ``forced`` records that it has grown.
+        A pending claim may ask for anything: it is checked when it is decided. ``forced`` records that it has grown.
         """
         self._lock.acquire()
         try:
@@ -108,7 +108,7 @@ class Engine(LockedLedger):
             self._end()
 
     def release(self, uid: str, at: int = 0) -> Decision:
-        """The claim is gone: ended, deleted by its owner, or evicted and left."""
+        """The claim is gone: ended, deleted by its owner, or evicted."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
@@ -128,7 +128,7 @@ class Engine(LockedLedger):
         return [self.release(uid, at) for uid in uids]
 
     def observe(self, uid: str, state: int, at: int = 0) -> None:
-        """The outside saw the claim become bound, running or terminating."""
+        """The claim was observed to be bound, running or terminating."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
@@ -145,9 +145,9 @@ class Engine(LockedLedger):
             self._end()
 
     def give_up(self, uid: str, at: int = 0) -> None:
-        """A claim that has not started waits again; its victims that have not begun to go keep their place.
+        """A claim that has not started is pending again; its victims that do not terminate yet keep their place.
 
-        One that was told to leave has left by that.
+        For an evicted claim the eviction is finished by this.
         """
         self._lock.acquire()
         try:
@@ -162,9 +162,9 @@ class Engine(LockedLedger):
             self._end()
 
     def spare(self, uid: str, spared: bool, at: int = 0) -> None:
-        """Whether a claim is nobody's victim for now, for a reason that only the outside knows.
+        """Set whether the claim may not be a victim for now, for a reason outside of the ledger.
 
-        Unlike one that is not preemptible it is charged as before, and what was taken from it stays taken.
+        Unlike a non-preemptible claim it is charged as before, and a revocation stays in force.
         """
         self._lock.acquire()
         try:
@@ -177,7 +177,7 @@ class Engine(LockedLedger):
     # Taking over from another engine
 
     def resume_hold(self, uid: str, node: str, victims: list[str], at: int = 0) -> Decision:
-        """A pending claim was promised a place once these have left it; those that are unknown are gone."""
+        """Restore the hold of a pending claim on a node until these victims have left; unknown ones are gone."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
@@ -190,7 +190,7 @@ class Engine(LockedLedger):
             self._end()
 
     def recall_displaced(self, uid: str, victims: list[tuple[str, str]], at: int = 0) -> None:
-        """The claim once took the place of these: (uid, owner) of each; only those that are gone count."""
+        """Restore that the claim displaced these ((uid, owner) of each); only those that are gone count."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
@@ -206,7 +206,7 @@ class Engine(LockedLedger):
     # Settings and time
 
     def configure(self, settings: list[Setting], at: int = 0) -> None:
-        """Quotas, nodes and options come, change or go: all of them, or none if one is not acceptable."""
+        """Create, change or delete quotas, nodes and options: all of them, or none if one is not acceptable."""
         self._lock.acquire()
         try:
             self._begin(at)
@@ -216,7 +216,7 @@ class Engine(LockedLedger):
             self._end()
 
     def advance(self, now: int) -> bool:
-        """Time passed: policies whose limits depend on time change them; whether any did, as one record."""
+        """Time passed: policies set the limits that hold now, in one record. Returns whether anything changed."""
         self._lock.acquire()
         try:
             return self._advance(now)
@@ -239,7 +239,7 @@ class Engine(LockedLedger):
             self._end()
 
     def next_due(self, now: int) -> int | None:
-        """When after ``now`` a tick may change something although nothing else happens; as of the last tick."""
+        """The first moment after ``now`` at which a tick alone may change something; as of the last tick."""
         self._lock.acquire()
         try:
             earliest: int | None = None
@@ -252,7 +252,7 @@ class Engine(LockedLedger):
             self._lock.release()
 
     def outputs(self, now: int) -> list[Output]:
-        """What the policies want written outside since the last call."""
+        """The statuses, labels, objects and events that changed since the last call."""
         self._lock.acquire()
         try:
             found: list[Output] = []
@@ -265,7 +265,7 @@ class Engine(LockedLedger):
     # Asking
 
     def possible(self, uid: str) -> bool:
-        """Whether the claim could still run in its place, if that were empty."""
+        """Whether the claim could still run on its node, if that were empty."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
@@ -274,7 +274,7 @@ class Engine(LockedLedger):
             self._lock.release()
 
     def what_if(self, changes: list[Assumption], at: int = 0, pending: bool = False) -> Outlook:
-        """What would happen; changes nothing. ``pending``: also try the claims that wait now."""
+        """Dry run: the decisions after the changes; ``pending`` also tries the pending claims. Changes nothing."""
         self._lock.acquire()
         try:
             self._begin(at)
@@ -283,7 +283,7 @@ class Engine(LockedLedger):
             self._end()
 
     def explain(self, uid: str) -> Check:
-        """Why the claim is where it is: the tree of checks, for pending, admitted and evicted claims alike."""
+        """The tree of checks for a pending, admitted or evicted claim."""
         self._lock.acquire()
         try:
             claim = self.state.claims.get(uid)
@@ -317,7 +317,7 @@ class Engine(LockedLedger):
         return len(changed) > 0
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
-        """It counts until it is gone, but no budget counts on it any more."""
+        """The claim counts until it is gone, but is not healthy for budgets any more."""
         tx = self._begin(now)
         if self._core.budgets.healthy(claim):
             self._core.budgets.runs(tx, claim, False)

@@ -1,10 +1,10 @@
-"""Leaving and holding: claims give back what they have, make room for others, and wait for room to be made.
+"""Evictions and holds: claims give back what they have, make room for others, and wait for that room.
 
-A victim that was told to leave is *leaving*: quotas stop counting it, its place stays physically busy. The claim that
-got its place is *held* until everybody in its way is gone. Both directions are kept in cells of the engine:
+An evicted claim is *leaving*: quotas stop counting it, its node stays physically busy. The claim that displaced it is
+*held* until all claims that block it are gone. Cells of the engine keep both directions:
 
-* ``leaving``: place -> uids of claims that were told to leave it and have not gone;
-* ``holders``: uid -> uids of claims that wait for it to go (the way back of ``Claim.waits_for``).
+* ``leaving``: node -> uids of evicted claims that are not gone;
+* ``holders``: uid -> uids of the claims that wait for it to go (the reverse of ``Claim.waits_for``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def release(core: Core, claim: Claim) -> None:
 
 
 def drop(core: Core, claim: Claim, evicted: bool) -> None:
-    """The claim is gone: nothing of it stays but the no-thrash record."""
+    """The claim is gone: only its preemption history stays."""
     release(core, claim)
     core.demand(claim, claim.bindings, False)
     core.budgets.exists(core.tx, claim, False)
@@ -52,7 +52,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
 
 
 def begin_eviction(core: Core, victim: Claim) -> None:
-    """A victim stops counting. One that has not started goes back to pending; others are told to leave."""
+    """Evict a victim: it stops counting. A held victim has not started, and is pending again."""
     tx = core.tx
     if victim.state == HELD:
         back_to_pending(core, victim)
@@ -68,7 +68,7 @@ def begin_eviction(core: Core, victim: Claim) -> None:
 
 
 def cancel_eviction(core: Core, victim: Claim) -> None:
-    """A claim that was told to leave stays after all, and counts again."""
+    """An evicted claim stays after all, and counts again."""
     tx = core.tx
     for i in range(len(victim.bindings)):
         binding = victim.bindings[i]
@@ -81,7 +81,7 @@ def cancel_eviction(core: Core, victim: Claim) -> None:
 
 
 def back_to_pending(core: Core, claim: Claim) -> None:
-    """A claim that has not started loses what it holds and waits again; its own victims may stay."""
+    """A claim that has not started gives back what it holds and is pending again; its victims may stay."""
     release(core, claim)
     spare_victims(core, claim)
     # Its binding to a place must not outlive it there: the place's account may be closed at any time.
@@ -95,7 +95,7 @@ def _unplaced(core: Core, bindings: tuple[Binding | None, ...]) -> tuple[Binding
 
 
 def spare_victims(core: Core, holder: Claim) -> None:
-    """Victims that only this claim waits for, and that have not begun to go, keep their place."""
+    """Cancel the eviction of victims that only this claim waits for and that do not terminate yet."""
     tx = core.tx
     waited = holder.waits_for
     wait_for(core, holder, ())
@@ -113,7 +113,7 @@ def _list_leaving(core: Core, claim: Claim, leaving: bool) -> None:
 
 
 def _list_at(core: Core, place: str, uid: str, leaving: bool) -> None:
-    """Who was told to leave a place and has not gone: the cells of ``leaving``."""
+    """Keep ``leaving``, the evicted claims of a node that are not gone."""
     others = tuple([other for other in leavers(core, place) if other != uid])
     core.tx.put("engine", "leaving", place, (*others, uid) if leaving else (others or None))
 
@@ -124,7 +124,7 @@ def leavers(core: Core, place: str) -> tuple[str, ...]:
 
 
 def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
-    """The claim has its place; it may start once whoever is in the way has left."""
+    """The claim has its place; it may start once the claims that block it are gone."""
     for victim in victims:
         core.lineages.displaced(claim, victim)
     waits = [v.uid for v in victims if v.leaving]
@@ -135,7 +135,7 @@ def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
 
 
 def wait_for(core: Core, claim: Claim, uids: tuple[str, ...]) -> None:
-    """Set whom the claim waits for, and keep the way back (``holders``) in step."""
+    """Set the claims that this one waits for, and their ``holders``."""
     tx = core.tx
     for uid in claim.waits_for:
         if uid not in uids:
@@ -158,7 +158,7 @@ def holders_of(state: State, uid: str) -> tuple[str, ...]:
 
 
 def all_held(core: Core) -> list[Claim]:
-    """Claims that have their place and wait for others to leave, by uid."""
+    """The held claims, by uid."""
     waiting: set[str] = set()
     for uids in core.ledger.state.cells("holders").values():
         waiting.update(cast("tuple[str, ...]", uids))
@@ -167,7 +167,7 @@ def all_held(core: Core) -> list[Claim]:
 
 
 def has_left(core: Core, claim: Claim) -> None:
-    """Whoever waited for this claim waits for one less; who waits for nobody may start."""
+    """Claims that waited for this one wait for one less; one that waits for none may start."""
     for uid in holders(core, claim.uid):
         holder = core.ledger.state.claims[uid]
         wait_for(core, holder, tuple([other for other in holder.waits_for if other != claim.uid]))
@@ -184,7 +184,7 @@ def _physically_free(core: Core, claim: Claim) -> bool:
 
 
 def moved(core: Core, claim: Claim, place: str) -> None:
-    """A claim that was told to leave turned out to be somewhere else."""
+    """An evicted claim turned out to run on another node."""
     if claim.leaving and claim.place != place:
         _list_leaving(core, claim, False)
         _list_at(core, place, claim.uid, True)

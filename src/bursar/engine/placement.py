@@ -37,8 +37,9 @@ def is_possible(core: Core, claim: Claim, node: str) -> bool:
 
 
 def nodes_with_victims(core: Core, claim: Claim) -> list[str]:
-    """Of those, by name, the ones on which somebody may have to give way; all of them, if a quota policy and not
-    priority says who that is.
+    """Feasible nodes, by name, on which a victim may be found.
+
+    These are all feasible nodes if a quota policy, and not priority, says who may be displaced.
     """
     mask = _possible(core, claim)
     for quota in core.ordering:
@@ -75,7 +76,7 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
 
 
 def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
-    """The first of ``best_first``, or "" for an empty mask; nothing is sorted, and only the lowest rank is scored."""
+    """The first of ``best_first``, or "" for an empty mask. It sorts nothing and scores only the lowest rank."""
     ranks = [0] * len(mask)
     ranked = False
     for policy in core.concerned(claim).placing:
@@ -86,7 +87,7 @@ def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
 
 
 def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
-    """What the policies say together, by slot; mostly one of them speaks, and what it says is not copied."""
+    """The sum of the scores by slot. Mostly one policy scores, and its array is not copied."""
     found: vec[i64] | None = None
     seen = bytes(mask)
     for policy in core.concerned(claim).placing:
@@ -140,8 +141,9 @@ def _slots(mask: bytearray) -> list[int]:
 
 
 def try_nodes(core: Core, claim: Claim) -> tuple[Refusal, ...] | None:
-    """Charge the claim on the best node that takes it. () on success; None: no node is open at all; otherwise the
-    refusals of the best node.
+    """Charge the claim on the best node that takes it.
+
+    Returns () on success, None if no node is open at all, and else the refusals of the best node.
     """
     mask = open_nodes(core, claim)
     best = best_node(core, claim, mask)
@@ -169,7 +171,7 @@ def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
 
 
 def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
-    """The refusal of a claim that fits on no node; where, and by how much, is worked out when somebody asks."""
+    """The refusal of a claim that fits on no node; ``explain`` finds out where, and by how much."""
     ordering = [policy for policy in core.ordering if isinstance(policy.bind(claim, ""), Binding)]
     rights = tuple([policy.node_victims_topic() for policy in ordering])
     shut = _why_no_node(core, claim)
@@ -183,7 +185,7 @@ def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
 
 
 def _why_no_node(core: Core, claim: Claim) -> Refusal | None:
-    """The word of the policy that closes the last open nodes, if it has one; the first policy is the nodes' own."""
+    """The refusal of the policy that filters out the last nodes, if it has one of its own."""
     mask = bytearray(b"\x01" * len(core.nodes))
     for policy in core.concerned(claim).placing:
         before = bytearray(mask)

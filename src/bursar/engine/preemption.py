@@ -1,18 +1,18 @@
-"""The search for victims: whom to take away so that a claim fits, with the least harm.
+"""The search for victims: which claims to evict so that another fits, with the least harm.
 
-For one place: while something refuses, the refusing policy names the next victim (least harm first), the victim leaves
-in *every* policy, and the claim is tried again. The set that works is then pruned: going from the most to the least
-important victim, each is left out if the claim still fits without it, so that no subset would do.
+For one place: while a policy refuses, it names the next victim (least harm first), the victim is released in every
+policy, and the claim is tried again. The set that works is then pruned: from the most to the least important victim,
+each is left out if the claim still fits without it, so that no subset would do.
 
-Where a claim needs a node and none has room, the search runs for every node that could take it, and the plan with the
-least harm wins: the least important victims, then the fewest, then the newest, then the node's name. When quota and
-node both refuse, victims on that node are preferred, so that the same ones pay for both.
+If a claim needs a node and none has room, the search runs for every feasible node, and the plan with the least harm
+wins: the least important victims, then the fewest, then the newest, then the node's name. If quota and node both
+refuse, victims on that node come first, so that the same ones serve both.
 
-A node alone knows no better rule than priority. A quota policy that governs the claim and has a rule of its own about
-who may displace whom (``order_node_victims``) orders those who are in the way there instead.
+On a node priority alone says who may be displaced, unless a quota policy that governs the claim has a rule of its own
+(``order_node_victims``).
 
-The engine, not the policy, decides who may be a victim at all: counted, preemptible, not of the claim's own group,
-allowed by disruption budgets, and not barred by the no-thrash record.
+The engine decides who may be a victim at all: counted, preemptible, not of the claim's own gang, allowed by disruption
+budgets, and not barred by preemption history.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PreemptionPlan:
 
 
 def may_take(core: Core, victim: Claim) -> bool:
-    """Whether a claim may be taken away at all, whoever wants its place."""
+    """Whether a claim may be evicted at all, for any other claim."""
     if not victim.counts() or not victim.spec.preemptible:
         return False
     state = core.ledger.state
@@ -67,7 +67,7 @@ def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
 
 
 def best_plan(core: Core, claim: Claim, placed: bool = True) -> PreemptionPlan | None:
-    """The plan with the least harm, or None; not ``placed``: for quota alone. Leaves the transaction as it was."""
+    """The plan with the least harm, or None; for quota alone if not ``placed``. Leaves the transaction as it was."""
     for policy in core.searching:
         policy.search_begins(claim)
     try:
@@ -106,7 +106,7 @@ def plan_at(core: Core, claim: Claim, place: str) -> PreemptionPlan | None:
 
 
 def apply_plan(core: Core, claim: Claim, plan: PreemptionPlan) -> tuple[Refusal, ...]:
-    """Let the victims leave and charge the claim; () if it worked."""
+    """Evict the victims and charge the claim; () if it worked."""
     for victim in plan.victims:
         if victim.counts():  # one that only counts again because another victim goes may have been told already
             begin_eviction(core, victim)
@@ -114,10 +114,10 @@ def apply_plan(core: Core, claim: Claim, plan: PreemptionPlan) -> tuple[Refusal,
 
 
 def _pruned(core: Core, claim: Claim, place: str, chosen: list[Claim]) -> list[Claim]:
-    """Leave out whom the claim does not need, the most important first.
+    """Leave out victims that the claim does not need, the most important first.
 
-    Displacing a held claim lets its own victims back in, so sparing one can make another one needless: passes are
-    repeated until none can be spared.
+    Displacing a held claim lets its own victims back in, so sparing one victim can make another one needless.
+    Passes are repeated until none can be spared.
     """
     kept = chosen
     while True:
@@ -147,7 +147,7 @@ class _Search:
         self.local_only: bool = False
 
     def run(self) -> list[Claim] | None:
-        """The victims in the order they were chosen, or None; their leaving is left in the transaction."""
+        """The victims in the order they were chosen, or None; their evictions stay in the transaction."""
         chosen: list[Claim] = []
         while True:
             refusals = self.core.attempt(self.claim, self.place, False)
@@ -194,7 +194,7 @@ class _Search:
                     self.candidates = own if ordered is None else iter(ordered)
 
     def _ordered_by_quota(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim] | None:
-        """Where a place refuses, the first quota policy that governs the claim says whom it may displace there."""
+        """If a node refuses, the first quota policy that governs the claim orders the victims there."""
         core = self.core
         if not isinstance(policy, PlacementPolicy) or not core.ordering:
             return None

@@ -1,6 +1,6 @@
-"""Binding a claim anew: it was resized or moved, or the settings that govern it changed.
+"""Binding a claim again: it was resized or moved, or the settings that govern it changed.
 
-What a claim already holds is moved from the old bindings to the new ones; only what grows is checked. All or nothing.
+What a claim holds moves from the old bindings to the new ones; only growth is checked. All or nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bursar.policies.results import Refusal
 
 
 def respec(core: Core, claim: Claim, spec: ClaimSpec, forced: bool = False) -> tuple[Refusal, ...]:
-    """The claim asks for something else where it is. One that waits may ask for anything: it is judged later."""
+    """The claim asks for something else where it is. A pending claim may ask for anything: it is checked later."""
     if claim.state != PENDING:
         fixed = _fixed(claim.spec, spec)
         if fixed is not None:
@@ -30,7 +30,7 @@ def respec(core: Core, claim: Claim, spec: ClaimSpec, forced: bool = False) -> t
 
 
 def _fixed(old: ClaimSpec, new: ClaimSpec) -> Refusal | None:
-    """What a claim that holds a place may not change: it was chosen by these, and victims are ordered by them."""
+    """What a claim with a place may not change: the place was chosen by these, and victims are ordered by them."""
     if old.needs.record() != new.needs.record():
         note = "what it requires of its node cannot change while it holds a place there"
         return Refusal("engine", "engine.fixed-needs", note, permanent=True)
@@ -47,7 +47,7 @@ def _count_in_budgets(core: Core, claim: Claim, healthy: bool, present: bool) ->
 
 
 def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
-    """Bind a claim anew, because its spec, its place or the settings changed; all or nothing."""
+    """Bind a claim again, because its spec, its place or the settings changed; all or nothing."""
     tx = core.tx
     mark = tx.savepoint()
     refusals: list[Refusal] = []
@@ -76,7 +76,7 @@ def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal,
 def _last_good(
     core: Core, claim: Claim, bindings: tuple[Binding | None, ...], refusals: list[Refusal]
 ) -> tuple[Binding | None, ...]:
-    """Where a policy can no longer read the claim, what it was bound to stays in force."""
+    """Keep the old binding where a policy can no longer read the claim."""
     unread = {refusal.policy for refusal in refusals}
     old = claim.bindings
     found: list[Binding | None] = []
@@ -103,7 +103,7 @@ def _move(
 
 
 def _move_leaver(core: Core, policy: Policy, claim: Claim, old: Binding | None, new: Binding | None) -> Refusal | None:
-    """One that was told to leave counts nowhere but in the physical sums, which follow it."""
+    """An evicted claim counts only in the physical sums, which follow it."""
     if isinstance(policy, PlacementPolicy):
         if old is not None:
             policy.finish_eviction(core.tx, claim, old)

@@ -1,18 +1,11 @@
-"""What every call of the engine stands on: one ledger behind one lock, a transaction a call, a record a commit.
+"""The base of every engine call: one ledger behind one lock, one transaction a call, one record a commit.
 
-A call takes the lock, begins a transaction or enters a claim into one, and ends: whatever it did not commit is undone,
-to the byte. Decisions stand beside the ledger, on the claims and in ``Recall``; commits, replay and restore keep both
-in step.
+A call takes the lock, begins a transaction or enters a claim into one, and ends: what it did not commit is undone.
 
-What was decided last, about the claims that are there and about those that were evicted.
-
-Decisions stand on the claims, beside the ledger's state. A replay brings them back from the records; a snapshot carries
-them along (``rows``), exactly as they stood.
-
-Most decisions of a journal are plain ones (admitted, nobody had to leave) about claims that are long gone. While a
-replay runs, those wait as text, and ``settle`` reads the few that are still the last ones about a claim.
-
-What the engine raises when a call makes no sense; nothing has changed then.
+The last decision about each claim is kept on the claim, beside the ledger's state; ``Recall`` also keeps those about
+evicted claims. A replay restores them from the records, a snapshot carries them (``rows``). Most decisions of a journal
+are plain (admitted, without victims) and about claims long gone: during a replay they are kept as text, and ``settle``
+decodes the few that are still the last about a claim.
 """
 
 from __future__ import annotations
@@ -51,9 +44,9 @@ class Recall:
         self.unread: Final[dict[str, tuple[int, bytes]]] = {}  # plain decisions that a replay came by: (seq, text)
 
     def note(self, claim: Claim, decision: Decision) -> None:
-        """The decision is the last one about the claim, and about its victims.
+        """The decision is the last about the claim, and about its victims.
 
-        Who was told to leave, and is found on another node before it does, was still told to leave.
+        An evicted claim that is found on another node is still evicted.
         """
         if decision.outcome == EVICTED or not self._must_leave(claim):
             claim.decision = decision
@@ -66,13 +59,13 @@ class Recall:
         return claim.leaving or self.state.cell("revoked", claim.uid) is not None
 
     def remember(self, uid: str, key: str, decision: Decision) -> None:
-        """Keep why an evicted claim had to go, for those who ask later."""
+        """Keep why a claim was evicted, for later questions."""
         self.departed[uid] = (key, decision)
         if len(self.departed) > _DEPARTED_KEPT:
             del self.departed[next(iter(self.departed))]
 
     def replayed(self, line: JournalLine) -> None:
-        """A record was replayed: its decision stands again. Call ``settle`` after the last one."""
+        """A record was replayed: restore its decision. Call ``settle`` after the last record."""
         cause = line.cause
         kind = cause[0]
         if kind == "release":
@@ -98,7 +91,7 @@ class Recall:
             self.remember(decision.uid, str(cause[2]), decision)
 
     def settle(self) -> None:
-        """Read what waits as text."""
+        """Decode the decisions that are kept as text."""
         for uid, (seq, text) in self.unread.items():
             claim = self.state.claims.get(uid)
             if claim is not None:
@@ -106,7 +99,7 @@ class Recall:
         self.unread.clear()
 
     def _read(self, record: list[object], seq: int) -> Decision:
-        """A decision from a record; the names that its claim has too are once in memory, as when it was made."""
+        """A decision from a record; it shares its strings with the claim."""
         claim = self.state.claims.get(cast("str", record[0]))
         if claim is not None:
             record[0] = claim.uid
@@ -126,7 +119,7 @@ class Recall:
         return found
 
     def restore(self, rows: list[msgspec.Raw]) -> None:
-        """The inverse of ``rows``, on the same state. One at a time: as plain data they take as much as the claims."""
+        """The inverse of ``rows``, on the same state. One row at a time: all of them decoded would take much memory."""
         for row in rows:
             key, seq, record = cast("list[object]", msgspec.json.decode(row))
             decision = self._read(cast("list[object]", record), cast("int", seq))
@@ -141,7 +134,7 @@ def _row(key: str, decision: Decision) -> msgspec.Raw:
 
 
 class EngineError(ValueError):
-    """A call that makes no sense: an unknown or duplicate uid, a step that the claim's state does not allow."""
+    """Invalid call: an unknown or duplicate uid, or a step that the claim's state does not allow."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -169,7 +162,7 @@ class LockedLedger:
 
     @property
     def state(self) -> State:
-        """The ledger's state, to read while nobody writes (take ``lock`` if others may)."""
+        """The ledger's state, to read; hold ``lock`` if others may write."""
         return self._core.ledger.state
 
     @property
@@ -209,7 +202,7 @@ class LockedLedger:
     def replay(self, lines: Iterable[bytes], chained: bool = False) -> int:
         """Repeat sealed journal lines on top of this engine's ledger; returns how many.
 
-        ``chained``: somebody else proves that each continues the chain.
+        ``chained`` means that the chain of lines is verified elsewhere.
         """
         self._lock.acquire()
         try:
@@ -223,7 +216,7 @@ class LockedLedger:
             self._lock.release()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin where a snapshot was taken; only in a new engine, which is of no use any more if this fails."""
+        """Start from a snapshot; only in a new engine, which must be discarded if this fails."""
         self._lock.acquire()
         try:
             self._core.ledger.restore(snapshot)
@@ -237,13 +230,13 @@ class LockedLedger:
         return self._core.ledger.begin(at)
 
     def _end(self) -> None:
-        """Whatever was not committed is undone."""
+        """Undo what was not committed."""
         if self._core.ledger.opened:
             self._core.ledger.abort()
         self._lock.release()
 
     def _enter(self, claim: Claim, at: int) -> bool:
-        """Open the transaction (unless it is) and make sure the claim is in it, pending; True if it is new."""
+        """Make sure that a transaction is open and the claim is in it, pending; True if the claim is new."""
         core = self._core
         if not core.ledger.opened:
             core.ledger.begin(at)
@@ -270,7 +263,7 @@ class LockedLedger:
         return record.seq
 
     def _conclude(self, claim: Claim, decision: Decision, cause: str) -> Decision:
-        """Commit a decision that changed something or says something new."""
+        """Commit a decision that changed something or differs from the last one."""
         if self._core.tx.log or not decision.same_as(claim.decision):
             decision.seq = self._commit((cause, claim.uid), decision)
         self._recall.note(claim, decision)

@@ -1,7 +1,7 @@
-"""What would happen if: changes are made in a transaction that is never committed.
+"""Dry runs: changes are made in a transaction that is never committed.
 
-The changes run in the given order, each as the engine would run it for real; then, if asked, the claims that wait are
-tried by priority and age. Everything is undone by the caller (``Engine.what_if``), so nothing of it stays.
+The changes run in order, each as the engine would run it; then, if asked, the pending claims are tried by priority and
+age. The caller (``Engine.what_if``) undoes everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bursar.policies.results import Setting
 
 @final
 class Outlook:
-    """The decisions that would be made, in order, and the claims that would have to leave."""
+    """The decisions that would be made, in order, and the claims that would be evicted."""
 
     __slots__ = ("decisions", "evicted")
 
@@ -43,7 +43,7 @@ class Outlook:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Assumption:
-    """Something that might happen."""
+    """A change to try."""
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         raise RuntimeError("a change must say what it does")
@@ -51,7 +51,7 @@ class Assumption:
 
 @final
 class Submit(Assumption):
-    """A claim comes and is decided; several: as one group, all or none."""
+    """A claim is submitted and decided; several are a gang, all or none."""
 
     def __init__(self, *claims: Claim) -> None:
         self.claims: Final = claims

@@ -1,17 +1,14 @@
 """The only writers of ledger state: small immutable changes that can be done, undone, recorded and replayed.
 
-Each change knows how to ``apply`` itself, how to ``revert`` itself exactly, what it contributes to the digest
-(``digest``: called once, when it is committed), and its plain form for the journal (``record``), from which
-``ledger.replay`` builds it again. Reverting runs in reverse order of applying, so a change may rely on finding the
-state just as it left it.
+Each change can ``apply`` itself and ``revert`` itself exactly. ``digest`` is its contribution to the digest, called
+once when it is committed, and ``record`` its plain form for the journal, from which ``ledger.replay`` builds it again.
+Reverting runs in reverse order, so a change finds the state just as it left it.
 
-A change that cannot be applied raises before it has written anything, and once applied its ``digest`` and
-``record`` cannot fail. Both are asked later, so a change keeps what it must tell, and never reads it from the claim.
+A change that cannot be applied raises before it has written anything; once applied, its ``digest`` and ``record``
+cannot fail. Both are called later, so a change keeps what they need and does not read it from the claim.
 
 Vectors, accounts, claims, bindings, changes, records and decisions are declared ``acyclic``: compiled, Python's cyclic
-collector does not look at them. That is sound only while none of them refers to what holds it (a ledger, a policy).
-
-Changes of what policies own: accounts open and close, get other limits, and cells get other values.
+collector does not visit them. That is sound only while none of them refers to what holds it (a ledger, a policy).
 """
 
 from __future__ import annotations
@@ -117,7 +114,7 @@ class Charge(Change):
 
 
 def _slot_of(bindings: tuple[Binding | None, ...], accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> i64:
-    """Which of the bindings names these very accounts and costs (the journal then says no more than that), or -1."""
+    """The position of the binding with these very accounts and costs, or -1. The journal then needs no more."""
     for i in range(len(bindings)):
         binding = bindings[i]
         if binding is not None and binding.accounts is accounts and binding.costs is costs:
@@ -211,7 +208,7 @@ class PutCell(Change):
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value can stand in a cell: it comes back from the journal as the very same."""
+    """Whether a value can be in a cell: it comes back from the journal equal and of the same type."""
     if isinstance(value, tuple):
         for item in value:
             if not is_plain(item):
@@ -233,7 +230,7 @@ def _put(state: State, change: PutCell, before: object, after: object) -> None:
 @final
 @mypyc_attr(acyclic=True)
 class OpenAccount(Change):
-    """An account comes into being, empty and without limits."""
+    """An account is opened, empty and without limits."""
 
     __slots__ = ("account",)
 
@@ -261,7 +258,7 @@ class OpenAccount(Change):
 @final
 @mypyc_attr(acyclic=True)
 class CloseAccount(Change):
-    """An account ends. It must be empty: what is charged somewhere must stay findable."""
+    """An account is closed. It must be empty: every charge must stay findable."""
 
     __slots__ = ("account",)
 

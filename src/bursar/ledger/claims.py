@@ -1,23 +1,20 @@
 """Claims: whatever asks for resources, and the bindings that tie a claim to accounts.
 
 A claim is split in two. ``ClaimSpec`` is what was asked for: immutable, and shared by all claims that ask for the
-same (a thousand pods of one job carry one spec). ``Claim`` is one asker: its identity and its mutable status,
+same (a thousand pods of one job share one spec). ``Claim`` is one asker: its identity and its mutable status,
 which only changes of a transaction write (see ``ledger.claim_changes``).
 
     pending ──► reserved ──► bound ──► running ──► terminating ──► gone
-        └─────► held ──┘  (its place is decided, but the victims that make room have not left yet)
+        └─────► held ──┘  (its place is decided, but its victims have not left yet)
 
-A claim counts from reserved (or held) on, until it is gone. ``leaving`` marks a claim that gave its place to
-another one: quota accounts no longer count it, its node and GPUs stay physically busy until it is gone.
+A claim counts from reserved (or held) on, until it is gone. ``leaving`` marks an evicted claim: quota accounts no
+longer count it, its node and GPUs stay physically busy until it is gone.
 
-Marks: a stable number for a plain value, the same in every process, interpreted and compiled.
-
-Cells and the data of bindings stand in the digest by their marks. A mark is a pair of residues, made by arithmetic
-alone: a text is a polynomial of its characters, a tuple one of the marks of its items. Each is then moved through fifth
-powers, which are one to one here and follow no sum: marks that did would let the digests of different states be equal.
-
-Marks tell apart states that mistakes and accidents could bring about. Whoever means to forge a journal is up against
-the chain of its lines (see ``ledger.journal``), not against these.
+A *mark* is a stable number for a plain value, the same in every process, interpreted and compiled. Cells and the data
+of bindings enter the digest by their marks. A mark is a pair of residues: a text is a polynomial of its characters, a
+tuple one of the marks of its items. Fifth powers, which are one to one here, keep marks from adding up linearly: else
+different states could have equal digests. Marks find mistakes and accidents. Against forgery there is the hash chain of
+the journal (``ledger.journal``).
 """
 
 from __future__ import annotations
@@ -266,7 +263,7 @@ def _vector(record: object) -> Vector:
 
 
 def _container(record: object, whole: Vector) -> ContainerSpec:
-    """What many say (names, and all that is asked for by the only container) is once in memory."""
+    """Names, and the requests of an only container, are shared in memory."""
     name, requests, limits, role = cast("list[object]", record)
     asked = _vector(requests)
     return ContainerSpec(intern(str(name)), whole if asked == whole else asked, _vector(limits), intern(str(role)))
@@ -275,10 +272,10 @@ def _container(record: object, whole: Vector) -> ContainerSpec:
 @final
 @mypyc_attr(acyclic=True)
 class Binding:
-    """The accounts that govern a claim in one policy, and what it costs in each of them.
+    """The accounts that govern a claim in one policy, and its cost in each of them.
 
-    ``data`` is the policy's own: plain and immutable, or vectors, because it stands in the journal. Bindings are
-    immutable and may be shared by claims that cost the same in the same place.
+    ``data`` is the policy's own: plain and immutable, or vectors, because it is in the journal. Bindings are immutable
+    and may be shared by claims of the same cost in the same place.
     """
 
     __slots__ = ("accounts", "costs", "data", "mark", "parsed", "policy")
@@ -371,11 +368,11 @@ class Claim:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, the way people call it."""
+        """``namespace/name``."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def counts(self) -> bool:
-        """Whether decisions count it: it holds a place and does not give it to another one."""
+        """Whether decisions count it: it holds a place and is not being evicted."""
         return self.state not in (PENDING, GONE) and not self.leaving
 
     def binding_of(self, policy: str) -> Binding | None:

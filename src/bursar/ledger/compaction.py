@@ -1,4 +1,4 @@
-"""Summing up a journal: follows it record by record, and writes snapshots of where it is.
+"""Compaction: follow a journal record by record, and write snapshots of its state.
 
 It needs no policy, so it can work beside a running engine, in another thread or process.
 """
@@ -23,7 +23,7 @@ _LENGTH: Final = 1000  # effects a line
 
 @final
 class Summary:
-    """Follows a journal, and writes snapshots of where it is."""
+    """Follows a journal, and writes snapshots of its state."""
 
     __slots__ = ("at", "ledger", "provenance")
 
@@ -38,13 +38,13 @@ class Summary:
         self.at = snapshot.at
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[JournalLine]:
-        """Repeat journal lines; yields each once it is proven."""
+        """Repeat journal lines; yields each once it is verified."""
         for line in self.ledger.replay(lines, self.provenance):
             self.at = line.at
             yield line
 
     def snapshot(self, decisions: list[msgspec.Raw]) -> Snapshot:
-        """The state after the last record followed; with the decisions that still matter, which are the engine's."""
+        """The state after the last record, with the engine's decisions that still matter."""
         ledger = self.ledger
         lines: list[bytes] = []
         part: list[object] = []

@@ -1,10 +1,10 @@
-"""The journal: one record per committed transaction, chained so that none can be altered unseen.
+"""The journal: one record per committed transaction, chained so that no alteration goes unnoticed.
 
 A record is ``[format, seq, at, engine version, cause, decision, effects, digest]``. ``effects`` are the changes of
 the transaction in plain form, so a replay repeats them without asking any policy; an empty uid stands for the claim of
 the effect before (decisions are mostly about one claim). ``digest`` is that of the state after them. Records are kept
-as the objects the transaction made and are written out (``sealed``) only when somebody takes them: encoding and hashing
-cost more than the decision itself.
+as the objects of the transaction and are encoded and hashed (``sealed``) only when they are taken: that costs more than
+the decision itself.
 
 The chain: each sealed line carries a hash over the line before it and its own content. ``journal_lines.py`` reads
 the lines back.
@@ -88,7 +88,7 @@ class Record:
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Recordable:
-    """What can stand in a journal record: it has a plain form."""
+    """Has a plain form for a journal record."""
 
     def record(self) -> list[object]:
         raise RuntimeError("a recordable must have a plain form")
@@ -125,7 +125,7 @@ class Journal:
         return lines
 
     def drop(self) -> None:
-        """Forget the records since the last call, unsealed, for good: for whoever keeps no journal at all."""
+        """Forget the records since the last call, unsealed: for users without a journal."""
         self.records = []
 
 

@@ -94,7 +94,7 @@ EFFECTS = frozenset(
 
 
 class JournalLine(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A whole line. Decision and effects in plain form are decoded only for who asks."""
+    """A whole line. Decision and effects stay raw until they are needed."""
 
     format: int
     seq: int
@@ -116,7 +116,7 @@ class JournalLine(Struct, array_like=True, forbid_unknown_fields=True, gc=False)
 
 
 class Header(Struct, array_like=True, gc=False):
-    """The first line of a snapshot. Decisions are decoded one by one, by who knows what they are."""
+    """The first line of a snapshot. The engine decodes the decisions, one by one."""
 
     mark: str
     format: int

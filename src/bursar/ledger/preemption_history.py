@@ -1,15 +1,15 @@
-"""The no-thrash record: who displaced whom, so that nobody takes the same place back and forth.
+"""Preemption history: who displaced whom, so that claims do not displace each other in a circle.
 
-Ruling: a claim never preempts one that preempted it, directly or through others, until that one is released by its
-owner. A pod that a controller creates in place of an evicted one carries on its *lineage*, so the rule holds for it.
+A claim never preempts one that preempted it, directly or through others, until its owner releases that one. A pod that
+a controller creates in place of an evicted one inherits its *lineage*, so the rule holds for it too.
 
-Kept in cells, so that it is undone, journaled and replayed like everything else:
+The history is in cells, so that it is undone, journaled and replayed like everything else:
 
-* ``lineage``: uid -> lineage, only where a claim took over that of an evicted one (otherwise it is the uid);
+* ``lineage``: uid -> lineage, only where a claim inherited that of an evicted one (otherwise it is the uid);
 * ``displaced``: lineage -> lineages that displaced it;
-* ``orphans``: owner -> lineages of its evicted claims that nobody has taken over yet.
+* ``orphans``: owner -> lineages of its evicted claims that no claim has inherited yet.
 
-``displaced`` the other way round is derived, by watching it.
+The reverse of ``displaced`` is derived by watching it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def lineage_of(state: State, uid: str) -> str:
 
 @final
 class Lineages(Watcher):
-    """The record of one ledger. Watches it from the first cell on."""
+    """The preemption history of one ledger. It watches the ledger from the first cell on."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.state: Final[State] = ledger.state
@@ -75,7 +75,7 @@ class Lineages(Watcher):
         return False
 
     def submitted(self, claim: Claim) -> None:
-        """A new claim takes over the lineage of an evicted one of the same owner, oldest eviction first."""
+        """A new claim inherits the lineage of an evicted one of the same owner, oldest eviction first."""
         owner = claim.spec.owner
         waiting = _lineages(self.state.cell("orphans", owner)) if owner else ()
         if waiting:
@@ -83,17 +83,17 @@ class Lineages(Watcher):
             self.tx.put(_POLICY, "orphans", owner, waiting[1:] or None)
 
     def displaced(self, claimant: Claim, victim: Claim) -> None:
-        """Record that the claimant took the victim's place."""
+        """Record that the claimant displaced the victim."""
         self._add(_DISPLACED, lineage_of(self.state, victim.uid), lineage_of(self.state, claimant.uid))
 
     def displaced_before(self, claimant: Claim, victim: str, owner: str) -> None:
-        """The same for a victim that is gone by now, as it was written down then."""
+        """The same for a victim that is gone by now."""
         self._add(_DISPLACED, victim, lineage_of(self.state, claimant.uid))
         if owner:
             self._add("orphans", owner, victim)
 
     def departed(self, claim: Claim, evicted: bool) -> None:
-        """The claim is gone: by its owner (its record ends) or evicted (it waits for a successor)."""
+        """The claim is gone: released by its owner (its history ends) or evicted (a successor inherits it)."""
         state = self.state
         if not (evicted or state.cells(_DISPLACED) or state.cells("lineage")):
             return
@@ -105,7 +105,7 @@ class Lineages(Watcher):
             self._add("orphans", claim.spec.owner, lineage)
 
     def _forget(self, lineage: str) -> None:
-        """Drop every edge from and to a lineage that will not come back."""
+        """Drop every edge from and to a lineage that has ended."""
         for loser in sorted(self.losers.get(lineage, set())):
             winners = [other for other in _lineages(self.state.cell(_DISPLACED, loser)) if other != lineage]
             self.tx.put(_POLICY, _DISPLACED, loser, tuple(winners) or None)

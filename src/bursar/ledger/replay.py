@@ -1,15 +1,13 @@
-"""Replay: from sealed journal lines to the state that wrote them, proven line by line.
+"""Replay: from sealed journal lines to the state that wrote them, verified line by line.
 
-Each line's hash must continue the chain and the digest after its effects must be the recorded one; the first line
-that does not fit stops the replay with its number. No policy takes part: effects are repeated as they stand.
+Each line's hash must continue the chain, and the digest after its effects must be the recorded one; the first line
+that fails stops the replay with its number. No policy takes part: effects are repeated as recorded.
 
-Specs, bindings and costs that stand in the journal with the same text become one shared object again, as they were, and
-so do names of namespaces, places and policies.
+Specs, bindings and costs with equal text in the journal become one shared object again, and so do names of namespaces,
+places and policies.
 
-What a state does not say about itself, gathered while a journal is replayed.
-
-An account knows its sums but not whose they are, a table not whose cells it holds. Watchers build their indexes from
-both, so a snapshot has to tell.
+``Provenance`` gathers what a state does not have: who is charged in an account, and which policy has a table. Watchers
+build their indexes from both, so snapshots must contain it.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ from bursar.resources import Limits, Vector, from_amounts
 
 @final
 class Provenance:
-    """Who is charged where, and whose table it is."""
+    """Who is charged where, and which policy has each table."""
 
     __slots__ = ("charges", "tables")
 
@@ -89,7 +87,7 @@ class Provenance:
             del self.charges[uid]
 
     def charge_effects(self, uid: str) -> list[list[object]]:
-        """What a claim is charged, as effects that charge it anew."""
+        """The charges of a claim, as effects."""
         by_mode: dict[int, tuple[list[object], list[Vector]]] = {}
         for (account, cost), (used, busy) in self.charges.get(uid, {}).items():
             for mode in _modes(used, busy):
@@ -120,7 +118,7 @@ class ReplayError(ValueError):
 
 
 def read_line(text: bytes, number: int) -> JournalLine:
-    """Decode one line; refuse what is no record or of a newer format."""
+    """Decode one line; refuses text that is no record or of a newer format."""
     try:
         line = LINES.decode(text)
         if line.format == FORMAT:
@@ -136,7 +134,7 @@ def _unknown_format(found: object) -> str:
 
 
 def _wording(text: bytes, error: Exception) -> str:
-    """What to tell about a line that could not be decoded: that it is newer, if it is."""
+    """The message for a line that could not be decoded: that it is newer, if it is."""
     try:
         fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -151,7 +149,7 @@ def _wording(text: bytes, error: Exception) -> str:
 
 
 def read_numbered(text: bytes, number: int) -> JournalLine:
-    """Decode the line with that number; whether it continues the chain is for somebody else to prove."""
+    """Decode the line with that number; its chain hash is verified elsewhere."""
     line = read_line(text, number)
     if line.seq != number:
         raise ReplayError(f"journal line {number}: says that it is line {line.seq}")
@@ -168,7 +166,7 @@ def read_next(text: bytes, head: str, number: int) -> JournalLine:
 
 @final
 class Replay:
-    """Repeats lines on a state, and remembers what came before to share it."""
+    """Repeats lines on a state, and shares equal parts among them."""
 
     __slots__ = ("bindings", "costs", "kinds", "last", "provenance", "specs", "state")
 
@@ -189,11 +187,11 @@ class Replay:
         }
 
     def apply(self, line: JournalLine) -> None:
-        """Repeat the effects of a line and prove the digest, or change nothing."""
+        """Repeat the effects of a line and verify the digest, or change nothing."""
         self._repeat(line.changes, line.digest, line.seq)
 
     def build(self, text: bytes, digest: str) -> None:
-        """Repeat a line of a snapshot; empty: what the digest is then is not known."""
+        """Repeat a line of a snapshot; an empty digest is not verified."""
         try:
             effects = EFFECT_LISTS.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -270,7 +268,7 @@ class Replay:
         return Charge(claim, binding.accounts, binding.costs, _known_mode(effect.mode))
 
     def _about(self, uid: str) -> Claim:
-        """The claim with that uid, or with none the one that the effect before was about."""
+        """The claim with that uid; an empty uid stands for the claim of the effect before."""
         if uid:
             self.last = self.state.claims[uid]
         if self.last is None:
@@ -352,7 +350,7 @@ def _plain(text: bytes) -> object:
 
 
 def frozen(value: object) -> object:
-    """Lists back to tuples and amounts to vectors, all the way down: JSON knows neither."""
+    """Lists back to tuples and amounts to vectors, at every depth: JSON has neither."""
     if isinstance(value, list):
         return tuple([frozen(item) for item in value])
     return from_amounts(cast("dict[str, int]", value)) if isinstance(value, dict) else value

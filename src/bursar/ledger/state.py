@@ -1,28 +1,17 @@
-"""Accounts: places where usage is counted against limits.
+"""The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
 
-An account keeps two sums. ``used`` is what decisions count. ``busy`` is what is physically taken: a claim that was
-told to leave is no longer in ``used`` but stays in ``busy`` until it is gone. Only *physical* accounts (a node, a
-GPU) keep ``busy``. Both sums are changed only by ``ledger.changes``.
+An account counts usage against limits, in two sums. ``used`` is what decisions count. ``busy`` is what is physically
+taken: an evicted claim is no longer in ``used`` but stays in ``busy`` until it is gone. Only *physical* accounts (a
+node, a GPU) keep ``busy``. ``topic`` is what waiting claims listen to: the account itself, or a wider topic that
+several accounts share (all nodes), so that a change of any of them wakes the claims that it may help.
 
-``topic`` names what a waiting claim listens to: the account itself, or a wider one that several accounts share
-(all nodes), so that a change of any of them wakes the claims that any of them may help.
-
-The state of a ledger: claims, accounts, and cells in named tables, with a digest of all of it.
-
-A cell is whatever a policy must remember besides usage: a key and a plain immutable value (None, bool, int, str,
-tuples of those) in a table of its own. Nothing here is changed directly: the changes beside it are the only writers.
+A cell holds what a policy must remember besides usage: a key and a plain immutable value (None, bool, int, str, tuples
+of those) in a table of its own. Only the changes (``ledger.changes``) write any of this.
 
 The digest is a pair of residues, kept by adding and taking what each change contributes:
 
 * usage: linear, sum over accounts of (account x amounts charged), so it proves the sums, not just the claims;
 * claims and cells: a non-linear mix of key and value, so that two values cannot be exchanged unnoticed.
-
-A sorted collection of claims by a total order, for policies that ask "who is next".
-
-Keys are tuples of integers and strings that no two claims share (they end with the uid), so that taking a claim out
-and putting it back leaves the very same order: this is what makes a rollback exact for ordered lists too.
-
-Adding, removing and finding cost O(log n) comparisons plus a shift inside one chunk of at most ``_CHUNK`` keys.
 """
 
 from __future__ import annotations
@@ -41,7 +30,7 @@ from bursar.resources import NO_LIMITS, PRIME_A, PRIME_B, Limits, Tally, Vector,
 class Watcher:
     """Hears of every change of what it watches, whether done, undone or replayed.
 
-    Policies keep what they derive (indexes, sorted lists) by it, so that undo and replay need no code of theirs.
+    Policies keep derived state (indexes, sorted lists) by it, so that undo and replay need no code of their own.
     """
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
@@ -113,7 +102,7 @@ _AMPLE: Final[i64] = 576460752303423488  # an eighth of the exact range
 
 
 def near_overflow(accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> bool:
-    """Whether charging the costs may leave the exact range; only a charge itself tells for sure."""
+    """Whether charging the costs may leave the exact range. Only a charge itself finds out for sure."""
     for i, account in enumerate(accounts):
         sums = account.busy.sums if account.physical else account.used.sums
         cost = costs[i]
@@ -141,7 +130,7 @@ class Table:
 
 @final
 class State:
-    """Everything a ledger knows. The order of the dictionaries has no meaning."""
+    """All content of a ledger. The order of the dictionaries has no meaning."""
 
     __slots__ = ("accounts", "charge_watchers", "claims", "lane_a", "lane_b", "tables", "watchers")
 
@@ -233,7 +222,12 @@ _CHUNK: Final = 512
 
 @final
 class Ordered:
-    """Keys in ascending order, each with a claim's uid as its last part."""
+    """Keys in ascending order, for policies that ask for the next claim.
+
+    Keys are tuples of integers and strings that end with the claim's uid, so no two are equal. Removing a claim and
+    adding it again gives the same order, which makes a rollback exact. Adding, removing and finding cost O(log n)
+    comparisons plus a shift inside one chunk of at most ``_CHUNK`` keys.
+    """
 
     __slots__ = ("chunks", "edits", "size", "tops")
 
@@ -247,7 +241,7 @@ class Ordered:
         return self.size
 
     def __iter__(self) -> Iterator[tuple[object, ...]]:
-        """Ascending. Keys may be added and removed meanwhile: what follows is the next larger key of that moment."""
+        """Ascending. Keys may be added and removed meanwhile: the next larger key at that moment follows."""
         at = 0
         inside = 0
         edits = self.edits

@@ -1,19 +1,13 @@
-"""Transactions: changes that are applied at once, logged, and kept or undone as a whole.
+"""The ledger and its transactions: changes that are applied at once, logged, and kept or undone as a whole.
 
-A ledger has one transaction at a time. Inside it, ``savepoint`` marks a position of the log and ``rollback_to``
-undoes everything after it, exactly and in reverse; savepoints nest freely, because they are just positions. Try,
-what-if, dry run and the search for victims are all built on this.
+A ledger has one transaction at a time. Inside it, ``savepoint`` marks a position of the log and ``rollback_to`` undoes
+everything after it, exactly and in reverse; savepoints nest freely, because they are just positions. Trials, dry runs
+and the search for victims are built on this. Policies and the engine write state only by the transaction's methods.
 
-The methods below are the vocabulary that policies and the engine write with; nothing else changes ledger state.
-
-The ledger: state, the one open transaction, the journal, and a version that counts commits.
-
-Snapshots: a state written so that it can be built again without the journal that led to it.
-
-A snapshot is text, one JSON value a line. The first line is a header: format, number, time and chain hash of the last
-record in it, the digest of the state, and the decisions that still matter. Each further line is a list of effects, as
-they stand in a journal. Repeated in order on an empty state they give the same state, and watchers hear of it like of
-any other change: accounts first, then claims, cells, and last who is charged where. ``ledger.summary`` writes them.
+A snapshot is a state as text, one JSON value a line, built again without the journal that led to it. The first line is
+a header: format, number, time and chain hash of the last record, the digest of the state, and the decisions that still
+matter. Each further line is a list of effects, as in a journal, to repeat in order on an empty state: accounts, claims,
+cells, and last the charges. Watchers hear of them like of any other change. ``ledger.compaction`` writes snapshots.
 """
 
 from __future__ import annotations
@@ -61,7 +55,7 @@ _MOMENTS: Final[i64] = 4294967296  # of one transaction; more changes than that 
 
 @final
 class Transaction:
-    """The log of one transaction and the verbs that write it."""
+    """The log of one transaction, its time, and the methods that write state."""
 
     __slots__ = ("log", "now", "seq", "state")
 
@@ -79,9 +73,9 @@ class Transaction:
         return len(self.log)
 
     def moment(self) -> int:
-        """A number for now: above those of all transactions before, and of all changes that are in the log.
+        """A number for this moment: above those of all earlier transactions and of all changes in the log.
 
-        It follows from the journal, so a decision that is taken back or made anew finds the same one.
+        It follows from the journal, so a repeated decision gets the same number.
         """
         return int(self.seq * _MOMENTS + len(self.log))
 
@@ -134,19 +128,19 @@ class Transaction:
         self.do(Charge(claim, accounts, costs, CHARGE))
 
     def release(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> None:
-        """Stop counting the claim there: the mode follows from whether it is, or was, told to leave."""
+        """Stop counting the claim there. The mode depends on whether it is being evicted."""
         self.do(Charge(claim, accounts, costs, RELEASE))
 
     def vacate(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> None:
-        """Told to leave: no longer counted, physically still there."""
+        """An eviction begins: no longer counted, physically still there."""
         self.do(Charge(claim, accounts, costs, VACATE))
 
     def restore(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> None:
-        """It was told to leave, but stays after all."""
+        """The eviction is cancelled."""
         self.do(Charge(claim, accounts, costs, RETURN))
 
     def clear(self, claim: Claim, accounts: tuple[Account, ...], costs: tuple[Vector, ...]) -> None:
-        """It was told to leave, and now it is physically gone."""
+        """The evicted claim is physically gone."""
         self.do(Charge(claim, accounts, costs, CLEAR))
 
     # Accounts
@@ -208,7 +202,7 @@ class Snapshot:
 
 
 def read_snapshot(text: bytes) -> Snapshot:
-    """The inverse of ``Snapshot.text``; the effects are looked at when they are repeated."""
+    """The inverse of ``Snapshot.text``; effects are decoded when they are repeated."""
     first, *lines = text.split(b"\n")
     try:
         found = HEADERS.decode(first)
@@ -237,7 +231,7 @@ class Ledger:
         return self.state.digest
 
     def watch(self, policy: str, watcher: Watcher) -> None:
-        """Let a policy hear of its accounts and tables; before the first of them exists."""
+        """Let a policy hear of its accounts and tables; call it before the first of them exists."""
         self.state.watchers[policy] = watcher
         if type(watcher).charged is not Watcher.charged:  # most do not listen, and charges are frequent
             self.state.charge_watchers[policy] = watcher
@@ -273,9 +267,9 @@ class Ledger:
     def replay(
         self, lines: Iterable[bytes], provenance: Provenance | None = None, chained: bool = False
     ) -> Iterable[JournalLine]:
-        """Repeat sealed journal lines on top of this ledger; yields each line once it is proven.
+        """Repeat sealed journal lines on top of this ledger; yields each line once it is verified.
 
-        ``chained``: that each continues the chain is proven elsewhere; until it is, the state proves nothing.
+        ``chained`` means that the chain is verified elsewhere; until then, the state proves nothing.
         """
         if self.opened or self.journal.records:
             raise RuntimeError("a journal can only be replayed on a ledger without work of its own in hand")
@@ -291,7 +285,7 @@ class Ledger:
             yield line
 
     def restore(self, snapshot: Snapshot, provenance: Provenance | None = None) -> None:
-        """Build the state of a snapshot; only in a new ledger, which is of no use any more if this fails."""
+        """Build the state of a snapshot; only in a new ledger, which must be discarded if this fails."""
         if self.opened or self.version or self.journal.records:
             raise RuntimeError("a snapshot can only be restored in a new ledger")
         replay = Replay(self.state, provenance)

@@ -1,14 +1,11 @@
-"""Refusals and checks: why a claim was not admitted, small for machines and as a tree for people.
+"""Plain values that go into policies (settings) and come out of them: refusals, checks, outputs, revocations.
 
-A ``Refusal`` is made on the decision path, so it only holds numbers; its sentence is written when somebody reads it.
-A ``Check`` is a node of the explain tree, made when somebody asks.
+A ``Refusal`` is made on the decision path, so it only holds numbers; its sentence is written when it is read. Reasons
+are short and stable: ``<policy>.<rule>[.<resource>]``; they appear in events, metrics and scenario files. A ``Check``
+is a node of the explain tree, made on request.
 
-Reasons are short and stable: ``<policy>.<rule>[.<resource>]``; they appear in events, metrics and scenario files.
-
-What goes into a policy (settings), and what comes out of it (outputs, revocations): plain values.
-
-A *setting* is an object of the outside in the policy's own terms: a node, a quota, a profile, an option. The
-translation from manifests is not done here but beside each policy (``plugin.py``), outside of the compiled core.
+A *setting* is a manifest in the policy's own terms: a node, a quota, a profile, an option. ``plugin.py`` beside each
+policy translates manifests, outside of the compiled core.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from bursar.resources import UNLIMITED, Vector, dimension_at
 
 @final
 class Refusal(Recordable):
-    """One failed check: who refused, where, in which dimension, with the numbers."""
+    """One failed check: the policy, account and dimension that refused, with the numbers."""
 
     __slots__ = (
         "account",
@@ -70,7 +67,7 @@ class Refusal(Recordable):
         return f"Refusal({self.reason}: {self.sentence()})"
 
     def listening(self, topics: tuple[str, ...]) -> Refusal:
-        """The same refusal, which a change of these topics may resolve too."""
+        """The same refusal, with more topics whose change may resolve it."""
         if not topics:
             return self
         return Refusal(
@@ -217,7 +214,7 @@ class Body:
 
 @final
 class Setting:
-    """An object of the outside that came or changed (``body``), or went (``body`` None)."""
+    """An object that was created or changed (``body``), or deleted (``body`` None)."""
 
     __slots__ = ("body", "key", "kind")
 
@@ -229,7 +226,7 @@ class Setting:
 
 @final
 class Output:
-    """Something to write to the outside about an object.
+    """Something to write about an object.
 
     ``part``: ``status``, ``labels``, ``annotations`` (values by key; a None value removes the key), ``object`` (a
     whole manifest to create or replace, None to delete it) or ``event`` (keys: type, reason, message).
@@ -246,7 +243,7 @@ class Output:
 
 @final
 class Revocation:
-    """A claim that a policy wants back, and why."""
+    """A claim that a policy evicts, and why."""
 
     __slots__ = ("reason", "sentence", "uid")
 
