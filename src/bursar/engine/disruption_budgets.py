@@ -7,6 +7,7 @@ A claim may become a victim only while ``healthy`` stays above what the budget w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import RUNNING, Claim
@@ -26,19 +27,15 @@ _HEALTHY_DIM: Final = dimension("healthy").index
 
 
 @final
+@dataclass(frozen=True)
 class BudgetBody(Body):
     """A budget as a setting: exactly one of the two bounds, absolute or in percent."""
 
-    __slots__ = ("max_unavailable", "min_available", "namespace", "percent", "selector")
-
-    def __init__(
-        self, namespace: str, selector: Selector, min_available: int | None, max_unavailable: int | None, percent: bool
-    ) -> None:
-        self.namespace: Final = namespace
-        self.selector: Final = selector
-        self.min_available: Final = min_available
-        self.max_unavailable: Final = max_unavailable
-        self.percent: Final = percent
+    namespace: str
+    selector: Selector
+    min_available: int | None
+    max_unavailable: int | None
+    percent: bool
 
 
 @final

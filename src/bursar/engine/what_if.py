@@ -6,6 +6,7 @@ age. The caller (``Engine.what_if``) undoes everything.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -20,14 +21,12 @@ from bursar.policies.results import Setting
 
 
 @final
+@dataclass(frozen=True)
 class Outlook:
     """The decisions that would be made, in order, and the claims that would be evicted."""
 
-    __slots__ = ("decisions", "evicted")
-
-    def __init__(self) -> None:
-        self.decisions: Final[list[Decision]] = []
-        self.evicted: Final[list[str]] = []
+    decisions: list[Decision] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
 
     def of(self, uid: str) -> Decision | None:
         """The last decision about a claim; None if it was not tried."""
@@ -67,11 +66,11 @@ class Submit(Assumption):
 
 
 @final
+@dataclass(frozen=True)
 class Release(Assumption):
     """A claim ends."""
 
-    def __init__(self, uid: str) -> None:
-        self.uid: Final = uid
+    uid: str
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
@@ -80,12 +79,12 @@ class Release(Assumption):
 
 
 @final
+@dataclass(frozen=True)
 class Adjust(Assumption):
     """A claim grows or shrinks."""
 
-    def __init__(self, uid: str, spec: ClaimSpec) -> None:
-        self.uid: Final = uid
-        self.spec: Final = spec
+    uid: str
+    spec: ClaimSpec
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
@@ -99,11 +98,11 @@ class Adjust(Assumption):
 
 
 @final
+@dataclass(frozen=True)
 class Configure(Assumption):
     """Settings change."""
 
-    def __init__(self, settings: list[Setting]) -> None:
-        self.settings: Final = settings
+    settings: list[Setting]
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         apply_settings(core, self.settings)

@@ -13,6 +13,7 @@ cells, and last the charges. Watchers hear of them like of any other change. ``l
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, final
 
 import msgspec
@@ -181,20 +182,16 @@ _MARK: Final = "bursar-snapshot"
 
 
 @final
+@dataclass(frozen=True)
 class Snapshot:
     """A state as text, and where in the journal it belongs."""
 
-    __slots__ = ("at", "decisions", "digest", "head", "lines", "seq")
-
-    def __init__(
-        self, seq: int, at: int, head: str, digest: int, decisions: list[msgspec.Raw], lines: list[bytes]
-    ) -> None:
-        self.seq: Final = seq
-        self.at: Final = at
-        self.head: Final = head
-        self.digest: Final = digest
-        self.decisions: Final = decisions
-        self.lines: Final = lines
+    seq: int
+    at: int
+    head: str
+    digest: int
+    decisions: list[msgspec.Raw]
+    lines: list[bytes]
 
     def text(self) -> bytes:
         header = [_MARK, FORMAT, self.seq, self.at, self.head, f"{self.digest:016x}", self.decisions]

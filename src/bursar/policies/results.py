@@ -10,6 +10,7 @@ policy translates manifests, outside of the compiled core.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -213,18 +214,17 @@ class Body:
 
 
 @final
+@dataclass(frozen=True)
 class Setting:
     """An object that was created or changed (``body``), or deleted (``body`` None)."""
 
-    __slots__ = ("body", "key", "kind")
-
-    def __init__(self, kind: str, key: str, body: Body | None) -> None:
-        self.kind: Final = kind
-        self.key: Final = key
-        self.body: Final = body
+    kind: str
+    key: str
+    body: Body | None
 
 
 @final
+@dataclass(frozen=True)
 class Output:
     """Something to write about an object.
 
@@ -232,22 +232,17 @@ class Output:
     whole manifest to create or replace, None to delete it) or ``event`` (keys: type, reason, message).
     """
 
-    __slots__ = ("key", "kind", "part", "value")
-
-    def __init__(self, kind: str, key: str, part: str, value: dict[str, object] | None) -> None:
-        self.kind: Final = kind  # Kind.group, or Kind for core kinds
-        self.key: Final = key  # namespace/name, or name; for claims' pods the same
-        self.part: Final = part
-        self.value: Final = value
+    kind: str  # Kind.group, or Kind for core kinds
+    key: str  # namespace/name, or name; for claims' pods the same
+    part: str
+    value: dict[str, object] | None
 
 
 @final
+@dataclass(frozen=True)
 class Revocation:
     """A claim that a policy evicts, and why."""
 
-    __slots__ = ("reason", "sentence", "uid")
-
-    def __init__(self, uid: str, reason: str, sentence: str) -> None:
-        self.uid: Final = uid
-        self.reason: Final = reason
-        self.sentence: Final = sentence
+    uid: str
+    reason: str
+    sentence: str
