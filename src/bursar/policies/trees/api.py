@@ -1,17 +1,15 @@
-"""The manifests of quota trees: ``QuotaTree`` and ``Consumer``, in the shape that their users have.
+"""The documents of quota trees, ``QuotaTree`` and ``Consumer``, and what they mean as bodies and requests.
 
-Read leniently where people write the same thing in several ways (``hard: "true"``, ``quota: {cpu: 10}`` or ``"10"``,
-``parent: nil``), and validated strictly: unknown fields, negative or fractional numbers, duplicates, cycles and second
-roots are errors with the path of the field.
+They are read leniently where people write the same thing in several ways (``hard: "true"``, ``quota: {cpu: 10}`` or
+``"10"``, ``parent: nil``), and validated strictly: unknown fields, negative or fractional numbers, duplicates, cycles
+and second roots are a ``ManifestError`` with the path of the field.
 
-Documents of the library: text or plain data into bodies and consumers.
-
-Text may be JSON or YAML, one document. What is wrong is a ``ManifestError`` with the line, where the text itself is
-malformed, or the path of the field.
+The library also takes text, JSON or YAML with one document; an error in the text itself names the line.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, cast
 
 from msgspec import Meta, field
@@ -109,7 +107,7 @@ class ConsumerTree(Part, frozen=True):
     priority: int = 0
     type: int = 0
     un_preemptable: bool = False
-    id: str = ""  # read by nobody
+    id: str = ""  # accepted and not used
 
 
 class ConsumerSpec(Part, frozen=True):
@@ -122,7 +120,11 @@ class Consumer(Manifest, frozen=True, kw_only=True):
     spec: ConsumerSpec
 
 
-def amount_from(value: object, resource: str, path: str) -> int:
+def _amounts(quantities: Mapping[str, object], path: str) -> dict[str, int]:
+    return {name: _amount(value, name, join(path, name)) for name, value in quantities.items()}
+
+
+def _amount(value: object, resource: str, path: str) -> int:
     """A quantity whose number is whole: 10, "10", "500m" or 2Gi, but neither 1.5 nor "0.5Gi"."""
     if not is_qualified(resource):
         raise ManifestError("is not the name of a resource", path)
@@ -135,7 +137,7 @@ def amount_from(value: object, resource: str, path: str) -> int:
         raise ManifestError(str(error), path) from None
 
 
-def is_hard(value: bool | str, path: str) -> bool:
+def _is_hard(value: bool | str, path: str) -> bool:
     if isinstance(value, bool):
         return value
     if value not in _TRUE | _FALSE:
@@ -145,12 +147,9 @@ def is_hard(value: bool | str, path: str) -> bool:
 
 def node_from(name: str, node: QuotaNode, path: str) -> TreeNodeBody:
     check_node_name(name, path)
-    quota = {
-        resource: amount_from(value, resource, join(join(path, "quota"), resource))
-        for resource, value in node.quota.items()
-    }
     parent = "" if node.parent in _NO_PARENT else node.parent
-    return TreeNodeBody(name, parent, is_hard(node.hard, join(path, "hard")), quota)
+    quota = _amounts(node.quota, join(path, "quota"))
+    return TreeNodeBody(name, parent, _is_hard(node.hard, join(path, "hard")), quota)
 
 
 def check_node_name(name: str, path: str) -> None:
@@ -164,7 +163,7 @@ def check_tree_name(name: str, path: str) -> None:
 
 
 def body_from(tree: QuotaTree) -> TreeBody:
-    """The document as a body; whether it is one tree is not asked here."""
+    """The document as a body, which need not be one tree."""
     check_tree_name(tree.metadata.name, "metadata.name")
     for index, resource in enumerate(tree.spec.resource_names):
         if resource and not is_qualified(resource):
@@ -174,7 +173,7 @@ def body_from(tree: QuotaTree) -> TreeBody:
 
 
 def check_tree(tree: QuotaTree) -> None:
-    """A manifest must be one tree."""
+    """Raise an error for a manifest that is not one tree."""
     name, what = problem(body_from(tree))
     if what:
         raise ManifestError(what, join("spec.nodes", name))
@@ -202,19 +201,11 @@ def _request(tree: ConsumerTree, path: str) -> TreeRequest:
     check_tree_name(tree.tree_name, join(path, "treeName"))
     if not tree.group_id:
         raise ManifestError("must not be empty", join(path, "groupID"))
-    amounts = {
-        resource: amount_from(value, resource, join(join(path, "request"), resource))
-        for resource, value in tree.request.items()
-    }
+    cost = from_amounts(_amounts(tree.request, join(path, "request")))
     for name, number in (("priority", tree.priority), ("type", tree.type)):
         if abs(number) >= 2**31:
             raise ManifestError(f"{number} is out of range", join(path, name))
-    cost = from_amounts(amounts)
     return TreeRequest(tree.tree_name, tree.group_id, cost, tree.priority, tree.type, tree.un_preemptable)
-
-
-def check_consumer(consumer: Consumer) -> None:
-    consumer_from(consumer)
 
 
 QUOTA_TREE = Kind(
@@ -236,19 +227,6 @@ QUOTA_TREE = Kind(
         PrinterColumn("Warnings", ".status.warnings", wide=True),
     ),
     status=QuotaTreeStatus,
-)
-CONSUMER = Kind(
-    GROUP,
-    VERSION,
-    "Consumer",
-    "consumers",
-    False,
-    Consumer,
-    strict=True,
-    bare=True,
-    name_path=("spec", "id"),
-    any_name=True,
-    check=check_consumer,
 )
 
 
