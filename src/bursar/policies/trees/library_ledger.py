@@ -92,8 +92,9 @@ class TreeLedger:
         """Bind the claim to the trees of these requests too; returns what it requests of them by the binding."""
         trees = self.trees.by_name
         bound = [one.changed(one.group, trees[one.tree].counted(one.cost), forest) for one in requests]
-        both = [*bound, *held_requests(claim)]
-        both.sort(key=tree_name)
+        both = bound
+        if claim.bindings:
+            both = sorted([*bound, *held_requests(claim)], key=tree_name)
         self.tx.set_bindings(claim, (self.trees.binding(both),))
         return bound
 

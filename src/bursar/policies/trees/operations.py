@@ -60,8 +60,7 @@ def _allocate(
     if token is not None:
         watched = {*_watched(book, bound, forest), *operation.trees}
         token.complete(operation.changes, watched, before, book.versions)
-    seats = [book.tree(request.tree).seats[uid] for request in bound]
-    places = tuple([(seat.request.tree, seat.node.name) for seat in seats])
+    places = tuple([(one.tree, book.trees.by_name[one.tree].seats[uid].node.name) for one in bound])
     preempted = tuple([victim.claim.uid for victim in attempt.victims])
     warnings = _warnings(book, requests, bound)
     return AllocationResponse(uid, True, places, preempted, book.moves(uid), (), (), skipped, token, warnings)

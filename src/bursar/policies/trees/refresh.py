@@ -93,7 +93,9 @@ def _carry(
         place = _place(group, node, found, paths, parents)
         trees.origins.setdefault((old.name, seat.claim.uid), node if node in paths else seat.node.name)
         request = before if group == before.group and not recount else _counted_again(seat, group, body)
-        changed = place != seat.node.name or group != before.group or request.cost != before.cost
+        changed = place != seat.node.name
+        if request is not before and not changed:
+            changed = group != before.group or request.cost != before.cost
         carried.append(_CarriedSeat(seat, request, place, place == node, changed))
     return carried
 

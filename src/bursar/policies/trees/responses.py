@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import final
+from dataclasses import dataclass
+from typing import Final, final
 
 from bursar.ledger.changes import Change
 from bursar.policies.results import Check, Refusal
@@ -33,18 +33,20 @@ class Move:
 
 
 @final
-@dataclass(eq=False)
 class Token:
-    """Undoes one try, with ``QuotaManager.undo_allocate``. Good for one use, while the trees are as the try left them.
+    """Undoes one try, by ``QuotaManager.undo_allocate``. Good for one use, while the trees are as the try left them."""
 
-    ``before`` and ``after`` are the versions of the trees that the try concerns.
-    """
+    __slots__ = ("after", "before", "changes", "consumer_id", "used")
 
-    consumer_id: str
-    changes: tuple[Change, ...] = field(default=(), repr=False)
-    before: dict[str, int] = field(default_factory=dict, repr=False)
-    after: dict[str, int] = field(default_factory=dict, repr=False)
-    used: bool = False
+    def __init__(self, consumer_id: str) -> None:
+        self.consumer_id: Final = consumer_id
+        self.changes: tuple[Change, ...] = ()
+        self.before: dict[str, int] = {}  # the versions of the trees that the try concerns
+        self.after: dict[str, int] = {}
+        self.used: bool = False
+
+    def __repr__(self) -> str:
+        return f"Token({self.consumer_id}, {'used' if self.used else 'not used'})"
 
     def complete(
         self, changes: tuple[Change, ...], trees: set[str], before: dict[str, int], after: dict[str, int]
@@ -56,20 +58,46 @@ class Token:
 
 
 @final
-@dataclass(eq=False, repr=False)
 class AllocationResponse:
     """The answer to an allocation. A refusal by quota is an answer, never an exception."""
 
-    consumer_id: str
-    allocated: bool
-    places: tuple[tuple[str, str], ...] = ()  # (tree, node) where the consumer counts now
-    preempted: tuple[str, ...] = ()  # ids of consumers that had to leave all their trees
-    moves: tuple[Move, ...] = ()  # other consumers that were pushed up or slid down
-    refusals: tuple[Refusal, ...] = ()  # of each tree that refused, the decisive one first
-    checks: tuple[Check, ...] = ()
-    skipped: tuple[str, ...] = ()  # trees that the consumer names and the forest does not have
-    token: Token | None = None  # undoes a try
-    warnings: tuple[str, ...] = ()  # requested resources that a tree does not count
+    __slots__ = (
+        "allocated",
+        "checks",
+        "consumer_id",
+        "moves",
+        "places",
+        "preempted",
+        "refusals",
+        "skipped",
+        "token",
+        "warnings",
+    )
+
+    # Not a dataclass: one is made in every allocation.
+    def __init__(
+        self,
+        consumer_id: str,
+        allocated: bool,
+        places: tuple[tuple[str, str], ...] = (),
+        preempted: tuple[str, ...] = (),
+        moves: tuple[Move, ...] = (),
+        refusals: tuple[Refusal, ...] = (),
+        checks: tuple[Check, ...] = (),
+        skipped: tuple[str, ...] = (),
+        token: Token | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.consumer_id: Final = consumer_id
+        self.allocated: Final = allocated
+        self.places: Final = places  # (tree, node) where the consumer counts now
+        self.preempted: Final = preempted  # ids of consumers that had to leave all their trees
+        self.moves: Final = moves  # other consumers that were pushed up or slid down
+        self.refusals: Final = refusals  # of each tree that refused, the decisive one first
+        self.checks: Final = checks
+        self.skipped: Final = skipped  # trees that the consumer names and the forest does not have
+        self.token: Final = token  # undoes a try
+        self.warnings: Final = warnings  # requested resources that a tree does not count
 
     def __repr__(self) -> str:
         outcome = "allocated" if self.allocated else f"refused: {self.message}"
