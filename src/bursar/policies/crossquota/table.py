@@ -138,7 +138,7 @@ class QuotaColumns:
         return found
 
     def score(self, mask: bytearray, cost: Vector, arguments: Arguments, least: bool, scores: list[int]) -> None:
-        """Add the score to the GPU nodes of the mask; nothing where the cost exceeds the quota."""
+        """Adds the score to the GPU nodes of the mask; nothing where the cost exceeds the quota."""
         columns = [column for column in self.quotas if cost.get(column.dim) > 0]
         wanted = [cost.get(column.dim) for column in columns]
         weights = [arguments.weight_of(r) for r in arguments.resources if cost.amount(r) > 0]
@@ -200,7 +200,7 @@ class QuotaNodeIndex:
         self.facts: Final[list[GpuNodeFacts | None]] = []  # by slot
         self.residents: Final[dict[str, Residents]] = {}  # by account name
         self.slots: Final[dict[str, int]] = {}  # by name of either account of a node
-        self.removed: Final[set[str]] = set()  # deleted nodes that claims still hold
+        self.removed: Final[set[str]] = set()  # deleted nodes that still have an account
         self.changed: Final[dict[str, None]] = {}  # nodes whose status may have changed
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
@@ -257,7 +257,7 @@ class QuotaNodeIndex:
             self._set_slot(name, self.nodes.slots[name], known)
 
     def node(self, name: str) -> GpuNodeFacts | None:
-        """What is known of a node; None when it is unknown or deleted."""
+        """The facts of a node; None if it is unknown or deleted."""
         slot = self.nodes.slots.get(name)
         return None if slot is None or slot >= len(self.facts) else self.facts[slot]
 
