@@ -53,7 +53,7 @@ class Client(Operations):
         self._ca_file = ca_file
         self._timeout = timeout
 
-    def call(self, operation: Operation[T], given: tuple[Any, ...], named: dict[str, Any]) -> T:
+    def call(self, operation: Operation[T], /, *given: object, **named: object) -> T:
         return self._ask(operation, *operation.arguments(given, named))
 
     def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:

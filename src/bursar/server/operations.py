@@ -6,7 +6,7 @@ The handler of an operation has its name (``handlers.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
@@ -44,7 +44,7 @@ class Parameter:
 class Caller(Protocol):
     """A client that can ask for an operation."""
 
-    def call(self, operation: Operation[T], given: tuple[Any, ...], named: dict[str, Any]) -> T: ...
+    def call(self, operation: Operation[T], /, *given: object, **named: object) -> T: ...
 
 
 class Operation(Generic[T]):
@@ -84,16 +84,13 @@ class Operation(Generic[T]):
     @overload
     def __get__(self, caller: Caller, owner: type) -> Callable[..., T]: ...
     def __get__(self, caller: Caller | None, owner: type) -> Operation[T] | Callable[..., T]:
-        return self if caller is None else partial(self._called, caller)
-
-    def _called(self, caller: Caller, *given: Any, **named: Any) -> T:  # noqa: ANN401 as the table says
-        return caller.call(self, given, named)
+        return self if caller is None else partial(caller.call, self)
 
     @property
     def streams(self) -> bool:
         return self.produces == "text/event-stream"
 
-    def arguments(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def arguments(self, given: Sequence[object], named: Mapping[str, object]) -> tuple[dict[str, Any], bytes]:
         """The parameters that are not empty, by their names in the API, and the body."""
         in_path = [parameter.name for parameter in self.parameters if parameter.where == "path"]
         others = [parameter.name for parameter in self.parameters if parameter.where != "path"]

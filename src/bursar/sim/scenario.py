@@ -150,14 +150,8 @@ class _StepReader:
         action = actions[0]
         if given.refused is not None and (action not in {"apply", "delete"} or not given.refused):
             raise ManifestError("is the text of a refusal, beside apply or delete", join(path, "refused"))
-        read = {
-            "apply": self._apply,
-            "delete": self._delete,
-            "finish": self._finish,
-            "advance": self._advance,
-            "expect": self._expect,
-        }
-        return read[action](given, index + 1, join(path, action))
+        step: Step = getattr(self, f"_{action}")(given, index + 1, join(path, action))
+        return step
 
     def manifests(self, bodies: tuple[dict[str, Any], ...], path: str, *, check: bool) -> tuple[Document, ...]:
         source, number = self._document.source, self._document.number
