@@ -52,7 +52,7 @@ lint: setup-dev
 	$(VENV) -m ruff format --check $(CHECKED)
 	$(VENV) -m mypy --strict $(CHECKED)
 	PYTHONPATH=src .venv/bin/lint-imports --no-cache --no-logo
-	$(VENV) tools/check_house.py cycles classes
+	$(VENV) tools/check_house.py cycles classes sizes
 
 format: setup-dev
 	$(VENV) -m ruff check --fix $(CHECKED)

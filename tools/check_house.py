@@ -33,6 +33,12 @@ SHARED_CLASSES: dict[str, str] = {
 SMALL_MODULES: dict[str, str] = {
     "bursar._version": "read by the build",
     "bursar.cli.exit_codes": "a contract, imported by every command",
+    "bursar.control.reasons": "the table of reason codes, which documents and the command line read",
+    "bursar.kube.controller.shadow": "one subject, apart from what writes",
+    "bursar.policies.crossquota.status": "a door that every policy folder has",
+    "bursar.policies.nodes.explain": "explaining refusals, apart from deciding",
+    "bursar.policies.status": "shared by the status writers of all policies",
+    "bursar.policies.trees.status": "a door that every policy folder has",
     "bursar.server.audit_child": "entry point of a child process, which imports nothing else of the server",
     "bursar.server.snapshot_child": "entry point of a child process, which imports nothing else of the server",
 }
