@@ -123,7 +123,7 @@ def node_check(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, count
     return Check(PREFIX + facts.name, not refusals, "; ".join([*parts, *facts.problems]), children, reason)
 
 
-def survey(index: QuotaNodeIndex, wanted: Vector, shown: int) -> Check:
+def check_nodes(index: QuotaNodeIndex, wanted: Vector, shown: int) -> Check:
     """Where a claim without a node may run: all GPU nodes counted, and the first ``shown`` of them by name in full."""
     known = [facts for facts in index.facts if facts is not None]
     nodes = sorted([facts for facts in known if facts.is_gpu_node()], key=lambda facts: facts.name)
@@ -315,7 +315,7 @@ class CrossQuotaPolicy(PlacementPolicy):
         why_not = self.index.scope.why_not(claim)
         if why_not:
             return Check(NAME, True, f"not limited: {why_not}")
-        return survey(self.index, self.wanted(claim), SHOWN)
+        return check_nodes(self.index, self.wanted(claim), SHOWN)
 
     def ready(self, claim: Claim, binding: Binding) -> bool:
         for i in range(len(binding.accounts)):

@@ -29,7 +29,7 @@ ROOM: Final = "gpus.room."
 SUITABLE: Final = "gpus.suitable"
 
 
-def survey(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
+def check_nodes(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
     """Why no node takes a worker: GPUs counted by the first reason against each; or how many nodes do."""
     counts: dict[str, int] = {}
     for at, gpu in enumerate(fleet.gpus):
@@ -203,8 +203,9 @@ class GpusPolicy(PlacementPolicy):
         return self._victims(claim, worker, refusal.place)
 
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
-        """Whole GPUs are what quotas guarantee, so everybody in the plugin's set may have to give way. Parts of a GPU
-        are guaranteed by none: there a quota chooses among those whom priority lets the worker displace.
+        """Quotas guarantee whole GPUs, so any claim of the plugin's set may be a victim.
+
+        No quota guarantees parts of a GPU: there a quota chooses among the claims of lower priority.
         """
         account = binding.accounts[0]
         if account.name.startswith(PLUGIN_PREFIX):
@@ -251,7 +252,7 @@ class GpusPolicy(PlacementPolicy):
             return Check(NAME, False, str(worker), (), "gpus.annotation")
         if worker is None:
             return None
-        return survey(self, claim, worker, self.index.sync())
+        return check_nodes(self, claim, worker, self.index.sync())
 
     def outputs(self, now: int) -> list[Output]:
         return self.status.outputs(self.state, self.workers, self.index.residents)
@@ -279,7 +280,7 @@ class GpusPolicy(PlacementPolicy):
                 mask[slot] = 0
 
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
-        """The placement mode decides over the node; what other policies score only decides between equals."""
+        """The placement mode ranks nodes; the scores of other policies only break ties."""
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker):
             return False
@@ -287,7 +288,7 @@ class GpusPolicy(PlacementPolicy):
         return True
 
     def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
-        """Nodes would take it, but their GPUs do not."""
+        """The refusal if the nodes of the mask fit, but their GPUs do not."""
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker):
             return None

@@ -16,7 +16,7 @@ from bursar.policies.results import Check, Refusal
 from bursar.resources import Vector
 
 
-def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
+def check_nodes(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
     """Where a claim without a node could run, over the accounts of all nodes in order of their names."""
     counts: dict[str, int] = {}
     fitting = 0

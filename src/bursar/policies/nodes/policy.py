@@ -18,7 +18,7 @@ from mypy_extensions import i64
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account
 from bursar.ledger.transaction import Transaction
-from bursar.policies.nodes.explain import survey
+from bursar.policies.nodes.explain import check_nodes
 from bursar.policies.nodes.rules import (
     NAME,
     PORT,
@@ -48,7 +48,7 @@ from bursar.resources import Vector, first_short
 KIND: Final = "nodes.Node"
 TABLE: Final = "nodes"
 LEAVING_PORTS: Final = "nodes.leaving"
-TOPIC: Final = "nodes"  # what helps one claim on one node may help any claim on any node
+TOPIC: Final = "nodes"  # a change of one node may admit any claim that waits for a node
 
 
 @final
@@ -210,7 +210,7 @@ class NodesPolicy(PlacementPolicy):
     def explain_nodes(self, claim: Claim) -> Check:
         nodes = [facts.name for facts in self.index.masks.facts if facts is not None]
         accounts = [self.state.accounts[PREFIX + name] for name in sorted(nodes)]
-        return survey(self, claim, accounts, self.cost(claim))
+        return check_nodes(self, claim, accounts, self.cost(claim))
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         place = account.name[len(PREFIX) :]
@@ -225,7 +225,7 @@ class NodesPolicy(PlacementPolicy):
         return super().ready(claim, binding)
 
     def _judge(self, claim: Claim, account: Account, cost: Vector) -> Refusal | None:
-        """The first reason why the claim may not come to the node now."""
+        """The first rule that refuses the claim on the node now."""
         facts = self.index.facts(account)
         if facts is None:
             return _removed(account.name[len(PREFIX) :])

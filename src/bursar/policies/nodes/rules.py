@@ -33,7 +33,7 @@ def stock(listed: Mapping[str, int]) -> Limits:
 @final
 @dataclass
 class NodeBody(Body):
-    """A node."""
+    """A node; cpu, memory and pods are unlimited where ``allocatable`` does not list them."""
 
     allocatable: Limits
     labels: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 compared, not bound to
 
 
 def failed_rule(needs: NodeNeeds, facts: NodeFacts) -> str:
-    """The first rule by which a claim with these needs may not run on the node, or ""."""
+    """The first rule that keeps a claim with these needs off the node, or ""."""
     if needs.node_name and needs.node_name != facts.name:
         return SELECTOR
     for key, value in needs.selector.items():
