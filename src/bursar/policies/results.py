@@ -114,6 +114,7 @@ def refusal_for(
     cost: Vector,
     permanent: bool = False,
     place: str = "",
+    topics: tuple[str, ...] = (),
 ) -> Refusal:
     """The refusal of a cost that does not fit an account in one dimension."""
     resource = dimension_at(dim)
@@ -128,7 +129,7 @@ def refusal_for(
         resource.show(account.used.get(dim)),
         "unlimited" if limit == UNLIMITED else resource.show(limit),
         permanent,
-        (account.topic,),
+        topics or (account.topic,),
         place,
     )
 

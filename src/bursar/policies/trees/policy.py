@@ -19,7 +19,7 @@ from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
-from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
+from bursar.policies.results import Check, Output, Refusal, Setting, SettingError, refusal_for
 from bursar.policies.trees.allocation import Allocation, lowest_fit
 from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees, account_name
 from bursar.policies.trees.records import (
@@ -34,7 +34,7 @@ from bursar.policies.trees.records import (
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import TreeStatusWriter
-from bursar.resources import UNLIMITED, dimension_at
+from bursar.resources import dimension_at
 
 KIND: Final = "trees.QuotaTree"
 
@@ -61,51 +61,36 @@ def quota_refusal(tree: QuotaTreeModel, request: TreeRequest, last: TreeNode | N
     if dim < 0:
         note = f"node {node.name} of tree {tree.name} could not be cleared for {request.group}"
         return Refusal(NAME, "trees.quota", note, node.account.name, topics=topics(tree, request))
-    resource = dimension_at(dim)
-    limit = node.account.limits.get(dim)
-    return Refusal(
-        NAME,
-        f"trees.quota.{resource.name}",
-        "",
-        node.account.name,
-        resource.name,
-        resource.show(request.cost.get(dim)),
-        resource.show(node.account.used.get(dim)),
-        "unlimited" if limit == UNLIMITED else resource.show(limit),
-        False,
-        topics(tree, request),
-    )
+    return refusal_for(NAME, "quota", node.account, dim, request.cost, topics=topics(tree, request))
 
 
 def _first_short(group: TreeNode, request: TreeRequest, last: TreeNode | None) -> TreeNode:
     """The node where the climb ended, unless it has room: then the first below it that has none."""
     if last is not None and not last.fits(request.cost):
         return last
-    node: TreeNode | None = group
-    while node is not None:
+    for node in (group, *group.above):
         if not node.fits(request.cost):
             return node
-        node = node.parent
     return group if last is None else last
 
 
 def topics(tree: QuotaTreeModel, request: TreeRequest) -> tuple[str, ...]:
-    """A change of any node on the claim's way may help it."""
+    """The topics of all nodes on the claim's way: a change of any of them may help it."""
     group = tree.nodes.get(request.group)
     return () if group is None else tuple([account.topic for account in group.accounts])
 
 
 def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool) -> Check:
+    """The check of one tree, with a check of each node on the claim's way."""
+    group = tree.nodes.get(request.group)
     children: list[Check] = []
-    node = tree.nodes.get(request.group)
-    while node is not None:
+    for node in () if group is None else (group, *group.above):
         short = node.account.short_dimension(request.cost)
         refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
         check = Check.of_account(node.account, request.cost, refusal)
         kind = "hard" if node.hard else "soft"
         note = f"{kind}; {check.note}" if check.note else kind
         children.append(Check(node.name, check.passed, note, (), check.reason))
-        node = node.parent
     return Check(f"tree {tree.name}", passed, f"group {request.group}", tuple(children))
 
 
@@ -285,8 +270,7 @@ class TreesPolicy(QuotaPolicy):
             if seat is not None:
                 children.append(Check(f"tree {request.tree}", True, f"group {request.group}, sits on {seat.node.name}"))
             elif tree is not None:
-                group = tree.nodes.get(request.group)
-                passed = not waiting or (group is not None and lowest_fit(group, request.cost) is not None)
+                passed = not waiting or lowest_fit(tree.nodes.get(request.group), request.cost) is not None
                 children.append(tree_check(tree, request, passed))
         failed = [child for child in children if not child.passed]
         return Check(NAME, not failed, "", tuple(children))
