@@ -43,7 +43,7 @@ def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: d
     old = trees.by_name.get(name)
     found = layout(body)
     carried = [] if old is None else _carry(trees, old, body, found, renames)
-    same_paths = old is not None and _paths(old) == _layout_paths(found)
+    same_paths = old is not None and _paths(layout(old.body)) == _paths(found)
     for one in carried:
         _take_out(trees, tx, name, one, same_paths)
     _open(trees, tx, name, body, found)
@@ -82,7 +82,7 @@ def over_quota(tree: QuotaTreeModel) -> tuple[tuple[str, str, int, int], ...]:
 def _carry(
     trees: Trees, old: QuotaTreeModel, body: TreeBody, found: Layout, renames: dict[str, str]
 ) -> list[_CarriedSeat]:
-    paths = _layout_paths(found)
+    paths = _paths(found)
     parents = {node.parent for node in found.order}
     recount = body.resources != old.body.resources
     carried: list[_CarriedSeat] = []
@@ -172,11 +172,8 @@ def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
     tx.set_bindings(claim, tuple(bindings))
 
 
-def _paths(tree: QuotaTreeModel) -> dict[str, tuple[str, ...]]:
-    return {node.name: (node.name, *[above.name for above in node.above]) for node in tree.nodes.values()}
-
-
-def _layout_paths(found: Layout) -> dict[str, tuple[str, ...]]:
+def _paths(found: Layout) -> dict[str, tuple[str, ...]]:
+    """The names from each node up to the root."""
     paths: dict[str, tuple[str, ...]] = {}
     for node in found.order:
         paths[node.name] = (node.name, *paths[node.parent]) if node.parent else (node.name,)
