@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.quantity import MAX_AMOUNT, MAX_TEXT, MILLI, UNIT, QuantityError, format_amount, parse
-from tests.twins import quantity_twin
+from tests.reference_models import quantity as quantity_twin
 
 RESOLUTIONS = st.sampled_from([UNIT, MILLI])
 AMOUNTS = st.integers(-MAX_AMOUNT, MAX_AMOUNT) | st.builds(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.work.passing import GATE, READY
 from benchmarks.work.scheduling import processor_seconds, resident, time_pods
-from tests.cluster import scraping
+from tests.cluster import metrics_text
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.auditing import WRITES, calls, flags
@@ -26,7 +26,7 @@ from tests.cluster.controlplane.commands import AS_SHIPPED, FAST
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import LEASE, announce, announced, install
+from tests.cluster.installation import LEASE, announce, announced, install
 
 _GOVERNED = {"bursar.dev/quota": "enforced"}
 _QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
@@ -263,7 +263,7 @@ def bursar(*options: str) -> Starter:
 def _has_decided(controller: Component) -> bool:
     """Over every pod that was there when it came."""
     try:
-        metrics = scraping.get(scraping.announced_port(controller.log), "/metrics")
+        metrics = metrics_text.get(metrics_text.announced_port(controller.log), "/metrics")
     except OSError:
         return False  # it is busy
     return "bursar_pods_started_total" in metrics and 'reason="undecided"' not in metrics

@@ -2,7 +2,7 @@
 
 from benchmarks.timing import rate
 from bursar.quantity import MILLI, UNIT, parse
-from tests.twins.quantity_twin import parse as parse_with_fractions
+from tests.reference_models.quantity import parse as parse_with_fractions
 
 TEXTS = ("100m", "2", "1500m", "0.5", "24Gi", "512Mi", "1.5Gi", "8", "2k", "100M", "1e3", "250m")
 _ROUNDS = 2_000

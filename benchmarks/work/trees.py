@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from benchmarks.timing import collector
 from bursar.policies.trees import NORMAL, AllocationResponse, ConsumerInfo, QuotaManager, Token, consumer_from_plain
-from tests.policies.trees.twin import Node, Twin, Wish
+from tests.policies.trees.reference_model import Node, Twin, Wish
 
 P = ParamSpec("P")
 R = TypeVar("R")

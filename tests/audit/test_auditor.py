@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.ledger.claims import RUNNING, Claim
-from tests.audit.forging import Path, Record, first_lie, redigested, resealed
+from tests.audit.forgery import Path, Record, first_lie, redigested, resealed
 from tests.engine.machine import new_engine, room_setting
-from tests.engine.pots import spec
+from tests.engine.toy_policies import spec
 from tests.ledger.world import STEPS, Step, World
 from tests.store.world import lines_of, lived
 

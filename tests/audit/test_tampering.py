@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.cli import exit_codes
 from bursar.cli.main import cli
-from tests.audit.forging import Path as Place
-from tests.audit.forging import Record, altered, first_lie, numbers, resealed
+from tests.audit.forgery import Path as Place
+from tests.audit.forgery import Record, altered, first_lie, numbers, resealed
 from tests.audit.test_auditor import record, small_history
 from tests.audit.test_scenarios import SCENARIOS, played
 from tests.store.world import filled, lines_of

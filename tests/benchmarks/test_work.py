@@ -10,7 +10,7 @@ from benchmarks.work.tree import DIMENSIONS, TreePolicy, cost_of, parent_numbers
 from bursar.engine.engine import Engine
 from bursar.policies.results import Setting
 from bursar.quantity import MILLI, UNIT, parse
-from tests.twins.quantity_twin import parse as parse_with_fractions
+from tests.reference_models.quantity import parse as parse_with_fractions
 
 
 def test_the_tree_has_depth_four_and_six_dimensions() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bursar.cli.main import COMMANDS
-from tests.cli.test_start import HEAVY, modules_imported_by
+from tests.cli.test_lazy_imports import HEAVY, modules_imported_by
 from tests.reference import reference_page
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from bursar.cli import exit_codes
 from bursar.cli.main import cli
-from tests.cli.test_start import modules_imported_by
+from tests.cli.test_lazy_imports import modules_imported_by
 
 GOOD = """
 name: it fits

@@ -15,11 +15,11 @@ from bursar._version import __version__
 from bursar.cli.controller import controller
 from bursar.kube.admission.policies import gate
 from bursar.kube.admission.predicate import AdmissionOptions
-from tests.cluster.charting import CHART, NAMESPACE, Helm
+from tests.cluster.chart import CHART, NAMESPACE, Helm
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
 from tests.cluster.controlplane.objects import may
-from tests.cluster.installing import install_original
+from tests.cluster.installation import install_original
 from tests.cluster.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,8 +14,8 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import calls, events, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.ports import Ports
-from tests.cluster.installing import install
-from tests.cluster.stories.running import Running
+from tests.cluster.installation import install
+from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.waiting import eventually
 

@@ -9,7 +9,7 @@ import yaml
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.api import ApiError
-from tests.cluster.installing import CRDS, ROOT, await_definitions
+from tests.cluster.installation import CRDS, ROOT, await_definitions
 from tests.cluster.waiting import eventually
 from tests.objects.crd_cases import GOOD, PYTHON_ONLY, RULES, SCHEMA, SECTIONS, SERVER_ONLY, Case, Manifest
 

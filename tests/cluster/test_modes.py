@@ -14,13 +14,13 @@ import yaml
 
 from bursar.kube.rbac import controller_roles
 from bursar.policies.plugin import default_registry
-from tests.cluster import scraping
+from tests.cluster import metrics_text
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.auditing import WRITES, events, flags
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import may, unique
 from tests.cluster.controlplane.processes import Component
-from tests.cluster.installing import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
+from tests.cluster.installation import CRDS, LEASE, NAMESPACE, await_definitions, install, replicas
 from tests.cluster.waiting import eventually
 
 GPU = "nvidia.com/gpu"
@@ -60,7 +60,7 @@ def controller(plane: ControlPlane, *mode: str) -> Iterator[Component]:
 
 
 def metrics(process: Component) -> str:
-    return scraping.get(scraping.announced_port(process.log), "/metrics")
+    return metrics_text.get(metrics_text.announced_port(process.log), "/metrics")
 
 
 def findings(process: Component) -> dict[str, float]:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.identities import BOB
-from tests.cluster.installing import install, replicas
+from tests.cluster.installation import install, replicas
 from tests.cluster.waiting import eventually
 
 GPU = "nvidia.com/gpu"

@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "examples", ROOT / "tests" / "scenarios"]
 REASONS = [reason for reasons in all_reasons(default_registry()).values() for reason in reasons]
 SHOWN_BY = {  # tests that have a reason without saying its code
-    "gpus.plugin.<resource>": "policies/gpus/test_contest.py::test_a_min_is_reclaimed_in_the_set_of_the_plugin",
-    "gpus.unknown": "policies/gpus/test_gpus.py::test_a_record_of_a_gpu_that_is_not_known_yet_waits_for_it",
+    "gpus.plugin.<resource>": "policies/gpus/test_preemption.py::test_a_min_is_reclaimed_in_the_set_of_the_plugin",
+    "gpus.unknown": "policies/gpus/test_policy.py::test_a_record_of_a_gpu_that_is_not_known_yet_waits_for_it",
     "gpus.gone": "policies/gpus/test_vectors_allocator.py::test_a6_a_gpu_that_is_gone_does_not_keep_the_others",
-    "engine.displaced": "policies/gpus/test_gpus.py::test_a_worker_that_has_to_wait_again_loses_its_record",
+    "engine.displaced": "policies/gpus/test_policy.py::test_a_worker_that_has_to_wait_again_loses_its_record",
 }
 ON_KUBERNETES = {patches.INVALID, patches.UNJUDGED, pod_writer.UNPLACED, drift.DIFFERENT}
 PLAIN_EVENT = re.compile(r"[A-Z]\w*")  # Admitted, Held, ...: named as Kubernetes names events, they are no reasons

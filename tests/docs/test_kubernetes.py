@@ -1,6 +1,6 @@
 """What the pages about Kubernetes name is there: values of the chart, options, metrics, objects, tests.
 
-Commands that need a cluster are played by ``tests/cluster/test_chart_leaving.py``.
+Commands that need a cluster are played by ``tests/cluster/test_chart_uninstall.py``.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from bursar.engine.engine import Engine
 from bursar.engine.what_if import Configure, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.policies.results import Setting
-from tests.engine.pots import Hosts, Pots, Room, spec
-from tests.engine.twin import Asker, Twin
+from tests.engine.reference_model import Asker, Twin
+from tests.engine.toy_policies import Hosts, Pots, Room, spec
 
 TEAMS = ["a", "a/x", "a/y", "b"]
 PROJECTS = ["p", "q", ""]

@@ -19,7 +19,7 @@ from bursar.resources import from_amounts
 from bursar.sim import runner
 from bursar.sim.cluster import Cluster
 from bursar.sim.scenario import Scenario, load_scenarios
-from tests.engine.pots import Hosts, Pots, Room, spec
+from tests.engine.toy_policies import Hosts, Pots, Room, spec
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], known_kinds(default_registry()))

@@ -15,7 +15,7 @@ from bursar.ledger.journal import Record
 from bursar.policies.results import Setting, SettingError
 from bursar.resources import from_amounts
 from bursar.selectors import NodeNeeds
-from tests.engine.pots import Hosts, Pots, Room, spec
+from tests.engine.toy_policies import Hosts, Pots, Room, spec
 
 TEAM = {"teams": "a"}
 

@@ -12,7 +12,7 @@ from bursar.engine.what_if import Submit
 from bursar.ledger.claims import Claim
 from bursar.ledger.transaction import Transaction
 from tests.engine.hours import CLOSES, HOUR, OPENS, HoursPolicy
-from tests.engine.pots import spec
+from tests.engine.toy_policies import spec
 
 
 def claim(uid: str) -> Claim:

@@ -10,7 +10,7 @@ from bursar.sim.runner import act
 from bursar.sim.scenario import Scenario
 from tests.golden.record import Part
 from tests.golden.scenarios import BOOKKEEPING, all_scenarios, by_file, in_short
-from tests.kube.controller.plain import PlainKubernetes
+from tests.kube.controller.plain_kubernetes import PlainKubernetes
 
 KEPT_OF_SPEC = ("nodeName", "schedulingGates", "affinity", "priority")
 

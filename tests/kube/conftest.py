@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kube.patience import be_patient
+from tests.kube.process_clock import be_patient
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from bursar.objects.core import PodSpec
 from bursar.objects.decode import ManifestError
 from bursar.objects.requests import PodResources, check_whole, pod_resources
 from tests.builders import container
-from tests.objects import requests_twin
+from tests.objects import requests_reference_model
 
 
 def resources(**spec: object) -> PodResources:
@@ -190,5 +190,5 @@ SPECS = st.fixed_dictionaries({
 @given(SPECS)
 def test_amounts_are_those_of_the_naive_twin(spec: dict[str, Any]) -> None:
     found = resources(**spec)
-    assert dict(found.requests.pairs()) == requests_twin.effective(spec, "requests")
-    assert dict(found.limits.pairs()) == requests_twin.effective(spec, "limits")
+    assert dict(found.requests.pairs()) == requests_reference_model.effective(spec, "requests")
+    assert dict(found.limits.pairs()) == requests_reference_model.effective(spec, "limits")

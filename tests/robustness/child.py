@@ -17,7 +17,7 @@ from bursar.ledger.claims import Claim
 from bursar.store.snapshots import restore, take
 from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
 from tests.engine.machine import new_engine, room_setting
-from tests.engine.pots import spec
+from tests.engine.toy_policies import spec
 
 _CALLERS = 4
 _BETWEEN_SNAPSHOTS = 0.05

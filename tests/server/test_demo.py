@@ -19,7 +19,7 @@ from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
 from tests.server.crash import _env
 from tests.server.live import text
-from tests.server.test_newcomer import follow
+from tests.server.test_first_steps import follow
 
 
 def test_the_same_beats_come_again() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from bursar.kube.admission.policies import policies
 from bursar.kube.admission.predicate import ENFORCED, NAMESPACE_LABEL, AdmissionOptions
-from tests.cluster.admission.acting import NODE, Acting, apply
+from tests.cluster.admission.users import NODE, Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.identities import ALICE, BURSAR, User
 from tests.cluster.controlplane.objects import may
-from tests.cluster.installing import announce
+from tests.cluster.installation import announce
 from tests.cluster.waiting import eventually
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.admission.acting import Acting
+from tests.cluster.admission.users import Acting
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import JSON_PATCH, Object
 from tests.cluster.controlplane.objects import pod

@@ -6,7 +6,7 @@ import pytest
 
 from bursar.kube.admission.policies import policies
 from bursar.kube.admission.predicate import ENFORCED, GATE, NAMESPACE_LABEL, AdmissionOptions, Governed, facts_of
-from tests.cluster.admission.acting import Acting, apply
+from tests.cluster.admission.users import Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ALICE, BURSAR

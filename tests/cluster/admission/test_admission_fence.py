@@ -7,10 +7,10 @@ import pytest
 
 from bursar.kube.admission.policies import policies
 from bursar.kube.admission.predicate import TERM_ANNOTATION, AdmissionOptions
-from tests.cluster.admission.acting import Acting, apply
+from tests.cluster.admission.users import Acting, apply
 from tests.cluster.controlplane import ApiError
 from tests.cluster.controlplane.identities import ALICE, BURSAR
-from tests.cluster.installing import OWN, announce
+from tests.cluster.installation import OWN, announce
 from tests.cluster.waiting import eventually
 
 

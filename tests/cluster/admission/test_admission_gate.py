@@ -9,8 +9,8 @@ import pytest
 
 from bursar.kube.admission.policies import policies
 from bursar.kube.admission.predicate import GATE, AdmissionOptions
-from tests.cluster.admission.acting import NODE, Acting, apply
-from tests.cluster.admission.latecomer import LABEL, latecomer
+from tests.cluster.admission.late_webhook import LABEL, latecomer
+from tests.cluster.admission.users import NODE, Acting, apply
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bursar.kube.admission.predicate import GATE, MOST
-from tests.cluster.admission.acting import Acting
+from tests.cluster.admission.users import Acting
 from tests.cluster.controlplane import ApiError
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN, ALICE, BURSAR, SCHEDULER

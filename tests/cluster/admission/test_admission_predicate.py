@@ -12,12 +12,12 @@ from bursar.kube.admission.predicate import (
     Governed,
     facts_of,
 )
-from tests.cluster.admission.acting import Acting
+from tests.cluster.admission.users import Acting
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.waiting import eventually
-from tests.kube.admission.pods import pods
+from tests.kube.admission.random_pods import pods
 
 
 def gated(acting: Acting, body: Object) -> bool:

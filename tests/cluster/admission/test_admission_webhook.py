@@ -13,12 +13,12 @@ from bursar.kube.admission.certs import LIFETIME
 from bursar.kube.admission.manifests import gate_hooks, quota_hooks
 from bursar.kube.admission.predicate import CERTIFICATES, GATE, AdmissionOptions
 from bursar.policies.plugin import default_registry
-from tests.cluster.admission.acting import Acting, apply
-from tests.cluster.admission.hooked import Replica, at_port, open_definitions
+from tests.cluster.admission.users import Acting, apply
+from tests.cluster.admission.webhook_replica import Replica, at_port, open_definitions
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import ADMIN
-from tests.cluster.installing import await_definitions
+from tests.cluster.installation import await_definitions
 from tests.cluster.waiting import eventually
 
 POOLS = "quota.scheduling.koordinator.sh/"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import install
+from tests.cluster.installation import install
 from tests.cluster.robustness.scene import Scene
 
 

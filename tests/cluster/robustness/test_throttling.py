@@ -1,8 +1,8 @@
 """429 for most of what the controller asks, its lease included: pods start late, and nothing is wrong."""
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import replicas
-from tests.cluster.robustness.observing import Limits, observed
+from tests.cluster.installation import replicas
+from tests.cluster.robustness.pod_watch import Limits, observed
 from tests.cluster.robustness.scene import GPU, Scene
 from tests.cluster.robustness.throttling import put_leases_first, refusals, throttled
 from tests.cluster.waiting import eventually

@@ -11,8 +11,8 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.ports import Ports
-from tests.cluster.installing import install
-from tests.cluster.stories.running import Running
+from tests.cluster.installation import install
+from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import Story
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.cluster.controlplane import ApiError
-from tests.cluster.stories.running import Running
+from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_elastic import CAPACITY, KIND, quota
-from tests.cluster.stories.test_limits import GPU_IDS, HALF, worker
+from tests.cluster.stories.test_namespace import GPU_IDS, HALF, worker
 
 GPU = "nvidia.com/gpu"
 

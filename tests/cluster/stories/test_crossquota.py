@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.installing import govern
-from tests.cluster.stories.running import Running
+from tests.cluster.installation import govern
+from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import POOL, Manifest, Story, pinned_to, required_terms
 
 GPU = "nvidia.com/gpu"

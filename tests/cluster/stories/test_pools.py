@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.cluster.installing import documents
+from tests.cluster.installation import documents
 from tests.cluster.stories.story import Manifest, Story, required_terms
 
 GPU = "nvidia.com/gpu"

@@ -21,7 +21,7 @@ from bursar.kube.admission.certs import (
     trusted,
 )
 from bursar.kube.admission.webhook import TlsContext, WebhookServer
-from tests.kube.admission.reviewing import webhook
+from tests.kube.admission.review_client import webhook
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["bursar-webhook.bursar-system.svc", "127.0.0.1"]

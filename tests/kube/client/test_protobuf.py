@@ -24,7 +24,7 @@ from bursar.kube.client.protobuf import (
     Message,
     MessageField,
 )
-from tests.kube.packing import packed, plain, sized, varint
+from tests.kube.protobuf_writer import packed, plain, sized, varint
 
 INNER = Message({1: MessageField("name", TEXT), 16: MessageField("count", NUMBER)})
 INLINED = Message({3: MessageField("inlined", TEXT)})

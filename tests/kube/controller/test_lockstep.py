@@ -10,7 +10,7 @@ from bursar.policies.plugin import default_registry
 from bursar.sim.cluster import Cluster
 from bursar.sim.runner import act
 from bursar.sim.scenario import Scenario, Step, load_scenarios
-from tests.kube.controller.plain import PlainKubernetes
+from tests.kube.controller.plain_kubernetes import PlainKubernetes
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = [ROOT / "tests" / "scenarios", ROOT / "examples"]

@@ -25,7 +25,7 @@ from tests.kube.fakeapi.faults import Fault
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Object, State
 from tests.kube.fakeapi.watches import Watch, chosen_by, start_position
-from tests.kube.packing import status
+from tests.kube.protobuf_writer import status
 
 KNOWN = [value for value in vars(api).values() if isinstance(value, Resource)]
 

@@ -14,7 +14,7 @@ from bursar.kube.client.api import Resource
 from bursar.kube.client.protobuf import Message
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Change, Object, State
-from tests.kube.packing import enveloped, framed, status
+from tests.kube.protobuf_writer import enveloped, framed, status
 
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 

@@ -13,9 +13,9 @@ from hypothesis.stateful import initialize, invariant, rule
 from bursar.ledger.claims import Claim
 from bursar.policies.crossquota.arguments import PREFIX, read_arguments
 from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
-from tests.policies.crossquota.twin import Twin, amount
+from tests.policies.crossquota.reference_model import Twin, amount
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
-from tests.policies.placing import PlacementMachine
+from tests.policies.placement_machine import PlacementMachine
 
 AMD = "amd.com/gpu"
 NAMES = ("n1", "n2", "n3")

@@ -8,7 +8,7 @@ from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.results import Refusal, Setting
 from bursar.resources import parse_limits, parse_vector
-from tests.policies.placing import PlacementWorld
+from tests.policies.placement_machine import PlacementWorld
 
 GPU = "nvidia.com/gpu"
 GPU_NAMES = r"nvidia\.com/gpu,amd\.com/gpu"

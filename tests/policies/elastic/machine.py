@@ -20,7 +20,7 @@ from bursar.policies.elastic.settings import (
 )
 from bursar.policies.results import Setting
 from bursar.resources import dimension
-from tests.policies.elastic.twin import Pod, Quota, Twin
+from tests.policies.elastic.reference_model import Pod, Quota, Twin
 from tests.policies.elastic.world import World, claim_of, quota_setting
 
 DIMENSIONS = ("example.com/x", "memory")

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bursar.engine.what_if import Submit
 from bursar.selectors import NodeNeeds
-from tests.policies.gpus.twin import TOTALS, Ask, Card, Held, Quota, Twin
+from tests.policies.gpus.reference_model import TOTALS, Ask, Card, Held, Quota, Twin
 from tests.policies.gpus.world import World, marks
 
 CARDS = [

@@ -8,9 +8,9 @@ from hypothesis.stateful import invariant, rule
 
 from bursar.policies.nodes.rules import NodeBody
 from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Requirement
-from tests.policies.nodes.twin import Twin
+from tests.policies.nodes.reference_model import Twin
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
-from tests.policies.placing import PlacementMachine
+from tests.policies.placement_machine import PlacementMachine
 
 NAMES = ("n1", "n2", "n3")
 BODIES = (

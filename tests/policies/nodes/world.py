@@ -8,7 +8,7 @@ from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Setting
 from bursar.resources import parse_limits, parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds, Taint, Toleration
-from tests.policies.placing import PlacementWorld
+from tests.policies.placement_machine import PlacementWorld
 
 
 def body(

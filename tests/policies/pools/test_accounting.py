@@ -8,7 +8,7 @@ from bursar.ledger.claims import ClaimSpec
 from bursar.policies.pools.settings import DEFAULT, QUOTA_OF_POD, ROOT, SYSTEM
 from bursar.policies.results import SettingError
 from bursar.resources import from_amounts
-from tests.policies.pools.grove import cg, cm, shown
+from tests.policies.pools.tree_builder import cg, cm, shown
 from tests.policies.pools.world import BIG, Amounts, World
 
 

@@ -11,7 +11,7 @@ from bursar.ledger.claims import PENDING
 from bursar.policies.pools import configure
 from bursar.policies.pools.settings import DEFAULT, ENDLESS, ROOT, PoolQuotaBody, QuotaObject
 from bursar.policies.results import Setting
-from tests.policies.pools.twin import INNER, RESOURCES, Twin, TwinClaim, TwinQuota
+from tests.policies.pools.reference_model import INNER, RESOURCES, Twin, TwinClaim, TwinQuota
 from tests.policies.pools.world import Amounts, World
 
 NAMES = ("a", "b", "c", "d")

@@ -12,7 +12,7 @@ from bursar.policies.pools.settings import DEFAULT, QUOTA_OF_POD
 from bursar.server.metrics import _quota_metrics
 from bursar.server.quotas import quotas
 from tests.builders import Manifest, container, node, pod
-from tests.policies.pools.grove import cm
+from tests.policies.pools.tree_builder import cm
 from tests.policies.pools.world import BIG, World
 from tests.sim.steps import TestBed
 

@@ -18,7 +18,7 @@ from bursar.policies.trees import (
     Token,
     consumer_from_plain,
 )
-from tests.policies.trees.twin import Node, State, Twin, Wish
+from tests.policies.trees.reference_model import Node, State, Twin, Wish
 
 RESOURCES = ("cpu", "gpu")
 TREES = ("T1", "T2", "T3")

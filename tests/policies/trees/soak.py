@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from tests.policies.trees.machine import Machine
-from tests.policies.trees.thrash import instance
+from tests.policies.trees.preemption_ends import instance
 from tests.policies.trees.threads import contend
 
 STEPS_A_HISTORY = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.policies.trees.machine import Machine
-from tests.policies.trees.thrash import instance
+from tests.policies.trees.preemption_ends import instance
 from tests.policies.trees.threads import contend
 from tests.policies.trees.world import World
 

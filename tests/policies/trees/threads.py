@@ -8,7 +8,7 @@ from collections import Counter
 
 from bursar.policies.trees import NORMAL, QuotaError, QuotaManager, StaleTokenError
 from tests.policies.trees.machine import document, info
-from tests.policies.trees.twin import Node, Wish
+from tests.policies.trees.reference_model import Node, Wish
 
 NODES = {
     "R": Node("", False, {"n": 12}),

@@ -1,0 +1,135 @@
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bursar.quantity import MAX_AMOUNT, QuantityError
+from bursar.resources import EMPTY, Limits, Vector, dimension_at, from_amounts, from_indices, parse_limits, parse_vector
+from tests.amounts import AMOUNTS, NAMES, plain, tally_of
+from tests.reference_models import resources as twin
+
+
+def outcome(make: Callable[[], Vector]) -> dict[str, int] | None:
+    """The amounts of what is made, or None where it overflows."""
+    try:
+        return plain(make())
+    except OverflowError:
+        return None
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_arithmetic_is_that_of_the_twin(left: dict[str, int], right: dict[str, int]) -> None:
+    a, b = from_amounts(left), from_amounts(right)
+    assert plain(a) == twin.clean(left)
+    assert outcome(lambda: a.plus(b)) == twin.plus(left, right)
+    assert outcome(lambda: a.minus(b)) == twin.plus(left, right, -1)
+    assert outcome(lambda: a.peak(b)) == twin.peak(left, right)
+    assert a.within(b) == twin.within(plain(a), right)
+    assert (a == b) == (plain(a) == plain(b))
+    assert plain(a) == twin.clean(left), "operands never change"
+
+
+@given(AMOUNTS, st.integers(-5, 5) | st.sampled_from([2**31, 2**62, 2**63, 2**64, -(2**64), 2**80]))
+def test_products_never_wrap(amounts: dict[str, int], factor: int) -> None:
+    assert outcome(lambda: from_amounts(amounts).times(factor)) == twin.times(amounts, factor)
+
+
+@given(AMOUNTS, st.sets(st.sampled_from([*NAMES, "never seen"])))
+def test_only_keeps_the_named_dimensions(amounts: dict[str, int], names: set[str]) -> None:
+    kept = {name: amount for name, amount in amounts.items() if name in names and amount}
+    assert plain(from_amounts(amounts).only(names)) == kept
+
+
+@given(AMOUNTS)
+def test_vectors_list_by_name_whatever_was_interned_first(amounts: dict[str, int]) -> None:
+    vector = from_amounts(amounts)
+    names = sorted(name for name, amount in amounts.items() if amount)
+    assert vector.names() == names
+    assert [dimension_at(index).name for index in vector.indices()] == names
+    assert list(vector.show()) == names
+    assert len(vector) == len(names)
+    assert bool(vector) == bool(names)
+
+
+@given(AMOUNTS)
+def test_equal_vectors_have_equal_hashes_and_lanes(amounts: dict[str, int]) -> None:
+    one = from_amounts(amounts)
+    other = from_amounts(dict(reversed(amounts.items())))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert (one.lane_a, one.lane_b) == (other.lane_a, other.lane_b)
+
+
+def test_a_vector_is_equal_to_nothing_else() -> None:
+    assert from_amounts({"cpu": 1}) != {"cpu": 1}
+    assert from_amounts({"cpu": 1}) != from_amounts({"pods": 1})
+
+
+def test_no_amounts_make_the_empty_vector() -> None:
+    assert from_amounts({"cpu": 0}) is EMPTY
+    assert from_indices([]) is EMPTY
+    assert not EMPTY
+    assert EMPTY.plus(EMPTY) is EMPTY
+
+
+@pytest.mark.parametrize("amount", [MAX_AMOUNT + 1, -MAX_AMOUNT - 1, 2**63, 2**64 + 5, -(2**70)])
+def test_amounts_out_of_range_are_refused(amount: int) -> None:
+    with pytest.raises(OverflowError, match="outside of the exact range"):
+        from_amounts({"cpu": amount})
+    with pytest.raises(OverflowError, match=r"range|too large|64"):
+        Limits({"cpu": amount})
+
+
+def test_amount_of_a_name_that_nobody_knows_is_zero() -> None:
+    assert from_amounts({"cpu": 5}).amount("test.example/unheard-of") == 0
+    assert tally_of({"cpu": 5}).amount("test.example/unheard-of") == 0
+    assert from_amounts({"cpu": 5}).amount("cpu") == 5
+
+
+@given(AMOUNTS, st.lists(st.tuples(st.sampled_from([1, -1]), AMOUNTS), max_size=8))
+def test_tally_adds_and_takes_like_the_twin(start: dict[str, int], steps: list[tuple[int, dict[str, int]]]) -> None:
+    tally = tally_of(start)
+    sums = twin.clean(start) or {}
+    for sign, amounts in steps:
+        after = twin.plus(sums, amounts, sign)
+        if after is None:
+            with pytest.raises(OverflowError, match="leaves the exact range"):
+                (tally.add if sign > 0 else tally.take)(from_amounts(amounts))
+        else:
+            (tally.add if sign > 0 else tally.take)(from_amounts(amounts))
+            sums = after
+        assert plain(tally.vector()) == sums, "an overflow must change nothing"
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_taking_undoes_adding(start: dict[str, int], amounts: dict[str, int]) -> None:
+    tally = tally_of(start)
+    before = tally.vector()
+    try:
+        tally.add(from_amounts(amounts))
+    except OverflowError:
+        assert tally.vector() == before
+    else:
+        tally.take(from_amounts(amounts))
+        assert tally.vector() == before
+
+
+def test_quantities_become_vectors_and_come_back() -> None:
+    vector = parse_vector({"memory": "40Gi", "cpu": "1500m", "pods": 0})
+    assert vector.pairs() == [("cpu", 1500), ("memory", 40 * 2**30)]
+    assert vector.show() == {"cpu": "1500m", "memory": "40Gi"}
+
+
+@pytest.mark.parametrize("parser", [parse_vector, parse_limits])
+def test_a_bad_quantity_names_its_field(parser: Callable[..., object]) -> None:
+    with pytest.raises(QuantityError, match=r"^spec\.hard\.cpu: 'lots'"):
+        parser({"pods": 1, "cpu": "lots"}, "spec.hard")
+    with pytest.raises(QuantityError, match=r"^cpu: '-1' must not be negative"):
+        parser({"cpu": "-1"})
+
+
+def test_lanes_are_linear_in_the_amounts() -> None:
+    a, b = from_amounts({"cpu": 5, "pods": 1}), from_amounts({"cpu": -2, "zz": MAX_AMOUNT})
+    total = a.plus(b)
+    assert (total.lane_a, total.lane_b) == ((a.lane_a + b.lane_a) % 2147483647, (a.lane_b + b.lane_b) % 2147483629)
