@@ -1,4 +1,4 @@
-"""The long run: engine against its naive twin, seeded. ``python -m tests.soak --steps 100000 --seed 1``."""
+"""The long run: engine against its reference model, seeded. ``python -m tests.soak --steps 100000 --seed 1``."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.quantity import MAX_AMOUNT, MAX_TEXT, MILLI, UNIT, QuantityError, format_amount, parse
-from tests.reference_models import quantity as quantity_twin
+from tests.reference_models import quantity as reference
 
 RESOLUTIONS = st.sampled_from([UNIT, MILLI])
 AMOUNTS = st.integers(-MAX_AMOUNT, MAX_AMOUNT) | st.builds(
@@ -308,42 +308,42 @@ def test_text_and_back(amount: int, resolution: int, binary: bool) -> None:
 
 @settings(max_examples=300)
 @given(AMOUNTS, RESOLUTIONS, st.booleans())
-def test_formats_like_the_twin(amount: int, resolution: int, binary: bool) -> None:
-    assert format_amount(amount, resolution, binary) == quantity_twin.format_amount(amount, resolution, binary)
+def test_formats_like_the_reference_model(amount: int, resolution: int, binary: bool) -> None:
+    assert format_amount(amount, resolution, binary) == reference.format_amount(amount, resolution, binary)
 
 
 @settings(max_examples=600)
 @given(QUANTITIES, RESOLUTIONS, st.booleans())
-def test_reads_quantities_like_the_twin(text: str, resolution: int, negative: bool) -> None:
-    assert outcome(text, resolution, negative) == quantity_twin.parse(text, resolution, negative)
+def test_reads_quantities_like_the_reference_model(text: str, resolution: int, negative: bool) -> None:
+    assert outcome(text, resolution, negative) == reference.parse(text, resolution, negative)
 
 
 @pytest.mark.parametrize("exponent", [*range(-150, -90), *range(-3, 25)])
-def test_reads_numbers_of_any_size_like_the_twin(exponent: int) -> None:
+def test_reads_numbers_of_any_size_like_the_reference_model(exponent: int) -> None:
     for number in ("1", "9" * 19, "9" * 100, "9" * 123, "." + "0" * 121 + "1"):
         text = f"{number}e{exponent}"
         for resolution in (UNIT, MILLI):
-            assert outcome(text, resolution, False) == quantity_twin.parse(text, resolution, False)
+            assert outcome(text, resolution, False) == reference.parse(text, resolution, False)
 
 
 @pytest.mark.parametrize("suffix", ["n", "m", "", "Ki", "Ei"])
-def test_reads_long_fractions_like_the_twin(suffix: str) -> None:
+def test_reads_long_fractions_like_the_reference_model(suffix: str) -> None:
     for zeros in (0, 50, 100, 124, 125):
         text = f".{'0' * zeros}1{suffix}"
         for resolution in (UNIT, MILLI):
-            assert outcome(text, resolution, False) == quantity_twin.parse(text, resolution, False)
+            assert outcome(text, resolution, False) == reference.parse(text, resolution, False)
 
 
 @settings(max_examples=600)
 @given(NEAR_QUANTITIES | st.text(), RESOLUTIONS, st.booleans())
-def test_reads_any_text_like_the_twin(text: str, resolution: int, negative: bool) -> None:
-    assert outcome(text, resolution, negative) == quantity_twin.parse(text, resolution, negative)
+def test_reads_any_text_like_the_reference_model(text: str, resolution: int, negative: bool) -> None:
+    assert outcome(text, resolution, negative) == reference.parse(text, resolution, negative)
 
 
 @settings(max_examples=200)
 @given(st.integers(-(10**17), 10**17) | st.integers() | st.floats(), RESOLUTIONS)
 def test_reads_numbers_like_their_text(value: float, resolution: int) -> None:
-    expected = quantity_twin.parse(repr(value), resolution, negative=True)
+    expected = reference.parse(repr(value), resolution, negative=True)
     try:
         found = parse(value, resolution, negative=True)
     except QuantityError:

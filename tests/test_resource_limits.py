@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from bursar.quantity import MAX_AMOUNT
 from bursar.resources import NO_LIMITS, UNLIMITED, Limits, dimension, first_short, from_amounts, parse_limits, shortfall
 from tests.amounts import AMOUNTS, NAMES, plain, tally_of
-from tests.reference_models import resources as twin
+from tests.reference_models import resources as reference
 
 SMALL = st.dictionaries(st.sampled_from(NAMES), st.integers(-20, 20))
 CAPS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0, 5, 10, UNLIMITED, MAX_AMOUNT]) | st.integers(0, 40))
@@ -13,12 +13,12 @@ CAPS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0, 5, 10, UNLIMI
 
 @given(SMALL | AMOUNTS, SMALL | AMOUNTS, CAPS, st.booleans())
 @settings(max_examples=300)
-def test_what_does_not_fit_is_what_the_twin_says(
+def test_what_does_not_fit_is_what_the_reference_model_says(
     used: dict[str, int], cost: dict[str, int], caps: dict[str, int], stock: bool
 ) -> None:
     tally, vector = tally_of(used), from_amounts(cost)
     limits = Limits(caps, stock)
-    missing = twin.short(used, cost, caps, stock)
+    missing = reference.short(used, cost, caps, stock)
     assert plain(shortfall(tally, vector, limits)) == missing
     found = first_short(tally, vector, limits)
     assert found == (dimension(min(missing)).index if missing else -1), "the first one by name"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bursar.quantity import MAX_AMOUNT, QuantityError
 from bursar.resources import EMPTY, Limits, Vector, dimension_at, from_amounts, from_indices, parse_limits, parse_vector
 from tests.amounts import AMOUNTS, NAMES, plain, tally_of
-from tests.reference_models import resources as twin
+from tests.reference_models import resources as reference
 
 
 def outcome(make: Callable[[], Vector]) -> dict[str, int] | None:
@@ -19,20 +19,20 @@ def outcome(make: Callable[[], Vector]) -> dict[str, int] | None:
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_arithmetic_is_that_of_the_twin(left: dict[str, int], right: dict[str, int]) -> None:
+def test_arithmetic_is_that_of_the_reference_model(left: dict[str, int], right: dict[str, int]) -> None:
     a, b = from_amounts(left), from_amounts(right)
-    assert plain(a) == twin.clean(left)
-    assert outcome(lambda: a.plus(b)) == twin.plus(left, right)
-    assert outcome(lambda: a.minus(b)) == twin.plus(left, right, -1)
-    assert outcome(lambda: a.peak(b)) == twin.peak(left, right)
-    assert a.within(b) == twin.within(plain(a), right)
+    assert plain(a) == reference.clean(left)
+    assert outcome(lambda: a.plus(b)) == reference.plus(left, right)
+    assert outcome(lambda: a.minus(b)) == reference.plus(left, right, -1)
+    assert outcome(lambda: a.peak(b)) == reference.peak(left, right)
+    assert a.within(b) == reference.within(plain(a), right)
     assert (a == b) == (plain(a) == plain(b))
-    assert plain(a) == twin.clean(left), "operands never change"
+    assert plain(a) == reference.clean(left), "operands never change"
 
 
 @given(AMOUNTS, st.integers(-5, 5) | st.sampled_from([2**31, 2**62, 2**63, 2**64, -(2**64), 2**80]))
 def test_products_never_wrap(amounts: dict[str, int], factor: int) -> None:
-    assert outcome(lambda: from_amounts(amounts).times(factor)) == twin.times(amounts, factor)
+    assert outcome(lambda: from_amounts(amounts).times(factor)) == reference.times(amounts, factor)
 
 
 @given(AMOUNTS, st.sets(st.sampled_from([*NAMES, "never seen"])))
@@ -88,11 +88,13 @@ def test_amount_of_a_name_that_nobody_knows_is_zero() -> None:
 
 
 @given(AMOUNTS, st.lists(st.tuples(st.sampled_from([1, -1]), AMOUNTS), max_size=8))
-def test_tally_adds_and_takes_like_the_twin(start: dict[str, int], steps: list[tuple[int, dict[str, int]]]) -> None:
+def test_tally_adds_and_takes_like_the_reference_model(
+    start: dict[str, int], steps: list[tuple[int, dict[str, int]]]
+) -> None:
     tally = tally_of(start)
-    sums = twin.clean(start) or {}
+    sums = reference.clean(start) or {}
     for sign, amounts in steps:
-        after = twin.plus(sums, amounts, sign)
+        after = reference.plus(sums, amounts, sign)
         if after is None:
             with pytest.raises(OverflowError, match="leaves the exact range"):
                 (tally.add if sign > 0 else tally.take)(from_amounts(amounts))

@@ -9,7 +9,7 @@ from benchmarks.timing import say
 _LEAVES, _SHAPES, _DISTINCT = 1_000, 64, 25_000
 _ROUNDS = 400
 _SLOW_ROUNDS = 60
-_SMALL = 20  # leaves, for the naive twin
+_SMALL = 20  # leaves, for the reference model
 # What the Go implementation takes at this size, measured on such a machine: microseconds.
 _GO = {"borrow": 16, "release": 29_000, "tries": 11_000, "refresh": 6_100_000}
 
@@ -49,9 +49,9 @@ def _reference(found: dict[str, float]) -> Iterator[Row]:
 
 
 def _naive() -> Iterator[Row]:
-    """Both in this run, at a size at which the twin ends."""
+    """Both in this run, at a size at which the reference model ends."""
     small = measure("benchmarks.work.trees:operations", COMPILED, leaves=_SMALL, shape_count=_SHAPES, rounds=4)
-    twin = measure("benchmarks.work.trees:twin", COMPILED, leaves=_SMALL, rounds=2)
+    reference = measure("benchmarks.work.trees:reference", COMPILED, leaves=_SMALL, rounds=2)
     for name in ("borrow", "release"):
-        yield Row(f"{name}: the naive twin, {_SMALL} leaves", twin[name], "µs")
-        yield Row(f"{name}: times faster than the twin", twin[name] / small[name], "times")
+        yield Row(f"{name}: the reference model, {_SMALL} leaves", reference[name], "µs")
+        yield Row(f"{name}: times faster than the reference model", reference[name] / small[name], "times")

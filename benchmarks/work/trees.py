@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from benchmarks.timing import collector
 from bursar.policies.trees import NORMAL, AllocationResponse, ConsumerInfo, QuotaManager, Token, consumer_from_plain
-from tests.policies.trees.reference_model import Node, Twin, Wish
+from tests.policies.trees.reference_model import Node, ReferenceModel, Wish
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,10 +183,10 @@ def _try_and_undo(manager: QuotaManager, name: str) -> AllocationResponse:
     return response
 
 
-def twin(leaves: int, rounds: int) -> dict[str, float]:
-    """The same calls on the naive twin, which rescans and copies, at a size that it can bear."""
+def reference(leaves: int, rounds: int) -> dict[str, float]:
+    """The same calls on the reference model, which rescans and copies, at a size that it can bear."""
     dice = random.Random(7)
-    naive = Twin()
+    naive = ReferenceModel()
     naive.add_tree("T", RESOURCES, {n: Node(parent, False, quota(gpus)) for n, (parent, gpus) in nodes(leaves).items()})
     for number in range(leaves * (OWNERS + BORROWERS)):
         leaf = number % leaves

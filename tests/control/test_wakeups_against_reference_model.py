@@ -1,4 +1,4 @@
-"""The wake index against a twin that tries everybody again after every change: both must end the same."""
+"""The wake index against a reference model that tries everybody again after every change: both must end the same."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def perform(bed: TestBed, step: tuple[str, Any]) -> str:
 
 
 def places(bed: TestBed) -> dict[str, tuple[str, str]]:
-    """What became of each pod. Why one waits is as of its last try, which the naive twin made later."""
+    """What became of each pod. Why one waits is as of its last try, which the reference model made later."""
     return {key: (bed.see(key).phase, bed.see(key).node) for key in bed.pods()}
 
 

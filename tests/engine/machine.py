@@ -1,4 +1,4 @@
-"""Drives an engine and its naive twin through the same random life, and compares after each step.
+"""Drives an engine and its reference model through the same random life, and compares after each step.
 
 The steps take plain numbers, so that Hypothesis (short runs, shrinking) and a seeded generator (long runs) can both
 feed it. A replica replays the journal as it grows and must have the same state and digest.
@@ -13,7 +13,7 @@ from bursar.engine.engine import Engine
 from bursar.engine.what_if import Configure, Submit
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.policies.results import Setting
-from tests.engine.reference_model import Asker, Twin
+from tests.engine.reference_model import Asker, ReferenceModel
 from tests.engine.toy_policies import Hosts, Pots, Room, spec
 
 TEAMS = ["a", "a/x", "a/y", "b"]
@@ -26,12 +26,12 @@ def new_engine() -> Engine:
 
 
 class Machine:
-    """One engine, one twin, one replica."""
+    """One engine, one reference model, one replica."""
 
     def __init__(self) -> None:
         self.engine = new_engine()
         self.replica = new_engine()
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.now = 0
         self.count = 0
         for path in TEAMS:
@@ -45,11 +45,11 @@ class Machine:
 
     def set_room(self, policy: str, path: str, cpu: int, gpu: int) -> None:
         self.engine.configure([room_setting(policy, path, cpu, gpu)], self.now)
-        self.twin.set_room((policy, path), {"cpu": cpu, "gpu": gpu})
+        self.reference.set_room((policy, path), {"cpu": cpu, "gpu": gpu})
 
     def decide_new(self, team: int, project: int, cpu: int, gpu: int, priority: int, preemptible: bool) -> None:
         claim, asker = self._ask(team, project, cpu, gpu, priority, preemptible)
-        self.twin.askers[claim.uid] = asker
+        self.reference.askers[claim.uid] = asker
         self._decide(claim)
 
     def decide_again(self, choice: int) -> None:
@@ -65,7 +65,7 @@ class Machine:
         self.engine.what_if([shrink, Submit(claim)], self.now, pending=True)
         guess = self.engine.what_if([Submit(claim)], self.now).of(claim.uid)
         assert before == (self.engine.version, self.engine.digest, self.engine.state.plain())
-        self.twin.askers[claim.uid] = asker
+        self.reference.askers[claim.uid] = asker
         decision = self._decide(claim)
         assert guess is not None
         assert (guess.outcome, guess.place, guess.victims) == (decision.outcome, decision.place, decision.victims)
@@ -75,12 +75,12 @@ class Machine:
         before = self.engine.state.plain()
         decisions = self.engine.decide_group([claim for claim, _ in pairs], self.now)
         for _, asker in pairs:
-            self.twin.askers[asker.uid] = asker
+            self.reference.askers[asker.uid] = asker
         if not decisions[0].admitted:
             assert not any(d.admitted for d in decisions)
             for claim, _ in pairs:
                 self.engine.release(claim.uid, self.now)
-                del self.twin.askers[claim.uid]
+                del self.reference.askers[claim.uid]
             assert self.engine.state.plain() == before
             return
         group = {asker.uid for _, asker in pairs}
@@ -94,7 +94,7 @@ class Machine:
         if claims:
             uid = claims[choice % len(claims)].uid
             self.engine.release(uid, self.now)
-            self.twin.gone(uid)
+            self.reference.gone(uid)
 
     def advance(self, choice: int) -> None:
         """A claim goes on in its life, as the outside would see it."""
@@ -104,25 +104,25 @@ class Machine:
         claim = movable[choice % len(movable)]
         state = TERMINATING if claim.leaving else min(claim.state + 1, RUNNING)
         self.engine.observe(claim.uid, max(state, BOUND), self.now)
-        self.twin.askers[claim.uid].state = STATES[claim.state]
+        self.reference.askers[claim.uid].state = STATES[claim.state]
 
     def give_up(self, choice: int) -> None:
         unstarted = [c for c in self._claims() if c.state in (HELD, RESERVED)]
         if unstarted:
             uid = unstarted[choice % len(unstarted)].uid
             self.engine.give_up(uid, self.now)
-            self.twin.back_to_pending(self.twin.askers[uid])
+            self.reference.back_to_pending(self.reference.askers[uid])
 
     def resize(self, choice: int, cpu: int) -> None:
         claims = [c for c in self._claims() if c.counts()]
         if not claims:
             return
         claim = claims[choice % len(claims)]
-        asker = self.twin.askers[claim.uid]
+        asker = self.reference.askers[claim.uid]
         before = self.engine.state.plain()
         decision = self.engine.adjust(claim.uid, with_cpu(claim, cpu), self.now)
         grows = cpu > asker.wants["cpu"]
-        rest = deepcopy(self.twin)
+        rest = deepcopy(self.reference)
         rest.askers[claim.uid].state = "pending"
         alone = deepcopy(asker)
         alone.wants = {"cpu": cpu}
@@ -136,17 +136,17 @@ class Machine:
     # Judging
 
     def check(self) -> None:
-        """Engine and twin agree on every claim and on every sum."""
+        """Engine and reference model agree on every claim and on every sum."""
         state = self.engine.state
         assert {c.uid: self._seen(c) for c in state.claims.values()} == {
-            a.uid: (a.state, a.place, a.leaving, sorted(a.waits)) for a in self.twin.askers.values()
+            a.uid: (a.state, a.place, a.leaving, sorted(a.waits)) for a in self.reference.askers.values()
         }
-        for room in self.twin.rooms:
+        for room in self.reference.rooms:
             account = state.accounts["/".join(room)]
             for what in ("cpu", "gpu"):
-                assert account.used.amount(what) == self.twin.used(room, what), (room, what)
+                assert account.used.amount(what) == self.reference.used(room, what), (room, what)
                 if room[0] == "hosts":
-                    assert account.busy.amount(what) == self.twin.used(room, what, busy=True), (room, what)
+                    assert account.busy.amount(what) == self.reference.used(room, what, busy=True), (room, what)
 
     def check_replica(self) -> None:
         self.replica.replay(self.engine.journal.take())
@@ -184,8 +184,8 @@ class Machine:
 
     def _decide(self, claim: Claim) -> Decision:
         decision = self.engine.decide(claim, self.now)
-        asker = self.twin.askers[claim.uid]
-        open_hosts = [host for host in self.twin.hosts() if self.twin.fits(asker, host)]
+        asker = self.reference.askers[claim.uid]
+        open_hosts = [host for host in self.reference.hosts() if self.reference.fits(asker, host)]
         if open_hosts:
             assert decision.admitted
             assert decision.place == open_hosts[0]
@@ -200,33 +200,33 @@ class Machine:
 
     def _judge_victims(self, asker: Asker, decision: Decision) -> None:
         assert decision.victims
-        rest = deepcopy(self.twin)
+        rest = deepcopy(self.reference)
         for uid in decision.victims:
             assert rest.may_displace(asker, rest.askers[uid]), (decision, rest.askers[uid])
             rest.remove(uid)
         assert self._fits_without(asker, decision.place, list(decision.victims))
-        if not any(self.twin.askers[uid].state == "held" for uid in decision.victims):
+        if not any(self.reference.askers[uid].state == "held" for uid in decision.victims):
             for spared in decision.victims:
                 fewer = [uid for uid in decision.victims if uid != spared]
                 assert not self._fits_without(asker, decision.place, fewer), f"{spared} was not needed"
 
     def _judge_refusal(self, asker: Asker) -> None:
-        possible = [a.uid for a in self.twin.askers.values() if self.twin.may_displace(asker, a)]
-        if any(self.twin.askers[uid].state == "held" for uid in possible):
+        possible = [a.uid for a in self.reference.askers.values() if self.reference.may_displace(asker, a)]
+        if any(self.reference.askers[uid].state == "held" for uid in possible):
             return  # displacing a held claim lets others back in, so "all of them" is no upper bound
-        for host in self.twin.hosts():
+        for host in self.reference.hosts():
             assert not self._fits_without(asker, host, possible), f"refused, but {host} could be cleared"
 
     def _fits_without(self, asker: Asker, host: str, victims: list[str]) -> bool:
-        rest = deepcopy(self.twin)
+        rest = deepcopy(self.reference)
         for uid in victims:
             rest.remove(uid)
         return rest.fits(rest.askers[asker.uid], host)
 
     def _take_over(self, decision: Decision) -> None:
         for uid in decision.victims:
-            self.twin.remove(uid)
-        self.twin.hold(self.twin.askers[decision.uid], decision.place, list(decision.victims))
+            self.reference.remove(uid)
+        self.reference.hold(self.reference.askers[decision.uid], decision.place, list(decision.victims))
 
 
 def room_setting(policy: str, path: str, cpu: int, gpu: int) -> Setting:

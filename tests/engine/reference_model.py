@@ -1,4 +1,4 @@
-"""The naive twin of the engine: a list of claims, sums made anew each time, every rule said once and slowly.
+"""The reference model of the engine: a list of claims, sums made anew each time, every rule said once and slowly.
 
 It does not search for victims, it judges the engine's: allowed, sufficient, minimal; none when none would have helped.
 """
@@ -22,7 +22,7 @@ class Asker:
 
 
 @dataclass
-class Twin:
+class ReferenceModel:
     rooms: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     askers: dict[str, Asker] = field(default_factory=dict)
     displaced: set[tuple[str, str]] = field(default_factory=set)  # (winner, loser)

@@ -1,4 +1,4 @@
-"""The engine against its naive twin, driven by Hypothesis: short runs that shrink. ``tests.soak`` is the long one."""
+"""The engine against its reference model, in short Hypothesis runs that shrink. ``tests.soak`` is the long run."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -21,24 +21,24 @@ def filled(count: int) -> Ordered:
 
 @given(STEPS)
 def test_it_is_a_sorted_list_without_repeats(steps: list[tuple[str, tuple[int, str]]]) -> None:
-    found, twin = Ordered(), list[tuple[object, ...]]()
+    found, reference = Ordered(), list[tuple[object, ...]]()
     for verb, key in steps:
-        if verb == "add" and key in twin:
+        if verb == "add" and key in reference:
             with pytest.raises(ValueError, match="there already"):
                 found.add(key)
         elif verb == "add":
             found.add(key)
-            insort(twin, key)
-        elif key in twin:
+            insort(reference, key)
+        elif key in reference:
             found.remove(key)
-            twin.remove(key)
+            reference.remove(key)
         else:
             with pytest.raises(KeyError):
                 found.remove(key)
-        assert found.keys() == twin
-        assert list(found) == twin
-        assert list(found.descending()) == twin[::-1]
-        assert len(found) == len(twin)
+        assert found.keys() == reference
+        assert list(found) == reference
+        assert list(found.descending()) == reference[::-1]
+        assert len(found) == len(reference)
 
 
 @given(st.lists(st.integers(0, 2999), unique=True, max_size=400))
@@ -78,28 +78,32 @@ def test_a_key_that_does_not_compare_changes_nothing() -> None:
 def test_iterating_goes_on_with_the_next_key_whatever_changed_meanwhile(
     steps: list[tuple[bool, int]], downwards: bool
 ) -> None:
-    found, twin = Ordered(), list(range(0, 40, 2))
-    for number in twin:
+    found, reference = Ordered(), list(range(0, 40, 2))
+    for number in reference:
         found.add((number, "u"))
     position = None
     keys = found.descending() if downwards else iter(found)
     for adds, number in steps:
         if position is None:
-            expected = twin[-1 if downwards else 0] if twin else None
+            expected = reference[-1 if downwards else 0] if reference else None
         elif downwards:
-            expected = twin[bisect_left(twin, position) - 1] if bisect_left(twin, position) else None
+            expected = reference[bisect_left(reference, position) - 1] if bisect_left(reference, position) else None
         else:
-            expected = twin[bisect_right(twin, position)] if bisect_right(twin, position) < len(twin) else None
+            expected = (
+                reference[bisect_right(reference, position)]
+                if bisect_right(reference, position) < len(reference)
+                else None
+            )
         key = next(keys, None)
         assert key == (None if expected is None else (expected, "u"))
         if expected is None:
             return
         position = expected
-        if adds and number not in twin:
-            insort(twin, number)
+        if adds and number not in reference:
+            insort(reference, number)
             found.add((number, "u"))
-        elif not adds and number in twin:
-            twin.remove(number)
+        elif not adds and number in reference:
+            reference.remove(number)
             found.remove((number, "u"))
 
 

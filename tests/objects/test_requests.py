@@ -188,7 +188,7 @@ SPECS = st.fixed_dictionaries({
 
 @settings(max_examples=200)
 @given(SPECS)
-def test_amounts_are_those_of_the_naive_twin(spec: dict[str, Any]) -> None:
+def test_amounts_are_those_of_the_reference_model(spec: dict[str, Any]) -> None:
     found = resources(**spec)
     assert dict(found.requests.pairs()) == requests_reference_model.effective(spec, "requests")
     assert dict(found.limits.pairs()) == requests_reference_model.effective(spec, "limits")

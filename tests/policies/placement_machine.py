@@ -112,8 +112,8 @@ class PlacementWorld(ABC):
         """Another world that repeats this one."""
 
 
-class Twinned(Protocol):
-    """The naive twin of a policy."""
+class WithReferenceModel(Protocol):
+    """The reference model of a policy."""
 
     placed: dict[str, tuple[Claim, str, bool]]  # by uid: the claim, its node, whether it is leaving
 
@@ -121,17 +121,17 @@ class Twinned(Protocol):
 
 
 W = TypeVar("W", bound=PlacementWorld)
-T = TypeVar("T", bound=Twinned)
+T = TypeVar("T", bound=WithReferenceModel)
 
 
 class PlacementMachine(RuleBasedStateMachine, Generic[W, T]):
     """Claims are placed by the rules of a policy's own machine; how they go, and what is undone, is told here."""
 
-    def __init__(self, world: W, twin: T) -> None:
+    def __init__(self, world: W, reference: T) -> None:
         super().__init__()
         self.world = world
-        self.twin = twin
-        self.committed = twin.copy()
+        self.reference = reference
+        self.committed = reference.copy()
         self.claims: list[Claim] = []
         self.savepoints: list[tuple[int, T, dict[str, object], dict[str, object]]] = []
 
@@ -139,7 +139,8 @@ class PlacementMachine(RuleBasedStateMachine, Generic[W, T]):
         fitting = [
             one
             for one in self.claims
-            if (one.uid in self.twin.placed) == placed and (not placed or self.twin.placed[one.uid][2] == leaving)
+            if (one.uid in self.reference.placed) == placed
+            and (not placed or self.reference.placed[one.uid][2] == leaving)
         ]
         return fitting[number % len(fitting)] if fitting else None
 
@@ -148,14 +149,14 @@ class PlacementMachine(RuleBasedStateMachine, Generic[W, T]):
         one = self.chosen(number, placed=True)
         if one is not None:
             self.world.release(one)
-            del self.twin.placed[one.uid]
+            del self.reference.placed[one.uid]
 
     @rule(number=st.integers(0, 99))
     def leave(self, number: int) -> None:
         one = self.chosen(number, placed=True)
         if one is not None:
             self.world.leave(one)
-            self.twin.placed[one.uid] = (one, one.place, True)
+            self.reference.placed[one.uid] = (one, one.place, True)
 
     @rule(number=st.integers(0, 99), gone=st.booleans())
     def end_leaving(self, number: int, gone: bool) -> None:
@@ -164,21 +165,21 @@ class PlacementMachine(RuleBasedStateMachine, Generic[W, T]):
             return
         if gone:
             self.world.left(one)
-            del self.twin.placed[one.uid]
+            del self.reference.placed[one.uid]
         else:
             self.world.stay(one)
-            self.twin.placed[one.uid] = (one, one.place, False)
+            self.reference.placed[one.uid] = (one, one.place, False)
 
     @rule()
     def save(self) -> None:
         state = (self.world.ledger.state.plain(), self.world.indexed())
-        self.savepoints.append((self.world.tx.savepoint(), self.twin.copy(), *state))
+        self.savepoints.append((self.world.tx.savepoint(), self.reference.copy(), *state))
 
     @precondition(lambda self: bool(self.savepoints))
     @rule(depth=st.integers(0, 3))
     def rollback(self, depth: int) -> None:
         at = max(0, len(self.savepoints) - 1 - depth)
-        savepoint, self.twin, plain, indexed = self.savepoints[at]
+        savepoint, self.reference, plain, indexed = self.savepoints[at]
         del self.savepoints[at:]
         self.world.tx.rollback_to(savepoint)
         assert self.world.ledger.state.plain() == plain
@@ -187,18 +188,18 @@ class PlacementMachine(RuleBasedStateMachine, Generic[W, T]):
     @rule()
     def commit(self) -> None:
         self.world.commit()
-        self.settle_twin()
+        self.settle_reference()
         self.savepoints.clear()
-        self.committed = self.twin.copy()
+        self.committed = self.reference.copy()
 
-    def settle_twin(self) -> None:
-        """What the twin does where the policy settles: nothing, unless a machine knows better."""
+    def settle_reference(self) -> None:
+        """What the reference model does where the policy settles: nothing, unless a machine knows better."""
 
     @rule()
     def abort(self) -> None:
         self.world.abort()
         self.savepoints.clear()
-        self.twin = self.committed.copy()
+        self.reference = self.committed.copy()
 
     def teardown(self) -> None:
         self.commit()

@@ -1,4 +1,4 @@
-"""The naive twin of bursar.quantity: a regular expression, fractions, and the two roundings one by one."""
+"""The reference model of bursar.quantity: a regular expression, fractions, and the two roundings one by one."""
 
 import re
 from fractions import Fraction

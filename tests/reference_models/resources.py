@@ -1,4 +1,4 @@
-"""The naive twin of bursar.resources and bursar.resources: dictionaries of Python integers, dimension by dimension."""
+"""The reference model of bursar.resources: dictionaries of Python integers, dimension by dimension."""
 
 LARGEST = 2**62 - 1
 Amounts = dict[str, int]

@@ -114,10 +114,10 @@ def test_pods_without_a_namespace_are_in_the_default_one() -> None:
 
 
 def test_a_kind_of_two_groups_must_be_named_with_its_group() -> None:
-    twins = registry()
+    both = registry()
     kind = Kind("other.dev", "v1", "Purse", "purses", True, Purse, strict=True)
-    twins.add(Plugin("twin", 46, PursePolicy, (kind,)))
-    kinds = known_kinds(twins)
+    both.add(Plugin("second", 46, PursePolicy, (kind,)))
+    kinds = known_kinds(both)
     body: dict[str, Any] = {"name": "x", "steps": [{"delete": ["Purse/a/b"]}]}
     with pytest.raises(ManifestError) as caught:
         read_scenario(Document("x.yaml", 1, body), kinds)

@@ -1,4 +1,4 @@
-"""A naive twin of the crossquota policy: a list of who is where, everything else worked out anew for every question."""
+"""The reference model of the crossquota policy: a list of who is where; every answer is computed from it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MARK = "volcano.sh/crossquota-"
 ALWAYS = ("cpu", "memory", "pods")
 
 
-class Twin:
+class ReferenceModel:
     def __init__(self) -> None:
         self.arguments: Arguments = read_arguments({})
         self.nodes: dict[str, CrossQuotaNodeBody] = {}
         self.placed: dict[str, tuple[Claim, str, bool]] = {}  # by uid: the claim, its node, whether it is leaving
 
-    def copy(self) -> Twin:
-        other = Twin()
+    def copy(self) -> ReferenceModel:
+        other = ReferenceModel()
         other.arguments, other.nodes, other.placed = self.arguments, dict(self.nodes), dict(self.placed)
         return other
 

@@ -1,7 +1,7 @@
-"""Random histories of arguments, nodes and claims, with undo and replay, against the naive twin.
+"""Random histories of arguments, nodes and claims, with undo and replay, against the reference model.
 
 Held: usage of a node is the sum over its CPU pods, whatever happened in whatever order; after a decision it is within
-the quota; filter, score and reasons are what the twin works out; undo and replay leave no trace.
+the quota; filter, score and reasons are what the reference model works out; undo and replay leave no trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from bursar.ledger.claims import Claim
 from bursar.policies.crossquota.arguments import PREFIX, read_arguments
 from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
-from tests.policies.crossquota.reference_model import Twin, amount
+from tests.policies.crossquota.reference_model import ReferenceModel, amount
 from tests.policies.crossquota.world import GPU, World, arguments, body, claim
 from tests.policies.placement_machine import PlacementMachine
 
@@ -56,24 +56,24 @@ PROBES = [
 ]
 
 
-class CrossQuotaMachine(PlacementMachine[World, Twin]):
+class CrossQuotaMachine(PlacementMachine[World, ReferenceModel]):
     def __init__(self) -> None:
-        super().__init__(World(), Twin())
+        super().__init__(World(), ReferenceModel())
 
     @rule(given=st.sampled_from(ARGUMENTS))
     def configure(self, given: dict[str, object] | None) -> None:
         self.world.configure(given)
-        self.twin.arguments = read_arguments(given or {})
+        self.reference.arguments = read_arguments(given or {})
 
     @rule(name=names, node=st.sampled_from(BODIES))
     def set_node(self, name: str, node: CrossQuotaNodeBody) -> None:
         self.world.node(name, node)
-        self.twin.nodes[name] = node
+        self.reference.nodes[name] = node
 
     @rule(name=names)
     def remove(self, name: str) -> None:
         self.world.node(name, None)
-        self.twin.nodes.pop(name, None)
+        self.reference.nodes.pop(name, None)
 
     @initialize(given=st.sampled_from(ARGUMENTS[1:]), nodes=st.tuples(*[st.sampled_from(BODIES[:3])] * len(NAMES)))
     def begin(self, given: dict[str, object], nodes: tuple[CrossQuotaNodeBody, ...]) -> None:
@@ -97,51 +97,51 @@ class CrossQuotaMachine(PlacementMachine[World, Twin]):
             self._place(one, name, forced)
 
     def _place(self, one: Claim, name: str, forced: bool) -> None:
-        if name not in self.twin.nodes:  # the nodes policy lets nobody go to a node that is not there
+        if name not in self.reference.nodes:  # the nodes policy lets nobody go to a node that is not there
             return
-        expected = "" if forced else self.twin.reason(one, name)
+        expected = "" if forced else self.reference.reason(one, name)
         refusal = self.world.place(one, name, forced)
         assert ("" if refusal is None else refusal.reason) == expected
         if refusal is None:
-            self.twin.placed[one.uid] = (one, name, False)
+            self.reference.placed[one.uid] = (one, name, False)
             self._within_quota(one, name, forced)
 
     def _within_quota(self, one: Claim, name: str, forced: bool) -> None:
         """After a decision, what the claim wants is within its quota."""
-        if not forced and self.twin.limited(one) and self.twin.is_gpu_node(name):
-            for resource in self.twin.arguments.resources:
+        if not forced and self.reference.limited(one) and self.reference.is_gpu_node(name):
+            for resource in self.reference.arguments.resources:
                 used = self.world.ledger.state.accounts[PREFIX + name].used.amount(resource)
-                assert not amount(one, resource) or used <= self.twin.quota(name, resource)
+                assert not amount(one, resource) or used <= self.reference.quota(name, resource)
 
     @rule(number=st.integers(0, 99), requests=st.sampled_from(REQUESTS))
     def resize(self, number: int, requests: dict[str, object]) -> None:
         one = self.chosen(number, placed=True)
         if one is not None:
-            self.world.resize(one, requests)  # the twin reads the claim as it is now, resized or not
+            self.world.resize(one, requests)  # the reference model reads the claim as it is now, resized or not
 
     @invariant()
     def usage_is_the_sum_over_cpu_pods(self) -> None:
         accounts = self.world.ledger.state.accounts
-        for name in self.twin.nodes:
+        for name in self.reference.nodes:
             account = accounts.get(PREFIX + name)
-            assert account is not None or not self.twin.is_gpu_node(name)
+            assert account is not None or not self.reference.is_gpu_node(name)
             if account is not None:
-                for resource in self.twin.arguments.resources:
-                    assert account.used.amount(resource) == self.twin.used(name, resource)
-                    assert account.busy.amount(resource) == self.twin.physical(name, resource)
+                for resource in self.reference.arguments.resources:
+                    assert account.used.amount(resource) == self.reference.used(name, resource)
+                    assert account.busy.amount(resource) == self.reference.physical(name, resource)
 
     @invariant()
     def answers_agree(self) -> None:
-        world, twin = self.world, self.twin
+        world, reference = self.world, self.reference
         for probe in PROBES:
-            reasons = {name: world.reason(probe, name) for name in twin.nodes}
-            assert reasons == {name: twin.reason(probe, name) for name in twin.nodes}
-            assert [n for n in world.open_for(probe) if n in twin.nodes] == sorted(
+            reasons = {name: world.reason(probe, name) for name in reference.nodes}
+            assert reasons == {name: reference.reason(probe, name) for name in reference.nodes}
+            assert [n for n in world.open_for(probe) if n in reference.nodes] == sorted(
                 name for name, reason in reasons.items() if not reason
             )
-            for name in twin.nodes:
-                assert world.score(probe, name) == twin.score(probe, name)
-                avoided = twin.limited(probe) and twin.is_gpu_node(name)
+            for name in reference.nodes:
+                assert world.score(probe, name) == reference.score(probe, name)
+                avoided = reference.limited(probe) and reference.is_gpu_node(name)
                 assert world.rank(probe, name) == int(avoided)
 
 

@@ -1,4 +1,4 @@
-"""Drives an engine with elastic quotas and its naive twin through the same life, and compares after each step.
+"""Drives an engine with elastic quotas and its reference model through the same life, and compares after each step.
 
 Steps take plain numbers, so that Hypothesis and a seeded generator can both feed it. Victims are gone at once, and stay
 away unless a step brings them back as new claims.
@@ -20,7 +20,7 @@ from bursar.policies.elastic.settings import (
 )
 from bursar.policies.results import Setting
 from bursar.resources import dimension
-from tests.policies.elastic.reference_model import Pod, Quota, Twin
+from tests.policies.elastic.reference_model import Pod, Quota, ReferenceModel
 from tests.policies.elastic.world import World, claim_of, quota_setting
 
 DIMENSIONS = ("example.com/x", "memory")
@@ -28,12 +28,12 @@ NAMESPACES = ("a", "b", "c", "d")
 
 
 class Machine:
-    """One engine, one replica of it by its journal, one twin."""
+    """One engine, one replica of it by its journal, one reference model."""
 
     def __init__(self) -> None:
         self.world = World()
         self.replica = self.world.replayed()
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.count = 0
         self.checks = 0
         self.labels: dict[str, object] = {}  # by key of the pod: as last written
@@ -49,23 +49,23 @@ class Machine:
         least = _listed(first, second)
         maximum = {name: max(most, least.get(name, 0)) for name in DIMENSIONS[:1] if most < 9}
         self.world.engine.configure([quota_setting(namespace, least, maximum)], self.world.now)
-        self.twin.quotas[quota_id(ELASTIC_QUOTA, f"{namespace}/quota")] = Quota((namespace,), least, maximum)
+        self.reference.quotas[quota_id(ELASTIC_QUOTA, f"{namespace}/quota")] = Quota((namespace,), least, maximum)
 
     def set_composite(self, width: int, first: int, second: int) -> None:
         """The composite of the last namespaces."""
         namespaces = NAMESPACES[2 : 3 + width % 2 + 1][:2] if width % 3 else NAMESPACES[3:]
         least = _listed(first, second)
         self.world.engine.configure([quota_setting("x", least, {}, namespaces)], self.world.now)
-        self.twin.quotas[quota_id(COMPOSITE, "x/quota")] = Quota(namespaces, least, {})
+        self.reference.quotas[quota_id(COMPOSITE, "x/quota")] = Quota(namespaces, least, {})
 
     def remove_quota(self, number: int) -> None:
         namespace = NAMESPACES[number % 2]
         key = quota_id(ELASTIC_QUOTA, f"{namespace}/quota")
         self.world.engine.configure([Setting(QUOTA_SETTING, key, None)], self.world.now)
-        self.twin.quotas.pop(key, None)
+        self.reference.quotas.pop(key, None)
 
     def set_options(self, bounded: bool, by_priority: bool) -> None:
-        self.twin.bounded, self.twin.by_priority = bounded, by_priority
+        self.reference.bounded, self.reference.by_priority = bounded, by_priority
         self.world.options(16, "min" if bounded else "capacity", "priority" if by_priority else "creation")
 
     def ask(self, namespace: int, first: int, second: int, priority: int, preemptible: bool) -> None:
@@ -88,9 +88,9 @@ class Machine:
 
     def _same_decision(self, pod: Pod, victims: list[str]) -> None:
         admitted = self.world.engine.claim(pod.uid).state != PENDING
-        expected = self.twin.decide(pod) if self.twin.quota_of(pod.namespace) else []
-        if self.twin.quota_of(pod.namespace) is None:
-            self.twin.pods[pod.uid] = pod
+        expected = self.reference.decide(pod) if self.reference.quota_of(pod.namespace) else []
+        if self.reference.quota_of(pod.namespace) is None:
+            self.reference.pods[pod.uid] = pod
         assert (victims if admitted else None) == expected
         self.world.leave()
 
@@ -99,7 +99,7 @@ class Machine:
         if claims:
             uid = claims[choice % len(claims)]
             self.world.engine.release(uid, self.world.now)
-            self.twin.gone(uid)
+            self.reference.gone(uid)
 
     def run(self, choice: int) -> None:
         counted = self.world.counted()
@@ -109,19 +109,19 @@ class Machine:
     # Judging
 
     def check(self) -> None:
-        twin, book = self.twin, self.world.policy.book
-        assert self.world.counted() == sorted(twin.pods)
-        assert sorted(quota.id for quota in book.live()) == sorted(twin.quotas)
-        shuffled = list(twin.pods.items())
+        reference, book = self.reference, self.world.policy.book
+        assert self.world.counted() == sorted(reference.pods)
+        assert sorted(quota.id for quota in book.live()) == sorted(reference.quotas)
+        shuffled = list(reference.pods.items())
         Random(len(shuffled)).shuffle(shuffled)  # labels depend on the set of pods alone
-        for name in twin.quotas:
+        for name in reference.quotas:
             quota = book.quotas[name]
             assert quota.standing(book.share(quota)).ranks == {
-                uid: rank for uid, rank in twin.classes(name, dict(shuffled)).items() if rank < 2
+                uid: rank for uid, rank in reference.classes(name, dict(shuffled)).items() if rank < 2
             }
             account = self.world.engine.state.accounts[quota.account]
             for what in DIMENSIONS:
-                assert account.used.amount(what) == twin.used(name, what, twin.pods)
+                assert account.used.amount(what) == reference.used(name, what, reference.pods)
         for what in DIMENSIONS:
             self._check_sums(what)
         self.checks += 1
@@ -136,21 +136,21 @@ class Machine:
         claims, policy = self.world.engine.state.claims, self.world.policy
         wanted: dict[str, object] = {}
         for quota in policy.book.live():
-            ranks = self.twin.classes(quota.id, self.twin.pods)
+            ranks = self.reference.classes(quota.id, self.reference.pods)
             running = [uid for uid in quota.members if uid in policy.runners]
             wanted |= {claims[uid].key: OVER_QUOTA if ranks[uid] < 2 else IN_QUOTA for uid in running}
         present = {claim.key for claim in claims.values()}
         assert {key: label for key, label in self.labels.items() if key in present and label is not None} == wanted
 
     def _check_sums(self, what: str) -> None:
-        twin, book = self.twin, self.world.policy.book
+        reference, book = self.reference, self.world.policy.book
         dim = dimension(what).index
         pool, total = book.pool.get(dim, 0), book.total_min.get(dim, 0)
-        assert (pool, total) == (twin.pool(what, twin.pods), twin.total_min(what))
+        assert (pool, total) == (reference.pool(what, reference.pods), reference.total_min(what))
         guaranteed = [book.guaranteed(q)[q.position(dim)] for q in book.live() if q.position(dim) >= 0]
         assert sum(guaranteed) <= pool <= total
         state = self.world.engine.state
-        assert state.accounts["elastic/total"].used.amount(what) == twin.total_used(what, twin.pods)
+        assert state.accounts["elastic/total"].used.amount(what) == reference.total_used(what, reference.pods)
 
     def check_replica(self) -> None:
         """Restart = incremental: what the journal rebuilds stands where the living one stands."""
@@ -159,11 +159,11 @@ class Machine:
         assert replica.engine.digest == world.engine.digest
         assert replica.engine.state.plain() == world.engine.state.plain()
         for quota in world.policy.book.live():
-            twin = replica.policy.book.quotas[quota.id]
-            assert (twin.used, twin.idle) == (quota.used, quota.idle)
+            copied = replica.policy.book.quotas[quota.id]
+            assert (copied.used, copied.idle) == (quota.used, quota.idle)
             share = world.policy.book.share(quota)
-            assert replica.policy.book.share(twin) == share
-            assert twin.standing(share).ranks == quota.standing(share).ranks
+            assert replica.policy.book.share(copied) == share
+            assert copied.standing(share).ranks == quota.standing(share).ranks
         assert replica.policy.book.pool == world.policy.book.pool
         assert sorted(replica.policy.runners) == sorted(world.policy.runners)
 

@@ -27,7 +27,7 @@ class Pod:
 
 
 @dataclass
-class Twin:
+class ReferenceModel:
     """``pods`` are those that count. ``displaced`` holds (winner, loser)."""
 
     quotas: dict[str, Quota] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Elastic quotas against their naive twin, and properties that hold whatever happens."""
+"""Elastic quotas against their reference model, and properties that hold whatever happens."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class ElasticMachine(RuleBasedStateMachine):
         self.machine.set_options(bounded, by_priority)
 
     @invariant()
-    def agrees_with_the_twin(self) -> None:
+    def agrees_with_the_reference_model(self) -> None:
         self.machine.check()
 
     def teardown(self) -> None:
         self.machine.check_replica()
 
 
-def test_the_policy_agrees_with_its_twin() -> None:
+def test_the_policy_agrees_with_its_reference_model() -> None:
     run_state_machine_as_test(ElasticMachine, settings=settings(max_examples=25, stateful_step_count=30))
 
 

@@ -1,4 +1,4 @@
-"""On full nodes: whoever leaves may be displaced by the rules, and nobody leaves without need. Against the twin."""
+"""Preemption on full nodes against the reference model: every victim may be displaced, and none without need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bursar.policies.elastic.settings import ELASTIC_QUOTA, quota_id
-from tests.policies.elastic.reference_model import BEYOND, IN, WITHIN, Pod, Quota, Twin
+from tests.policies.elastic.reference_model import BEYOND, IN, WITHIN, Pod, Quota, ReferenceModel
 from tests.policies.elastic.world import World, claim_of
 
 DIMENSIONS = ("example.com/x", "memory")
@@ -20,7 +20,7 @@ class Contest:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.world = World(borrowing=rng.choice(["min", "capacity"]), placed=True)
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.places: dict[str, str] = {}
         self.rooms = {f"m{n}": {name: rng.randint(2, 7) for name in DIMENSIONS} for n in range(rng.randint(2, 3))}
         for node, room in self.rooms.items():
@@ -28,7 +28,7 @@ class Contest:
         for team in TEAMS:
             least = {name: rng.randint(0, 5) for name in DIMENSIONS}
             self.world.quota(team, least)
-            self.twin.quotas[quota_id(ELASTIC_QUOTA, f"{team}/quota")] = Quota((team,), least, {})
+            self.reference.quotas[quota_id(ELASTIC_QUOTA, f"{team}/quota")] = Quota((team,), least, {})
 
     def ask(self, number: int) -> int:
         """One more pod; returns the number of its victims, each of which is checked."""
@@ -38,31 +38,31 @@ class Contest:
         decision = self.world.decide(claim_of(pod.uid, pod.namespace, wants, pod.priority, pod.created))
         if decision.admitted:
             for uid in decision.victims:
-                assert self.may_displace(pod, self.twin.pods[uid]), (pod, self.twin.pods[uid])
-            left = {uid: p for uid, p in self.twin.pods.items() if uid not in decision.victims}
+                assert self.may_displace(pod, self.reference.pods[uid]), (pod, self.reference.pods[uid])
+            left = {uid: p for uid, p in self.reference.pods.items() if uid not in decision.victims}
             for uid in decision.victims:
-                assert not self.fits(pod, decision.place, left | {uid: self.twin.pods[uid]})
-            self.twin.pods = left | {pod.uid: pod}
+                assert not self.fits(pod, decision.place, left | {uid: self.reference.pods[uid]})
+            self.reference.pods = left | {pod.uid: pod}
             self.places[pod.uid] = decision.place
         self.world.leave()
         return len(decision.victims)
 
     def may_displace(self, pod: Pod, victim: Pod) -> bool:
         """The rights of the pod, whatever is short."""
-        own, theirs = self.twin.quota_of(pod.namespace), self.twin.quota_of(victim.namespace)
+        own, theirs = self.reference.quota_of(pod.namespace), self.reference.quota_of(victim.namespace)
         if own is None:
             return victim.priority < pod.priority
         if theirs is None:
             return False
-        then = self.twin.pods | {pod.uid: pod}
-        rank, other = self.twin.classes(own, then)[pod.uid], self.twin.classes(theirs, then)[victim.uid]
+        then = self.reference.pods | {pod.uid: pod}
+        rank, other = self.reference.classes(own, then)[pod.uid], self.reference.classes(theirs, then)[victim.uid]
         if own == theirs:
             return victim.priority < pod.priority and other <= rank
-        least, share = self.twin.quotas[own].min, self.twin.share(own, then)
-        within_min = all(self.twin.used(own, what, then) <= least[what] for what in pod.wants)
-        within_share = all(self.twin.used(own, what, then) <= share[what] for what in pod.wants)
-        theirs_share = self.twin.share(theirs, then)
-        exceeds = any(self.twin.used(theirs, what, then) > theirs_share[what] for what in DIMENSIONS)
+        least, share = self.reference.quotas[own].min, self.reference.share(own, then)
+        within_min = all(self.reference.used(own, what, then) <= least[what] for what in pod.wants)
+        within_share = all(self.reference.used(own, what, then) <= share[what] for what in pod.wants)
+        theirs_share = self.reference.share(theirs, then)
+        exceeds = any(self.reference.used(theirs, what, then) > theirs_share[what] for what in DIMENSIONS)
         claims = rank == IN and within_min and other < IN
         return claims or (rank >= WITHIN and within_share and other == BEYOND and exceeds)
 
@@ -72,8 +72,8 @@ class Contest:
             if sum(p.wants.get(what, 0) for p in there) + amount > self.rooms[node][what]:
                 return False
         bounded = self.world.policy.book.options.borrowing == "min"
-        self.twin.bounded = bounded
-        return not self.twin.shortage(pod, pods)[0]
+        self.reference.bounded = bounded
+        return not self.reference.shortage(pod, pods)[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -81,10 +81,10 @@ def test_victims_on_nodes_are_lawful_and_needed(seed: int) -> None:
     contest = Contest(Random(seed))
     for number in range(40):
         contest.ask(number)
-        if contest.rng.random() < 0.15 and contest.twin.pods:
-            uid = contest.rng.choice(sorted(contest.twin.pods))
+        if contest.rng.random() < 0.15 and contest.reference.pods:
+            uid = contest.rng.choice(sorted(contest.reference.pods))
             contest.world.engine.release(uid)
-            del contest.twin.pods[uid]
+            del contest.reference.pods[uid]
 
 
 def test_there_are_victims_to_judge() -> None:

@@ -1,4 +1,4 @@
-"""A naive twin of quota and allocator: plain loops and fractions over everything, nothing kept but the facts."""
+"""A reference model of quota and allocator: plain loops and fractions over everything, nothing kept but the facts."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ Quota = tuple[dict[str, int], dict[str, int]]
 
 
 @dataclass
-class Twin:
+class ReferenceModel:
     cards: dict[str, Card] = field(default_factory=dict)
     quotas: dict[str, Quota] = field(default_factory=dict)  # by namespace/name
     held: dict[str, Held] = field(default_factory=dict)
 
-    def copy(self) -> Twin:
+    def copy(self) -> ReferenceModel:
         return replace(self, cards=dict(self.cards), quotas=dict(self.quotas), held=dict(self.held))
 
     # Sums

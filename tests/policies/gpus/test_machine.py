@@ -1,4 +1,4 @@
-"""Random histories of GPUs, quotas and workers against the naive twin; replayed and rebuilt from pods at the end."""
+"""Random histories of GPUs, quotas and workers against the reference model; replayed and rebuilt at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bursar.engine.what_if import Submit
 from bursar.selectors import NodeNeeds
-from tests.policies.gpus.reference_model import TOTALS, Ask, Card, Held, Quota, Twin
+from tests.policies.gpus.reference_model import TOTALS, Ask, Card, Held, Quota, ReferenceModel
 from tests.policies.gpus.world import World, marks
 
 CARDS = [
@@ -67,7 +67,7 @@ class GpusMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.number = 0
         for node in ("n1", "n2"):
             self.world.node(node)
@@ -77,30 +77,30 @@ class GpusMachine(RuleBasedStateMachine):
     def put(self, card: Card) -> None:
         tflops, vram = f"{card.tflops}m", card.vram
         self.world.gpu(card.name, card.node, tflops, vram, model=card.model, index=card.index)
-        self.twin.cards[card.name] = card
+        self.reference.cards[card.name] = card
 
     def chosen(self, number: int) -> str | None:
-        uids = sorted(self.twin.held)
+        uids = sorted(self.reference.held)
         return uids[number % len(uids)] if uids else None
 
     @rule(namespace=namespaces, ask=asks)
     def decide(self, namespace: str, ask: Ask) -> None:
         self.number += 1
         uid = f"w{self.number}"
-        reason, place, gpus = self.twin.decide(namespace, ask)
+        reason, place, gpus = self.reference.decide(namespace, ask)
         decision = self.world.engine.decide(self.world.claim(pod_marks(ask), uid, namespace=namespace))
         assert (decision.reason, decision.place) == (reason, place)
         if reason:
             self.world.engine.release(uid)
         else:
             assert tuple(self.world.on(uid)) == gpus
-            self.twin.held[uid] = Held(namespace, ask, place, gpus)
+            self.reference.held[uid] = Held(namespace, ask, place, gpus)
 
     @rule(namespace=namespaces, ask=asks)
     def try_and_undo(self, namespace: str, ask: Ask) -> None:
         before = self.world.engine.digest
         outlook = self.world.engine.what_if([Submit(self.world.claim(pod_marks(ask), "probe", namespace=namespace))])
-        assert outlook.decisions[0].reason == self.twin.decide(namespace, ask)[0]
+        assert outlook.decisions[0].reason == self.reference.decide(namespace, ask)[0]
         assert self.world.engine.digest == before
 
     @rule(number=numbers)
@@ -108,40 +108,40 @@ class GpusMachine(RuleBasedStateMachine):
         uid = self.chosen(number)
         if uid is not None:
             self.world.engine.release(uid)
-            del self.twin.held[uid]
+            del self.reference.held[uid]
 
     @rule(number=numbers, ask=asks)
     def adjust(self, number: int, ask: Ask) -> None:
         uid = self.chosen(number)
         if uid is None:
             return
-        ask = replace(ask, count=self.twin.held[uid].ask.count)
+        ask = replace(ask, count=self.reference.held[uid].ask.count)
         decision = self.world.adjust(uid, pod_marks(ask))
-        assert decision.reason == self.twin.adjust(uid, ask)
+        assert decision.reason == self.reference.adjust(uid, ask)
 
     @rule(key=st.sampled_from(KEYS), quota=st.sampled_from((*QUOTAS, None)))
     def set_quota(self, key: str, quota: Quota | None) -> None:
         self.world.quota(*(quota or (None, None)), key=key)
         if quota is None:
-            self.twin.quotas.pop(key, None)
+            self.reference.quotas.pop(key, None)
         else:
-            self.twin.quotas[key] = quota
+            self.reference.quotas[key] = quota
 
     @rule(number=numbers, capacity=st.sampled_from(CAPACITIES))
     def change_gpu(self, number: int, capacity: tuple[int, int]) -> None:
         card = CARDS[number % len(CARDS)]
         self.put(replace(card, tflops=capacity[0], vram=capacity[1]))
 
-    @precondition(lambda self: any(not self.users(name) for name in self.twin.cards))
+    @precondition(lambda self: any(not self.users(name) for name in self.reference.cards))
     @rule(number=numbers)
     def remove_idle_gpu(self, number: int) -> None:
-        names = sorted(name for name in self.twin.cards if not self.users(name))
+        names = sorted(name for name in self.reference.cards if not self.users(name))
         name = names[number % len(names)]
         self.world.no_gpu(name)
-        del self.twin.cards[name]
+        del self.reference.cards[name]
 
     def users(self, name: str) -> list[str]:
-        return [uid for uid, one in self.twin.held.items() if name in one.gpus]
+        return [uid for uid, one in self.reference.held.items() if name in one.gpus]
 
     @invariant()
     def usage_is_the_sum_of_the_claims(self) -> None:
@@ -149,15 +149,15 @@ class GpusMachine(RuleBasedStateMachine):
         for namespace in ("a", "b"):
             account = accounts.get(f"limits/{namespace}")
             found = {name: 0 if account is None else account.used.amount(name) for name in TOTALS}
-            assert found == self.twin.used(namespace)
+            assert found == self.reference.used(namespace)
 
     @invariant()
     def gpus_agree(self) -> None:
         accounts = self.world.engine.state.accounts
-        assert {n for n in accounts if n.startswith("gpus/g")} == {f"gpus/{name}" for name in self.twin.cards}
-        for name, card in self.twin.cards.items():
+        assert {n for n in accounts if n.startswith("gpus/g")} == {f"gpus/{name}" for name in self.reference.cards}
+        for name, card in self.reference.cards.items():
             used = accounts[f"gpus/{name}"].used
-            assert (used.amount("tflops"), used.amount("vram")) == self.twin.taken(name)
+            assert (used.amount("tflops"), used.amount("vram")) == self.reference.taken(name)
             assert accounts[f"gpus/{name}"].limits.cap("tflops") == card.tflops
 
     def rebuilt(self) -> World:
@@ -165,9 +165,9 @@ class GpusMachine(RuleBasedStateMachine):
         other = World()
         for node in ("n1", "n2"):
             other.node(node)
-        for card in self.twin.cards.values():
+        for card in self.reference.cards.values():
             other.gpu(card.name, card.node, f"{card.tflops}m", card.vram, model=card.model, index=card.index)
-        for uid, one in sorted(self.twin.held.items(), reverse=True):
+        for uid, one in sorted(self.reference.held.items(), reverse=True):
             pod = pod_marks(one.ask, gpu_ids=",".join(one.gpus))
             needs = NodeNeeds({}, node_name=one.place)
             other.engine.submit(other.claim(pod, uid, namespace=one.namespace, needs=needs))
@@ -183,7 +183,7 @@ class GpusMachine(RuleBasedStateMachine):
         for name, account in live.items():
             if not name.startswith("nodes/") and (name in rebuilt or account.used.vector()):
                 assert rebuilt[name].used.vector() == account.used.vector(), name
-        for uid in self.twin.held:
+        for uid in self.reference.held:
             self.world.engine.release(uid)
         assert not any(a.used.vector() or a.busy.vector() for a in live.values() if not a.name.startswith("nodes/"))
 

@@ -1,4 +1,4 @@
-"""A naive twin of the nodes policy: a list of who is where, everything else worked out anew for every question."""
+"""A reference model of the nodes policy: a list of who is where, everything else worked out anew for every question."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from bursar.policies.nodes.rules import NodeBody
 from bursar.resources import UNLIMITED
 
 
-class Twin:
+class ReferenceModel:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeBody | None] = {}  # None: deleted, but somebody is still there
         self.placed: dict[str, tuple[Claim, str, bool]] = {}  # by uid: the claim, its node, whether it is leaving
 
-    def copy(self) -> Twin:
-        other = Twin()
+    def copy(self) -> ReferenceModel:
+        other = ReferenceModel()
         other.nodes, other.placed = dict(self.nodes), dict(self.placed)
         return other
 

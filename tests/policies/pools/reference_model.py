@@ -1,4 +1,4 @@
-"""The naive twin of the pools policy: everything from scratch at every question, with dictionaries and fractions."""
+"""The reference model of the pools policy: every answer from scratch, with dictionaries and fractions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INNER = "(own pods)"
 
 
 @dataclass
-class TwinQuota:
+class ReferenceQuota:
     parent: str
     maximum: Amounts
     minimum: Amounts
@@ -26,7 +26,7 @@ class TwinQuota:
 
 
 @dataclass
-class TwinClaim:
+class ReferenceClaim:
     namespace: str
     label: str
     wants: Amounts
@@ -35,13 +35,13 @@ class TwinClaim:
 
 
 @dataclass
-class Twin:
+class ReferenceModel:
     """What there is; nothing derived is kept."""
 
-    quotas: dict[str, TwinQuota] = field(default_factory=dict)
+    quotas: dict[str, ReferenceQuota] = field(default_factory=dict)
     nodes: dict[str, tuple[str, Amounts]] = field(default_factory=dict)  # pool, amounts
     pools: dict[str, str] = field(default_factory=dict)  # pool -> tree
-    claims: dict[str, TwinClaim] = field(default_factory=dict)
+    claims: dict[str, ReferenceClaim] = field(default_factory=dict)
     guarantee: bool = False
 
     # Structure
@@ -66,7 +66,7 @@ class Twin:
             if quota.parent == name and quota.tree == tree and self.path(child) is not None
         )
 
-    def quota_of(self, claim: TwinClaim) -> str:
+    def quota_of(self, claim: ReferenceClaim) -> str:
         if claim.label:
             return claim.label if claim.label in self.quotas else DEFAULT
         listing = sorted(name for name, quota in self.quotas.items() if claim.namespace in quota.namespaces)
@@ -77,7 +77,7 @@ class Twin:
 
     # Demand and use
 
-    def counted(self, claim: TwinClaim, name: str) -> bool:
+    def counted(self, claim: ReferenceClaim, name: str) -> bool:
         if claim.placed:
             return True
         for at in self.path(name) or [name]:
@@ -167,7 +167,7 @@ class Twin:
 
     # Admission
 
-    def admits(self, claim: TwinClaim) -> bool:
+    def admits(self, claim: ReferenceClaim) -> bool:
         name = self.quota_of(claim)
         if name in (DEFAULT, SYSTEM):
             return True

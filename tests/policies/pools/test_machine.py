@@ -1,4 +1,4 @@
-"""Random histories of quotas, nodes, profiles and claims, with what-if and replay, against the naive twin."""
+"""Random histories of quotas, nodes, profiles and claims, with what-if and replay, against the reference model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bursar.ledger.claims import PENDING
 from bursar.policies.pools import configure
 from bursar.policies.pools.settings import DEFAULT, ENDLESS, ROOT, PoolQuotaBody, QuotaObject
 from bursar.policies.results import Setting
-from tests.policies.pools.reference_model import INNER, RESOURCES, Twin, TwinClaim, TwinQuota
+from tests.policies.pools.reference_model import INNER, RESOURCES, ReferenceClaim, ReferenceModel, ReferenceQuota
 from tests.policies.pools.world import Amounts, World
 
 NAMES = ("a", "b", "c", "d")
@@ -33,7 +33,7 @@ class PoolsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.quota("a", ROOT, amounts(20, 20), amounts(5, 5), 0, True, True, "", False)
         for name in ("n1", "n2"):
             self.node(name, "x", amounts(10, 10))
@@ -79,11 +79,13 @@ class PoolsMachine(RuleBasedStateMachine):
             weight=weights,
             namespaces=namespaces,
         )
-        self.twin.quotas[name] = TwinQuota(parent, maximum, minimum, weights, is_parent, lends, tree, namespaces)
+        self.reference.quotas[name] = ReferenceQuota(
+            parent, maximum, minimum, weights, is_parent, lends, tree, namespaces
+        )
 
     @rule(name=names, minimum=pairs)
     def change_min(self, name: str, minimum: Amounts) -> None:
-        known = self.twin.quotas.get(name)
+        known = self.reference.quotas.get(name)
         if known is not None:
             weight = 3 if "memory" not in known.maximum else 0
             whole = {"memory": 4} | known.maximum
@@ -93,35 +95,35 @@ class PoolsMachine(RuleBasedStateMachine):
     @rule(name=names)
     def remove(self, name: str) -> None:
         self.world.remove(name)
-        self.twin.quotas.pop(name, None)
+        self.reference.quotas.pop(name, None)
 
     @rule(name=st.sampled_from(NODES), pool=st.sampled_from("xy"), has=larger)
     def node(self, name: str, pool: str, has: Amounts) -> None:
         self.world.node(name, has, {"pool": pool})
-        self.twin.nodes[name] = (pool, has)
+        self.reference.nodes[name] = (pool, has)
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
         self.world.remove_node(name)
-        self.twin.nodes.pop(name, None)
+        self.reference.nodes.pop(name, None)
 
     @rule(there=st.booleans())
     def profile(self, there: bool) -> None:
         """Pool y is the tree t, with a root quota of its own."""
         if there:
             self.world.profile("y", {"pool": "y"}, tree="t", root="root-y")
-            self.twin.pools["y"] = "t"
+            self.reference.pools["y"] = "t"
             endless = {"cpu": ENDLESS * 1000, "memory": ENDLESS}
-            self.twin.quotas["root-y"] = TwinQuota(ROOT, endless, {}, {}, True, True, "t", is_root=True)
+            self.reference.quotas["root-y"] = ReferenceQuota(ROOT, endless, {}, {}, True, True, "t", is_root=True)
         else:
             self.world.set(configure.PROFILE, "ns/y", None)
-            self.twin.pools.pop("y", None)
-            self.twin.quotas.pop("root-y", None)
+            self.reference.pools.pop("y", None)
+            self.reference.quotas.pop("root-y", None)
 
     @rule(guarantee=st.booleans())
     def options(self, guarantee: bool) -> None:
         self.world.options(guarantee=guarantee)
-        self.twin.guarantee = guarantee
+        self.reference.guarantee = guarantee
 
     # Claims
 
@@ -133,25 +135,25 @@ class PoolsMachine(RuleBasedStateMachine):
     )
     def submit(self, wants: Amounts, label: str, namespace: str, firm: bool) -> None:
         claim = self.world.submit(wants, label, namespace=namespace, firm=firm)
-        self.twin.claims[claim.uid] = TwinClaim(namespace, label, wants, firm)
+        self.reference.claims[claim.uid] = ReferenceClaim(namespace, label, wants, firm)
 
-    @precondition(lambda self: self.twin.claims)
+    @precondition(lambda self: self.reference.claims)
     @rule(number=st.integers(0, 99))
     def decide(self, number: int) -> None:
-        waiting = [uid for uid, claim in self.twin.claims.items() if not claim.placed]
+        waiting = [uid for uid, claim in self.reference.claims.items() if not claim.placed]
         if waiting:
             uid = waiting[number % len(waiting)]
-            expected = self.twin.admits(self.twin.claims[uid])
+            expected = self.reference.admits(self.reference.claims[uid])
             decision = self.world.engine.decide(self.world.engine.claim(uid), self.world.now)
             assert decision.admitted == expected, decision
-            self.twin.claims[uid].placed = expected
+            self.reference.claims[uid].placed = expected
 
-    @precondition(lambda self: self.twin.claims)
+    @precondition(lambda self: self.reference.claims)
     @rule(number=st.integers(0, 99))
     def release(self, number: int) -> None:
-        uid = sorted(self.twin.claims)[number % len(self.twin.claims)]
+        uid = sorted(self.reference.claims)[number % len(self.reference.claims)]
         self.world.engine.release(uid, self.world.now)
-        del self.twin.claims[uid]
+        del self.reference.claims[uid]
 
     @rule(name=names, parent=st.sampled_from(PARENTS), maximum=larger, wants=pairs)
     def try_only(self, name: str, parent: str, maximum: Amounts, wants: Amounts) -> None:
@@ -169,17 +171,17 @@ class PoolsMachine(RuleBasedStateMachine):
     @invariant()
     def quotas_agree(self) -> None:
         forest = self.world.policy.derived.forest
-        runtimes = {(t, r): self.twin.runtimes(t, r) for t in ("", "t") for r in RESOURCES}
-        for name, quota in self.twin.quotas.items():
+        runtimes = {(t, r): self.reference.runtimes(t, r) for t in ("", "t") for r in RESOURCES}
+        for name, quota in self.reference.quotas.items():
             branch = self.world.branch(name, quota.tree)
-            tied = self.twin.path(name) is not None
+            tied = self.reference.path(name) is not None
             assert forest.refresh(branch if branch.inner is None else branch.inner) == tied
             for resource in quota.maximum:
                 slot = forest.slot(resource)
-                assert branch.own_request[slot] == self.twin.own(name, resource)
+                assert branch.own_request[slot] == self.reference.own(name, resource)
                 if tied:
-                    assert branch.lim[slot] == self.twin.lim(name, resource)
-                    assert self.world.used(name, quota.tree).get(resource, 0) == self.twin.used(name, resource)
+                    assert branch.lim[slot] == self.reference.lim(name, resource)
+                    assert self.world.used(name, quota.tree).get(resource, 0) == self.reference.used(name, resource)
                     found = runtimes[quota.tree, resource]
                     assert branch.runtime[slot] == found[name]
                     if branch.inner is not None:
@@ -207,7 +209,7 @@ class PoolsMachine(RuleBasedStateMachine):
 
     def runtimes(self, world: World) -> dict[str, object]:
         found: dict[str, object] = {}
-        for name, quota in self.twin.quotas.items():
+        for name, quota in self.reference.quotas.items():
             branch = world.branch(name, quota.tree)
             if world.policy.derived.forest.refresh(branch):
                 found[name] = world._shown(branch.runtime)
@@ -216,7 +218,7 @@ class PoolsMachine(RuleBasedStateMachine):
     def rebuilt(self) -> dict[str, object]:
         """The order in which things came does not matter: all of it again, the other way round."""
         world = World()
-        world.options(guarantee=self.twin.guarantee)
+        world.options(guarantee=self.reference.guarantee)
         state = self.world.engine.state
         for uid in sorted(state.claims, reverse=True):
             claim = state.claims[uid]
@@ -225,16 +227,16 @@ class PoolsMachine(RuleBasedStateMachine):
             world.engine.submit(copy)
             if claim.state != PENDING:
                 world.engine.admit(copy)
-        for name in sorted(self.twin.quotas, reverse=True):
+        for name in sorted(self.reference.quotas, reverse=True):
             quota = self.world.policy.derived.resolver.quotas[name]
             if name != "root-y":
                 world.set(configure.QUOTA, f"quotas/{name}", QuotaObject(quota))
-        if "y" in self.twin.pools:
+        if "y" in self.reference.pools:
             world.profile("y", {"pool": "y"}, tree="t", root="root-y")
-        for name in sorted(self.twin.nodes, reverse=True):
-            pool, has = self.twin.nodes[name]
+        for name in sorted(self.reference.nodes, reverse=True):
+            pool, has = self.reference.nodes[name]
             world.node(name, has, {"pool": pool})
-        assert DEFAULT in world.policy.derived.resolver.quotas or not self.twin.quotas
+        assert DEFAULT in world.policy.derived.resolver.quotas or not self.reference.quotas
         return self.runtimes(world)
 
 

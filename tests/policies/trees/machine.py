@@ -1,4 +1,4 @@
-"""Random operations on a manager and on the naive twin, with the invariants after each of them.
+"""Random operations on a manager and on the reference model, with the invariants after each of them.
 
 Seeded, so that a run can be repeated; the short run of the suite and the long one share it.
 """
@@ -18,7 +18,7 @@ from bursar.policies.trees import (
     Token,
     consumer_from_plain,
 )
-from tests.policies.trees.reference_model import Node, State, Twin, Wish
+from tests.policies.trees.reference_model import Node, ReferenceModel, State, Wish
 
 RESOURCES = ("cpu", "gpu")
 TREES = ("T1", "T2", "T3")
@@ -31,7 +31,7 @@ class Machine:
     def __init__(self, seed: int, *, deep: bool = False) -> None:
         self.random = random.Random(seed)
         self.manager = QuotaManager(journaled=True)
-        self.twin = Twin()
+        self.reference = ReferenceModel()
         self.depth = 4 if deep else 3
         self.count = 0
         self.normal = False
@@ -41,7 +41,7 @@ class Machine:
         for tree in TREES:
             nodes = self.random_tree()
             self.manager.add_tree_from_struct(document(tree, RESOURCES, nodes))
-            self.twin.add_tree(tree, RESOURCES, nodes)
+            self.reference.add_tree(tree, RESOURCES, nodes)
         self.manager.add_forest("F")
         for tree in FOREST:
             self.manager.add_tree_to_forest("F", tree)
@@ -92,11 +92,11 @@ class Machine:
         trees = self.random.sample(TREES, self.random.randint(1, 3))
         wishes = {tree: self.wish(tree) for tree in trees}
         self.manager.add_consumer(info(name, wishes))
-        self.twin.now.wishes[name] = wishes
+        self.reference.now.wishes[name] = wishes
 
     def wish(self, tree: str) -> Wish:
-        nodes = sorted(self.twin.now.trees[tree])
-        leaves = [name for name in nodes if self.twin.is_leaf(tree, name)] or ["none"]
+        nodes = sorted(self.reference.now.trees[tree])
+        leaves = [name for name in nodes if self.reference.is_leaf(tree, name)] or ["none"]
         group = self.random.choice(leaves if self.random.random() < 0.95 else [*nodes, "none"])
         request = {name: self.random.choice((0, 1, 1, 2, 3)) for name in RESOURCES}
         if self.random.random() < 0.1:
@@ -106,18 +106,18 @@ class Machine:
 
     def pick(self) -> tuple[str, list[str], str] | None:
         """(consumer, trees, forest) for an allocation: on one tree or on the forest."""
-        if not self.twin.now.wishes:
+        if not self.reference.now.wishes:
             return None
-        consumer = self.random.choice(sorted(self.twin.now.wishes))
-        rows = self.twin.now.wishes[consumer]
+        consumer = self.random.choice(sorted(self.reference.now.wishes))
+        rows = self.reference.now.wishes[consumer]
         if self.random.random() < 0.4:
             return consumer, [self.random.choice(sorted(rows))], ""
         return consumer, [tree for tree in FOREST if tree in rows], "F"
 
     def refused_call(self, consumer: str, trees: list[str]) -> bool:
         """Whether the call makes no sense."""
-        groups = [self.twin.now.wishes[consumer][tree].group in self.twin.now.trees[tree] for tree in trees]
-        return not all(groups) or any(tree in self.twin.held(consumer) for tree in trees)
+        groups = [self.reference.now.wishes[consumer][tree].group in self.reference.now.trees[tree] for tree in trees]
+        return not all(groups) or any(tree in self.reference.held(consumer) for tree in trees)
 
     def allocate(self) -> None:
         self.attempt(trying=False)
@@ -138,13 +138,13 @@ class Machine:
                 assert self.manager.plain() == plain
                 return
             raise AssertionError(f"{consumer} on {trees} should have been refused")
-        state = self.twin.now.copy()
+        state = self.reference.now.copy()
         if not trees:
             expected: tuple[bool, list[str]] = (False, [])
         elif self.normal:
-            expected = self.twin.allocate(consumer, trees, via)
+            expected = self.reference.allocate(consumer, trees, via)
         else:
-            self.twin.force(consumer, trees, via)
+            self.reference.force(consumer, trees, via)
             expected = (True, [])
         response = self.call(consumer, trees, via, trying=trying)
         assert (response.allocated, list(response.preempted)) == expected
@@ -169,32 +169,32 @@ class Machine:
             assert self.manager.plain() == plain
             assert response.message
             return
-        left = {c for _, c in before.seats} - {c for _, c in self.twin.now.seats}
+        left = {c for _, c in before.seats} - {c for _, c in self.reference.now.seats}
         assert set(response.preempted) == left
         moved = {
             (consumer, tree, before.seats[tree, consumer].node, seat.node)
-            for (tree, consumer), seat in self.twin.now.seats.items()
+            for (tree, consumer), seat in self.reference.now.seats.items()
             if (tree, consumer) in before.seats and before.seats[tree, consumer].node != seat.node
         }
         assert {(m.consumer_id, m.tree, m.source, m.target) for m in response.moves} == moved
         if self.normal:
             for victim in response.preempted:
                 trees = {tree for tree, c in before.seats if c == victim}
-                assert not all(self.twin.lowest_fit(tree, victim) for tree in trees), f"{victim} would fit again"
+                assert not all(self.reference.lowest_fit(tree, victim) for tree in trees), f"{victim} would fit again"
 
     def release(self) -> None:
-        if not self.twin.now.seats:
+        if not self.reference.now.seats:
             return
-        tree, consumer = self.random.choice(sorted(self.twin.now.seats))
-        via = self.twin.now.seats[tree, consumer].via
-        trees = [one for one, seat in self.twin.held(consumer).items() if seat.via == via] if via else [tree]
+        tree, consumer = self.random.choice(sorted(self.reference.now.seats))
+        via = self.reference.now.seats[tree, consumer].via
+        trees = [one for one, seat in self.reference.held(consumer).items() if seat.via == via] if via else [tree]
         if via and self.random.random() < 0.1:
             try:
                 self.manager.deallocate(tree, consumer)
             except QuotaError:
                 return
             raise AssertionError("held through a forest")
-        self.twin.release(consumer, trees)
+        self.reference.release(consumer, trees)
         assert self.manager.deallocate_forest(via, consumer) if via else self.manager.deallocate(tree, consumer)
         self.spoil(set(trees))
 
@@ -202,9 +202,9 @@ class Machine:
         if not self.tokens:
             return
         token, state, plain = self.tokens.pop()
-        wishes = self.twin.now.wishes
-        self.twin.now = state.copy()
-        self.twin.now.wishes = wishes
+        wishes = self.reference.now.wishes
+        self.reference.now = state.copy()
+        self.reference.now.wishes = wishes
         self.manager.undo_allocate(token)
         after = self.manager.plain()
         assert after["accounts"] == plain["accounts"]
@@ -229,25 +229,25 @@ class Machine:
         self.manager.set_mode(NORMAL if self.normal else MAINTENANCE)
 
     def remove_consumer(self) -> None:
-        if not self.twin.now.wishes or self.tokens:
+        if not self.reference.now.wishes or self.tokens:
             return
-        consumer = self.random.choice(sorted(self.twin.now.wishes))
-        if self.twin.held(consumer):
+        consumer = self.random.choice(sorted(self.reference.now.wishes))
+        if self.reference.held(consumer):
             try:
                 self.manager.remove_consumer(consumer)
             except QuotaError:
                 return
             raise AssertionError("still allocated")
         self.manager.remove_consumer(consumer)
-        del self.twin.now.wishes[consumer]
-        self.twin.now.displaced = {edge for edge in self.twin.now.displaced if consumer not in edge}
+        del self.reference.now.wishes[consumer]
+        self.reference.now.displaced = {edge for edge in self.reference.now.displaced if consumer not in edge}
 
     def change_tree(self) -> None:
         """Another quota, a renamed, moved or deleted node, or another resource; then a refresh."""
         tree = self.random.choice(TREES)
         cache = self.manager.get_tree_cache(tree)
-        nodes = dict(self.twin.now.trees[tree])
-        resources = self.twin.now.resources[tree]
+        nodes = dict(self.reference.now.trees[tree])
+        resources = self.reference.now.resources[tree]
         renames: dict[str, str] = {}
         kind = self.random.randrange(6)
         name = self.random.choice(sorted(nodes)) if nodes else ""
@@ -266,7 +266,7 @@ class Machine:
             }
         elif kind == 2 and nodes[name].parent:
             cache.delete_node(name)
-            nodes = {one: node for one, node in nodes.items() if name not in self.twin.path(tree, one)}
+            nodes = {one: node for one, node in nodes.items() if name not in self.reference.path(tree, one)}
         elif kind == 3:
             resources = self.random.choice((("cpu",), ("gpu",), RESOURCES))
             cache.add_resource_names(list(resources))
@@ -279,10 +279,10 @@ class Machine:
         plain = self.manager.plain()
         dry = self.manager.update_tree(tree, dry_run=True)
         assert self.manager.plain() == plain
-        self.twin.refresh(tree, resources, nodes, renames)
+        self.reference.refresh(tree, resources, nodes, renames)
         assert self.manager.update_tree(tree).plain() == dry.plain()
         if kind == 2 and name not in nodes:
-            # What dangled is gone from the twin; the cache forgets it too.
+            # What dangled is gone from the reference model; the cache forgets it too.
             for one in dry.dangling:
                 cache.delete_node(one)
             self.manager.update_tree(tree)
@@ -292,25 +292,25 @@ class Machine:
 
     def use(self) -> dict[tuple[str, str, str], int]:
         return {
-            (tree, name, resource): self.twin.used(tree, name, resource)
-            for tree, nodes in self.twin.now.trees.items()
+            (tree, name, resource): self.reference.used(tree, name, resource)
+            for tree, nodes in self.reference.now.trees.items()
             for name in nodes
-            for resource in self.twin.now.resources[tree]
+            for resource in self.reference.now.resources[tree]
         }
 
     def check(self, before: dict[tuple[str, str, str], int], *, forced: bool) -> None:
         now = self.use()
         book = self.manager._book
-        for tree, nodes in self.twin.now.trees.items():
+        for tree, nodes in self.reference.now.trees.items():
             seats = book.trees.by_name[tree].seats
             expected = sorted(
-                (seat.stamp, c, seat.node) for (one, c), seat in self.twin.now.seats.items() if one == tree
+                (seat.stamp, c, seat.node) for (one, c), seat in self.reference.now.seats.items() if one == tree
             )
             found = sorted((seat.stamp, uid, seat.node.name) for uid, seat in seats.items())
             assert [seat[1:] for seat in found] == [seat[1:] for seat in expected]
             for name, node in nodes.items():
                 account = book.trees.by_name[tree].nodes[name].account
-                for resource in self.twin.now.resources[tree]:
+                for resource in self.reference.now.resources[tree]:
                     used = account.used.amount(resource) // (1000 if resource == "cpu" else 1)
                     assert used == now[tree, name, resource], (tree, name, resource)
                     if not forced and resource in node.quota:

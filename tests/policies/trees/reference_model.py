@@ -1,4 +1,4 @@
-"""A naive twin of quota trees: plain dictionaries, every sum worked out anew, rollback by copying everything.
+"""A reference model of quota trees: plain dictionaries, every sum worked out anew, rollback by copying everything.
 
 Short, slow and obviously right; it follows the rules sentence by sentence and shares no code with the library.
 """
@@ -51,7 +51,7 @@ class State:
         )
 
 
-class Twin:
+class ReferenceModel:
     def __init__(self) -> None:
         self.now = State()
         self.victims: list[tuple[str, dict[str, Seat]]] = []

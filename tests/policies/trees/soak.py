@@ -39,7 +39,7 @@ def _histories(seed: int, steps: int) -> None:
             _say(f"history {number} of seed {seed} failed")
             raise
         outcomes.update(machine.outcomes)
-    _say(f"{sum(outcomes.values())} operations agree with the twin: {dict(outcomes)}")
+    _say(f"{sum(outcomes.values())} operations agree with the reference model: {dict(outcomes)}")
 
 
 def _say(text: str) -> None:

@@ -29,7 +29,7 @@ class Both:
         self.engine = Engine([TreesPolicy()])
         self.manager.add_forest("F")
         for name in TREES:
-            plain = document(name, RESOURCES, self.source.twin.now.trees[name])
+            plain = document(name, RESOURCES, self.source.reference.now.trees[name])
             self.manager.add_tree_from_struct(plain)
             self.manager.add_tree_to_forest("F", name)
             self.engine.configure([Setting(KIND, name, tree_from(plain)[1])])
@@ -40,7 +40,7 @@ class Both:
     def wish(self, tree: str) -> Wish:
         while True:
             found = self.source.wish(tree)
-            if self.source.twin.is_leaf(tree, found.group):
+            if self.source.reference.is_leaf(tree, found.group):
                 return found
 
     def release(self) -> None:

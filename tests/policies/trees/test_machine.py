@@ -1,4 +1,4 @@
-"""Random histories against the naive twin, many threads, and rest: short runs; ``soak`` has the long ones."""
+"""Random histories against the reference model, many threads, and rest: short runs; ``soak`` has the long ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.policies.trees.world import World
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_library_does_what_the_twin_does(seed: int) -> None:
+def test_the_library_does_what_the_reference_model_does(seed: int) -> None:
     machine = Machine(seed, deep=seed % 3 == 0)
     for _ in range(120):
         machine.step()
