@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bursar.kube.client import connections
 from bursar.kube.client import connections as module
 from bursar.kube.client.api import Api
 from bursar.kube.client.auth import ClusterConfig, Given, Secret, Trust
-from bursar.kube.client.connections import Connection, Connections
-from bursar.kube.client.errors import ConfigError, Unanswered
+from bursar.kube.client.connections import Connection, Connections, Lines
+from bursar.kube.client.errors import ConfigError, Malformed, Unanswered
 from bursar.kube.client.http import NO_RETRY, Http
 from tests.kube.client.certificates import authority, issued_by
 from tests.kube.fakeapi import FakeApi
@@ -343,3 +346,38 @@ async def test_headers_that_would_be_more_than_one_are_refused() -> None:
     async with Http(config) as http:
         with pytest.raises(ConfigError, match="file: the header Authorization"):
             await Api(http).server_version()
+
+
+# Lines out of pieces
+
+
+@given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and line.strip())), st.data())
+def test_cuts_do_not_matter(wanted: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(line + b"\n" for line in wanted)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=12)))
+    splitter = Lines()
+    found = [
+        line
+        for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)
+        for line in splitter.feed(whole[start:end])
+    ]
+    assert found == wanted
+
+
+def test_blank_lines_are_left_out() -> None:
+    assert Lines().feed(b"\n \r\na\n\n") == [b"a"]
+
+
+def test_a_line_without_end_waits() -> None:
+    splitter = Lines()
+    assert splitter.feed(b"ab") == []
+    assert splitter.feed(b"c\nd") == [b"abc"]
+    assert splitter.feed(b"\n") == [b"d"]
+
+
+def test_a_line_beyond_all_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LONGEST", 10)
+    splitter = Lines()
+    splitter.feed(b"x" * 10)
+    with pytest.raises(Malformed):
+        splitter.feed(b"x")

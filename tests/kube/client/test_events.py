@@ -10,7 +10,7 @@ import pytest
 
 from bursar.kube.client.api import EVENTS, NODES, PODS, Api
 from bursar.kube.client.errors import Fenced
-from bursar.kube.client.events import NAME_LENGTH, EventLimits, Recorder, Regarding
+from bursar.kube.client.events import NAME_LENGTH, EventLimits, Recorder, Regarding, micro_time, whole_seconds
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 
@@ -215,3 +215,12 @@ async def test_a_long_name_is_cut_where_a_name_may_end(fake: FakeApi, api: Api, 
         events.record(Regarding(PODS, name, "ns", "uid-1"), "Normal", "Waits", "quota")
         await eventually(lambda: written(fake))
     assert re.fullmatch(r"x+a?\.[0-9a-f]{16}", written(fake)[0]["metadata"]["name"])
+
+
+# Times
+
+
+def test_times_have_the_form_of_their_type() -> None:
+    day_and_time = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d"
+    assert re.fullmatch(rf"{day_and_time}Z", whole_seconds())
+    assert re.fullmatch(rf"{day_and_time}\.\d{{6}}Z", micro_time())

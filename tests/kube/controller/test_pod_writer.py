@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from bursar.kube.client.api import Api
-from bursar.kube.controller.patches import HOLD, HoldRecord
-from bursar.kube.controller.pod_writer import PodWriter
+from bursar.kube.controller.patches import HOLD, AdmissionRecord, HoldRecord
+from bursar.kube.controller.pod_model import SeenPod, read_pod
+from bursar.kube.controller.pod_sync import PodSync, TrackedPod
+from bursar.kube.controller.pod_writer import LabelKeeper, PinWatch, PodWriter
 from bursar.ledger.claims import HELD
 from tests.kube.controller.test_mirror import apply, cluster_with, namespace, node, pod, quota
 
@@ -50,3 +54,89 @@ async def test_a_hold_is_not_written_while_the_one_of_a_predecessor_is_taken_awa
     await writer.queue.idle()
     assert sent == [None, "status", '{"place":""}', "status"]
     assert tracked.hold == HoldRecord("")
+
+
+# Labels
+
+
+OVER = {"capacity": "over"}
+
+
+def test_a_label_is_written_once() -> None:
+    keeper = LabelKeeper()
+    assert keeper.want("u", {"capacity": "in"}, {}) == {"capacity": "in"}
+    assert keeper.seen("u", {}) == {}, "the write has not arrived yet"
+    assert keeper.seen("u", {"capacity": "in"}) == {}
+
+
+def test_a_label_that_somebody_changes_is_written_again_once() -> None:
+    keeper = LabelKeeper()
+    keeper.want("u", {"capacity": "in"}, {})
+    keeper.seen("u", {"capacity": "in"})
+    assert keeper.seen("u", OVER) == {"capacity": "in"}
+    assert keeper.seen("u", OVER | {"other": "x"}) == {}, "it is on its way"
+    assert keeper.seen("u", {"capacity": "in"}) == {}
+    assert keeper.seen("u", {}) == {"capacity": "in"}
+
+
+def test_what_a_predecessor_wrote_is_not_written_again() -> None:
+    keeper = LabelKeeper()
+    assert keeper.want("u", dict(OVER), OVER) == {}
+    assert keeper.seen("u", {}) == OVER
+
+
+def test_a_label_that_is_not_wanted_any_more_is_taken_away_and_stays_away() -> None:
+    keeper = LabelKeeper()
+    keeper.want("u", dict(OVER), {})
+    keeper.seen("u", OVER)
+    assert keeper.want("u", {"capacity": None}, OVER) == {"capacity": None}
+    assert keeper.seen("u", OVER) == {}, "an event from before the write"
+    assert keeper.seen("u", {}) == {}
+    assert keeper.seen("u", OVER) == {"capacity": None}
+
+
+def test_what_is_newly_wanted_is_written_whatever_is_seen_meanwhile() -> None:
+    """The pod still shows the label of before: it may be an old sight, while another value is on its way."""
+    keeper = LabelKeeper()
+    keeper.want("u", {"capacity": "in"}, {})
+    assert keeper.want("u", dict(OVER), OVER) == OVER
+
+
+def test_pods_that_are_forgotten_have_no_labels_of_ours() -> None:
+    keeper = LabelKeeper()
+    keeper.want("u", dict(OVER), OVER)
+    keeper.forget("u")
+    assert keeper.seen("u", {}) == {}
+    assert keeper.want("v", {}, {}) == {}
+
+
+# Pods that were admitted and find no node
+
+
+PATIENCE = 60_000
+
+
+def seen(reason: str) -> SeenPod:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
+    body = {"metadata": {"name": "p", "namespace": "a", "uid": "u"}, "status": {"conditions": [condition]}}
+    return read_pod(msgspec.json.encode(body))
+
+
+def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
+    """Not the time in which it does not get to the pod, or another gate keeps it from it."""
+    tracked = TrackedPod(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
+    now = 0
+    pods = SimpleNamespace(unbound={"u": tracked})
+    watch = PinWatch(cast("PodSync", pods), lambda: now, PATIENCE)
+    assert list(watch.lost()) == []
+    now += 2 * PATIENCE
+    tracked.seen = seen("Unschedulable")
+    assert list(watch.lost()) == [], "it was tried a moment ago"
+    now += PATIENCE - 1
+    assert list(watch.lost()) == []
+    now += 1
+    assert [one for one, _ in watch.lost()] == [tracked]
+    pods.unbound.clear()
+    assert list(watch.lost()) == []
+    pods.unbound["u"] = tracked
+    assert list(watch.lost()) == [], "it was somewhere meanwhile"
