@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -66,35 +67,42 @@ T = TypeVar("T")
 
 
 class Listener(Protocol):
-    """Who is told what was seen, in the order in which it was."""
+    """Applies what the informers deliver, in the order of its arrival."""
 
     def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None: ...
 
     def object_gone(self, kind: Kind, meta: Meta) -> None: ...
 
-    def slice_seen(self, meta: Meta, published: Published) -> None: ...
-
-    def slice_gone(self, meta: Meta) -> None: ...
+    def slice_seen(self, meta: Meta, published: Published | None) -> None: ...
 
     def pod_seen(self, pod: SeenPod) -> None: ...
 
-    def pod_gone(self, key: str, uid: str) -> None: ...
+    def pod_gone(self, meta: Meta) -> None: ...
+
+
+Take = Callable[..., None]
+"""Queues a method of the listener, with its arguments."""
 
 
 class Watches:
     """Follows everything that a ledger is built from."""
 
-    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener) -> None:
+    def __init__(self, api: Api, kinds: Iterable[Kind], listener: Listener, take: Take) -> None:
         self._objects: list[tuple[Kind, Reflector[bytes]]] = []
         for kind in kinds:
+            handler = _ObjectHandler(kind, listener, take)
             following = Following(optional=bool(kind.group))
-            handler = _ObjectHandler(listener, kind)
             self._objects.append((kind, Reflector(api, Resource.of(kind), narrowed(kind), handler, following)))
-        self._pods: Reflector[SeenPod] = Reflector(api, PODS, Packed(SeenPod, identity, POD), _PodHandler(listener))
-        following = Following(optional=True)
-        self._slices: Reflector[tuple[str, Published]] = Reflector(
-            api, RESOURCE_SLICES, _slice, _SliceHandler(listener), following
+        pods = _Handler[SeenPod](
+            "Pod", lambda _, pod: take(listener.pod_seen, pod), lambda meta: take(listener.pod_gone, meta)
         )
+        self._pods = Reflector(api, PODS, Packed(SeenPod, identity, POD), pods)
+        slices = _Handler[tuple[str, Published]](
+            "ResourceSlice",
+            lambda meta, item: take(listener.slice_seen, meta, item[1]),
+            lambda meta: take(listener.slice_seen, meta, None),
+        )
+        self._slices = Reflector(api, RESOURCE_SLICES, _slice, slices, Following(optional=True))
 
     def _all(self) -> list[Reflector[Any]]:
         return [*(reflector for _, reflector in self._objects), self._slices, self._pods]
@@ -121,64 +129,38 @@ def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
 
 
 class _Handler(Generic[T]):
-    """What is the same for pods and objects."""
+    """Delivers additions and changes alike, and deletions."""
 
-    kind_name = ""
+    def __init__(self, kind_name: str, seen: Callable[[Meta, T], None], gone: Callable[[Meta], None]) -> None:
+        self._kind_name = kind_name
+        self._seen = seen
+        self._gone = gone
+
+    def added(self, meta: Meta, item: T) -> None:
+        self._seen(meta, item)
+
+    def modified(self, meta: Meta, item: T, before: T) -> None:
+        self._seen(meta, item)
+
+    def deleted(self, meta: Meta, item: T) -> None:
+        self._gone(meta)
 
     def undecodable(self, meta: Meta, problem: str) -> None:
-        log.error("%s %s cannot be read: %s", self.kind_name, meta.key, problem)
+        log.error("%s %s cannot be read: %s", self._kind_name, meta.key, problem)
 
     def synced(self) -> None:
-        """Whoever builds a ledger waits for the reflector itself."""
+        """The term waits for the reflector itself."""
 
 
 class _ObjectHandler(_Handler[bytes]):
-    def __init__(self, listener: Listener, kind: Kind) -> None:
-        self._listener = listener
-        self._kind = kind
-        self.kind_name = kind.name
-
-    def added(self, meta: Meta, item: bytes) -> None:
-        self._listener.object_seen(self._kind, meta, item)
+    def __init__(self, kind: Kind, listener: Listener, take: Take) -> None:
+        super().__init__(
+            kind.name, partial(take, listener.object_seen, kind), partial(take, listener.object_gone, kind)
+        )
 
     def modified(self, meta: Meta, item: bytes, before: bytes) -> None:
-        if item != before:  # else something changed that nobody reads
-            self._listener.object_seen(self._kind, meta, item)
-
-    def deleted(self, meta: Meta, item: bytes) -> None:
-        self._listener.object_gone(self._kind, meta)
-
-
-class _SliceHandler(_Handler[tuple[str, Published]]):
-    kind_name = "ResourceSlice"
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def added(self, meta: Meta, item: tuple[str, Published]) -> None:
-        self._listener.slice_seen(meta, item[1])
-
-    def modified(self, meta: Meta, item: tuple[str, Published], before: tuple[str, Published]) -> None:
-        self._listener.slice_seen(meta, item[1])
-
-    def deleted(self, meta: Meta, item: tuple[str, Published]) -> None:
-        self._listener.slice_gone(meta)
-
-
-class _PodHandler(_Handler[SeenPod]):
-    kind_name = "Pod"
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def added(self, meta: Meta, item: SeenPod) -> None:
-        self._listener.pod_seen(item)
-
-    def modified(self, meta: Meta, item: SeenPod, before: SeenPod) -> None:
-        self._listener.pod_seen(item)
-
-    def deleted(self, meta: Meta, item: SeenPod) -> None:
-        self._listener.pod_gone(meta.key, meta.uid)
+        if item != before:  # otherwise only fields changed that are not kept
+            self._seen(meta, item)
 
 
 Body = dict[str, Any]
@@ -226,14 +208,8 @@ def _decoder(kind: Kind) -> Decode[Body]:
 
 
 class _NoHandler:
-    """Nobody needs to be told: the webhook looks when it is asked."""
+    """Ignores changes: the webhook reads the store on each request."""
 
-    def added(self, meta: Meta, item: Body) -> None: ...
+    def _ignore(self, *_: object) -> None: ...
 
-    def modified(self, meta: Meta, item: Body, before: Body) -> None: ...
-
-    def deleted(self, meta: Meta, item: Body) -> None: ...
-
-    def undecodable(self, meta: Meta, problem: str) -> None: ...
-
-    def synced(self) -> None: ...
+    added = modified = deleted = undecodable = synced = _ignore

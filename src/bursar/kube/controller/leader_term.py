@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind
@@ -97,7 +98,7 @@ class LeaderTerm:
         self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pod_writer.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
-        self._watches = Watches(api, mirror.kinds, self)
+        self._watches = Watches(api, mirror.kinds, self, self._take)
         self._options = options
         self._teller = EventDeduplicator(mirror, tell, recall)
         self._acts = not options.shadow
@@ -173,50 +174,35 @@ class LeaderTerm:
 
     # What is seen: taken in when it is its turn
 
-    def _take(self, event: Callable[[], None]) -> None:
+    def _take(self, event: Callable[..., None], *given: object) -> None:
         if self._listed:
-            self._inbox.append(event)
+            self._inbox.append(partial(event, *given))
             self._wake.set()
 
     def object_seen(self, kind: Kind, meta: Meta, raw: bytes) -> None:
-        def take() -> None:
-            self.mirror.object_seen(kind, raw)
-            if kind.name == NAMESPACE.name:
-                self._namespace_seen(meta.name)
-
-        self._take(take)
+        self.mirror.object_seen(kind, raw)
+        if kind.name == NAMESPACE.name:
+            self._namespace_seen(meta.name)
 
     def object_gone(self, kind: Kind, meta: Meta) -> None:
-        def take() -> None:
-            key = self.mirror.cache.key_at(kind.name, meta.namespace, meta.name)
-            self.mirror.object_gone(kind, meta)
-            if kind.name == NAMESPACE.name:
-                self.namespaces.namespace_gone(meta.name)
-            elif key is not None:
-                self.statuses.forget((kind.name, key))
+        key = self.mirror.cache.key_at(kind.name, meta.namespace, meta.name)
+        self.mirror.object_gone(kind, meta)
+        if kind.name == NAMESPACE.name:
+            self.namespaces.namespace_gone(meta.name)
+        elif key is not None:
+            self.statuses.forget((kind.name, key))
 
-        self._take(take)
-
-    def slice_seen(self, meta: Meta, published: Published) -> None:
-        self._take(lambda: self.mirror.slice_seen(meta.name, published))
-
-    def slice_gone(self, meta: Meta) -> None:
-        self._take(lambda: self.mirror.slice_seen(meta.name, None))
+    def slice_seen(self, meta: Meta, published: Published | None) -> None:
+        self.mirror.slice_seen(meta.name, published)
 
     def pod_seen(self, pod: SeenPod) -> None:
-        def take() -> None:
-            self.mirror.pod_seen(pod)
-            self.writer.seen(pod.metadata.uid)
+        self.mirror.pod_seen(pod)
+        self.writer.seen(pod.metadata.uid)
 
-        self._take(take)
-
-    def pod_gone(self, key: str, uid: str) -> None:
-        def take() -> None:
-            self.writer.forget(uid)
-            self.evictor.forget(uid)
-            self.mirror.pod_gone(key)
-
-        self._take(take)
+    def pod_gone(self, meta: Meta) -> None:
+        self.writer.forget(meta.uid)
+        self.evictor.forget(meta.uid)
+        self.mirror.pod_gone(meta.key)
 
     def _namespace_seen(self, name: str) -> None:
         known = self.mirror.cache.find(NAMESPACE.name, name)
