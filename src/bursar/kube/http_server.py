@@ -9,10 +9,17 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+"""A raw ASGI application."""
 
 _TICK = 1.0  # seconds
 
@@ -21,7 +28,7 @@ class ListenError(OSError):
     """An address cannot be had."""
 
 
-class HttpProtocol(HttpToolsProtocol):
+class _HttpProtocol(HttpToolsProtocol):
     """One connection. As long as no request is under way the next one is due, however much of it trickles in.
 
     uvicorn by itself waits for ever for the first request, and for one that has begun to arrive.
@@ -83,7 +90,18 @@ class _Server(uvicorn.Server):
 class BackgroundServer:
     """Serves from ``start`` to ``stop``."""
 
-    def __init__(self, config: uvicorn.Config, host: str, port: int) -> None:
+    def __init__(self, app: App, host: str, port: int, settings: Mapping[str, Any] | None = None) -> None:
+        """``settings`` are more settings of uvicorn."""
+        config = uvicorn.Config(
+            app,
+            http=_HttpProtocol,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            **(settings or {}),
+        )
         self._address = (host, port)
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None

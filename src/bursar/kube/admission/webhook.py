@@ -13,10 +13,7 @@ import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any
-
-import uvicorn
+from collections.abc import Awaitable, Callable, Iterator
 
 from bursar.kube.admission.certs import Certificates
 from bursar.kube.admission.manifests import GATE_PODS, MUTATE_QUOTAS, REMOVAL_SECONDS, TIMEOUT_SECONDS, VALIDATE_QUOTAS
@@ -32,13 +29,10 @@ from bursar.kube.admission.review import (
     read_review,
     refused,
 )
-from bursar.kube.http_server import BackgroundServer, HttpProtocol
+from bursar.kube.http_server import BackgroundServer, Message, Receive, Send
 from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import Registry
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 Answer = tuple[int, bytes]
 
 MOST_BYTES = 8 * 2**20
@@ -198,18 +192,11 @@ class WebhookServer(BackgroundServer):
         patience: int = 30,
     ) -> None:
         """``patience``: seconds that a connection may stay open without a request."""
-        config = uvicorn.Config(
-            app,
-            http=HttpProtocol,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            timeout_keep_alive=patience,
-            timeout_graceful_shutdown=STOP_SECONDS,
-            limit_concurrency=MOST_CONNECTIONS,
-            ssl_context_factory=lambda _config, _default: tls.context,
-        )
-        super().__init__(config, host, port)
+        settings = {
+            "server_header": False,
+            "timeout_keep_alive": patience,
+            "timeout_graceful_shutdown": STOP_SECONDS,
+            "limit_concurrency": MOST_CONNECTIONS,
+            "ssl_context_factory": lambda _config, _default: tls.context,
+        }
+        super().__init__(app, host, port, settings)

@@ -20,8 +20,9 @@ from bursar.kube.client.api import Api
 from bursar.kube.client.auth import ClusterConfig
 from bursar.kube.client.http import Http
 from bursar.kube.controller.informers import QuotaView
-from bursar.kube.controller.metrics import ControllerMetrics, HealthApp, HealthServer
+from bursar.kube.controller.metrics import ControllerMetrics, HealthApp
 from bursar.kube.controller.replica import ProcessOptions, Replica
+from bursar.kube.http_server import BackgroundServer
 from bursar.policies.plugin import Registry, default_registry
 
 
@@ -50,7 +51,7 @@ class Process:
         )
         self._webhook = Webhook(admission, registry, self.view, fetch_from(api))
         metrics = ControllerMetrics(self.replica)
-        self.health = HealthServer(HealthApp(self.unready, metrics.render), options.host, options.health_port)
+        self.health = BackgroundServer(HealthApp(self.unready, metrics.render), options.host, options.health_port)
         self.webhook: WebhookServer | None = None
 
     def unready(self) -> list[str]:

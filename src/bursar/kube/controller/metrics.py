@@ -11,10 +11,9 @@ import asyncio
 import platform
 import resource
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
 
-import uvicorn
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,7 +21,7 @@ from prometheus_client.registry import Collector
 from bursar._version import __version__
 from bursar.kube.controller.leader_term import LeaderTerm
 from bursar.kube.controller.replica import Replica
-from bursar.kube.http_server import BackgroundServer, HttpProtocol
+from bursar.kube.http_server import Message, Receive, Send
 from bursar.ledger.claims import STATES
 from bursar.ledger.state import Account
 from bursar.policies.policy import PlacementPolicy
@@ -165,11 +164,6 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> 
     return family
 
 
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-
 class HealthApp:
     """A raw ASGI application."""
 
@@ -177,7 +171,7 @@ class HealthApp:
         self._unready = unready
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         status, text = await self._answer(scope["path"])
@@ -194,13 +188,3 @@ class HealthApp:
         if path == "/metrics":
             return 200, await self._metrics()
         return 404, b"there are /healthz, /readyz and /metrics\n"
-
-
-class HealthServer(BackgroundServer):
-    """Serves health and metrics."""
-
-    def __init__(self, app: HealthApp, host: str, port: int) -> None:
-        config = uvicorn.Config(
-            app, http=HttpProtocol, loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None
-        )
-        super().__init__(config, host, port)
