@@ -8,7 +8,8 @@ from typing import Any
 
 from bursar.kube.admission.predicate import AdmissionOptions
 from bursar.kube.admission.review import Fetch
-from bursar.kube.admission.webhook import Message, Webhook
+from bursar.kube.admission.webhook import Webhook
+from bursar.kube.http_server import Message
 from bursar.policies.plugin import default_registry
 
 Body = dict[str, Any]

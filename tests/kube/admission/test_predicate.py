@@ -14,6 +14,7 @@ from bursar.kube.admission.predicate import (
     EXEMPT,
     GATE,
     MARKED,
+    MARKING,
     NAMESPACE_LABEL,
     NAMESPACE_NAME,
     OWN_ANNOTATIONS,
@@ -91,7 +92,7 @@ def judged(expression: str, body: dict[str, Any]) -> object:
     return compiled(expression).execute({"object": body})
 
 
-ASKS_FOR_A_FRACTION, NAMES_A_QUOTA = MARKED.terms
+ASKS_FOR_A_FRACTION, NAMES_A_QUOTA = MARKING
 TERMS = [
     EXEMPT,
     MARKED,

@@ -15,7 +15,7 @@ term on Bursar's namespace (docs/decisions/0010-fencing-token-in-a-namespace.md)
 
 from __future__ import annotations
 
-from bursar.kube.admission.policy_objects import Guard, Object, PolicyCheck, mutating, mutating_once, rule
+from bursar.kube.admission.policy_objects import Guard, Object, PolicyCheck, mutating, rule
 from bursar.kube.admission.predicate import (
     ENFORCED,
     GATE,
@@ -281,11 +281,10 @@ def gate(options: AdmissionOptions) -> list[Object]:
     """One policy, with its binding, for each arm of the predicate."""
     found: list[Object] = []
     for arm in arms(options):
-        once = arm.reaches is None and options.reinvocation == "Never"
-        shape = mutating_once if once else mutating
+        reinvocation = options.reinvocation if arm.reaches is None else "IfNeeded"
         wanted = f"({_lacks(options)}) && {to_be_gated(arm)}"
-        rules = [rule(["CREATE"], "pods")]
-        found += shape(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, _gated(options))
+        rules, patches = [rule(["CREATE"], "pods")], _gated(options)
+        found += mutating(f"bursar-gate-{arm.name}", arm.namespaces, rules, wanted, patches, reinvocation)
     return found
 
 

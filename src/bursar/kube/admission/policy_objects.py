@@ -98,42 +98,27 @@ class Guard:
         return found
 
 
-def mutating(name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str) -> list[Object]:
-    """A MutatingAdmissionPolicy that makes JSON patches where something is wanted.
-
-    Once it patched an object it is asked again after any change of it, its own among them: nothing should be wanted of
-    what it has already patched, because patching is what costs most. Of what it did not want it is not asked again.
-    """
-    return _mutating(name, namespaces, "IfNeeded", rules, {"governed": wanted}, patches)
-
-
-def mutating_once(
-    name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str
+def mutating(
+    name: str, namespaces: Namespaces, rules: Sequence[Object], wanted: str, patches: str, reinvocation: Reinvocation
 ) -> list[Object]:
-    """The same for calls of which nearly all want it: not asked again, and not asked before either.
+    """A MutatingAdmissionPolicy that makes JSON patches where ``wanted`` holds.
 
-    For a condition the API server would convert the object, and, when it asks everybody again because the object
-    changed, convert it once more before it sees that this policy is not to be asked again. The few that do not want it
-    are patched with nothing, which takes the API server as long as a patch does and leaves them as they were.
+    With ``IfNeeded`` the API server evaluates a policy that patched an object again after any change of it, its own
+    included. So ``wanted`` must not hold for a patched object: patching is what costs most.
+
+    ``Never`` is for calls of which nearly all are patched. A match condition would make the API server convert the
+    object, and convert it again on reinvocation before it finds that the policy is not to be reinvoked. So there is
+    none: the few other objects get an empty patch.
     """
-    return _mutating(name, namespaces, "Never", rules, {}, f"{wanted} ? {patches} : []")
-
-
-def _mutating(
-    name: str,
-    namespaces: Namespaces,
-    reinvocation: Reinvocation,
-    rules: Sequence[Object],
-    given: Mapping[str, str],
-    patches: str,
-) -> list[Object]:
     spec: Object = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": reinvocation,
         "matchConstraints": _constraints(rules),
     }
-    if given:
-        spec["matchConditions"] = conditions(given)
+    if reinvocation == "Never":
+        patches = f"{wanted} ? {patches} : []"
+    else:
+        spec["matchConditions"] = conditions({"governed": wanted})
     spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patches}}]
     kind = "MutatingAdmissionPolicy"
     return [_object(kind, name, spec), _binding(kind, name, namespaces)]

@@ -16,7 +16,7 @@ DaemonSet adopts it or its namespace loses its label.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -55,11 +55,19 @@ def facts_of(pod: Mapping[str, Any]) -> PodFacts:
 
 
 class Predicate(Protocol):
-    """One statement. ``subject`` is the variable that holds the pod: ``object`` or ``oldObject``."""
+    """One statement about a pod. ``subject`` is the variable that holds the pod: ``object`` or ``oldObject``."""
 
-    def cel(self, subject: str) -> str: ...
+    def cel(self, subject: str, /) -> str: ...
 
-    def holds(self, pod: PodFacts) -> bool: ...
+    def holds(self, pod: PodFacts, /) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A predicate, given by its two readings."""
+
+    cel: Callable[[str], str]
+    holds: Callable[[PodFacts], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class Marked:
     keys: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
 
-    def cel(self, subject: str) -> str:
+    def cel(self, subject: str, /) -> str:
         marks = f"{subject}.metadata.{self.part}"
         if self.prefixes:
             return f"(has({marks}) && {marks}.filter(k, {self.cel_of_key('k')}).size() > 0)"
@@ -91,90 +99,54 @@ class Marked:
         return any(self.names(key) for key in (pod.labels if self.part == "labels" else pod.annotations))
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
+def labelled(key: str, value: str) -> Predicate:
     """A label has that value."""
 
-    key: str
-    value: str
-
-    def cel(self, subject: str) -> str:
+    def cel(subject: str) -> str:
         labels = f"{subject}.metadata.labels"
-        key = quoted(self.key)
-        return f"(has({labels}) && {key} in {labels} && {labels}[{key}] == {quoted(self.value)})"
+        return f"(has({labels}) && {quoted(key)} in {labels} && {labels}[{quoted(key)}] == {quoted(value)})"
 
-    def holds(self, pod: PodFacts) -> bool:
-        return pod.labels.get(self.key) == self.value
+    return Term(cel, lambda pod: pod.labels.get(key) == value)
 
 
-@dataclass(frozen=True, slots=True)
-class Controlled:
+def controlled(api_version: str, kind: str) -> Predicate:
     """The pod belongs to a controller of that kind."""
 
-    api_version: str
-    kind: str
-
-    def cel(self, subject: str) -> str:
+    def cel(subject: str) -> str:
         owners = f"{subject}.metadata.ownerReferences"
-        ours = f"o.apiVersion == {quoted(self.api_version)} && o.kind == {quoted(self.kind)}"
+        ours = f"o.apiVersion == {quoted(api_version)} && o.kind == {quoted(kind)}"
         some = f"{owners}.exists(o, {ours} && has(o.controller) && o.controller)"
         return f"(has({owners}) && {owners}.size() <= {MOST} && {some})"
 
-    def holds(self, pod: PodFacts) -> bool:
-        return (self.api_version, self.kind) in pod.controllers
+    return Term(cel, lambda pod: (api_version, kind) in pod.controllers)
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
+def gated(gate: str) -> Predicate:
     """The pod has that scheduling gate."""
 
-    gate: str
-
-    def cel(self, subject: str) -> str:
+    def cel(subject: str) -> str:
         gates = f"{subject}.spec.schedulingGates"
-        return f"(has({gates}) && ({gates}.size() > {MOST} || {gates}.exists(g, g.name == {quoted(self.gate)})))"
+        return f"(has({gates}) && ({gates}.size() > {MOST} || {gates}.exists(g, g.name == {quoted(gate)})))"
 
-    def holds(self, pod: PodFacts) -> bool:
-        return self.gate in pod.gates
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """One of the terms holds."""
-
-    terms: tuple[Predicate, ...]
-
-    def cel(self, subject: str) -> str:
-        return "(" + " || ".join(term.cel(subject) for term in self.terms) + ")"
-
-    def holds(self, pod: PodFacts) -> bool:
-        return any(term.holds(pod) for term in self.terms)
+    return Term(cel, lambda pod: gate in pod.gates)
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """All of the terms hold."""
+def any_of(*terms: Predicate) -> Predicate:
+    def cel(subject: str) -> str:
+        return "(" + " || ".join(term.cel(subject) for term in terms) + ")"
 
-    terms: tuple[Predicate, ...]
-
-    def cel(self, subject: str) -> str:
-        return "(" + " && ".join(term.cel(subject) for term in self.terms) + ")"
-
-    def holds(self, pod: PodFacts) -> bool:
-        return all(term.holds(pod) for term in self.terms)
+    return Term(cel, lambda pod: any(term.holds(pod) for term in terms))
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The term does not hold."""
+def all_of(*terms: Predicate) -> Predicate:
+    def cel(subject: str) -> str:
+        return "(" + " && ".join(term.cel(subject) for term in terms) + ")"
 
-    term: Predicate
+    return Term(cel, lambda pod: all(term.holds(pod) for term in terms))
 
-    def cel(self, subject: str) -> str:
-        return f"!{self.term.cel(subject)}"
 
-    def holds(self, pod: PodFacts) -> bool:
-        return not self.term.holds(pod)
+def negated(term: Predicate) -> Predicate:
+    return Term(lambda subject: f"!{term.cel(subject)}", lambda pod: not term.holds(pod))
 
 
 def quoted(text: str) -> str:
@@ -236,8 +208,8 @@ _MARKS = installed_marks()
 
 
 def _asks(demand: AnnotatedDemand) -> Predicate:
-    unlabelled = AllOf((Not(Marked("labels", (demand.label,))), Marked("annotations", demand.annotations)))
-    return AnyOf((Labelled(demand.label, demand.value), unlabelled))
+    unlabelled = all_of(negated(Marked("labels", (demand.label,))), Marked("annotations", demand.annotations))
+    return any_of(labelled(demand.label, demand.value), unlabelled)
 
 
 NAMES_A_QUOTA = Marked("labels", _MARKS.quota_labels, _MARKS.quota_prefixes)
@@ -253,12 +225,13 @@ def quota_labels(options: AdmissionOptions) -> Marked:
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"  # the API server keeps this label on every namespace
 
-HAS_GATE: Predicate = Gated(GATE)
-TAKEN: Predicate = AnyOf((HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,))))
-OF_DAEMON_SET: Predicate = Controlled("apps/v1", "DaemonSet")
-IS_MIRROR: Predicate = Marked("annotations", (MIRROR,))
-EXEMPT: Predicate = AnyOf((OF_DAEMON_SET, IS_MIRROR))
-MARKED = AnyOf((*map(_asks, _MARKS.demands), NAMES_A_QUOTA))  # what loops over labels comes last
+HAS_GATE = gated(GATE)
+TAKEN = any_of(HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,)))
+OF_DAEMON_SET = controlled("apps/v1", "DaemonSet")
+IS_MIRROR = Marked("annotations", (MIRROR,))
+EXEMPT = any_of(OF_DAEMON_SET, IS_MIRROR)
+MARKING = (*map(_asks, _MARKS.demands), NAMES_A_QUOTA)  # what loops over labels comes last
+MARKED = any_of(*MARKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +270,13 @@ class Arm:
 
     def governs(self) -> Predicate:
         """About the pod alone: it is governed, if its namespace is one of these."""
-        reached = Not(EXEMPT) if self.reaches is None else AllOf((Not(EXEMPT), self.reaches))
-        return AnyOf((TAKEN, reached))
+        reached = negated(EXEMPT) if self.reaches is None else all_of(negated(EXEMPT), self.reaches)
+        return any_of(TAKEN, reached)
 
     def spares(self) -> Predicate:
         """About the pod alone: it would be governed, if it were not what it says it is."""
-        exempt: tuple[Predicate, ...] = (EXEMPT, Not(TAKEN))
-        return AllOf(exempt if self.reaches is None else (*exempt, self.reaches))
+        exempt = (EXEMPT, negated(TAKEN))
+        return all_of(*exempt) if self.reaches is None else all_of(*exempt, self.reaches)
 
 
 def arms(options: AdmissionOptions) -> tuple[Arm, ...]:
