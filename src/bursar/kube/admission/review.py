@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from bursar.objects.manifests import Document
 from bursar.policies.plugin import ObjectView, Registry
 
 Operation = dict[str, Any]
+T = TypeVar("T")
 
 
 def patch_between(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[Operation]:
@@ -164,54 +165,47 @@ class QuotaReviewer:
         self._fetch = fetch
 
     async def fill(self, request: AdmissionRequest) -> list[Operation]:
-        """What to change about the object; raises ``ManifestError``."""
+        """Returns the changes of the object; raises ``ManifestError``."""
         return await self._surely(request, self._filled)
 
     async def check(self, request: AdmissionRequest) -> None:
         """Raises ``ManifestError`` when the object must not be stored, or not be deleted."""
         await self._surely(request, self._checked)
 
-    async def _surely(self, request: AdmissionRequest, judge: _Judge) -> list[Operation]:
-        """A refusal may be due to news that have not arrived, such as a parent made a moment ago: look again."""
-        tracked = ReviewView(self._view, None if self._fetch is None else {})
+    async def _surely(self, request: AdmissionRequest, judge: Callable[[AdmissionRequest, ReviewView], T]) -> T:
+        """Judges again after a refresh if it refuses: an object that it needs may have been created a moment ago."""
+        view = ReviewView(self._view, None if self._fetch is None else {})
         caught_up = False
         while True:
             try:
-                return judge(request, tracked)
+                return judge(request, view)
             except NotFetched as missing:
-                await self._bring(tracked, missing.kind)
+                if self._fetch is None or view.fetched is None:
+                    raise
+                view.fetched[missing.kind] = await self._fetch(missing.kind)
             except ManifestError:
                 if caught_up:
                     raise
                 caught_up = True
                 await self._view.catch_up()
 
-    async def _bring(self, tracked: ReviewView, kind: str) -> None:
-        if self._fetch is None or tracked.fetched is None:
-            raise RuntimeError(f"{kind} cannot be fetched")
-        tracked.fetched[kind] = await self._fetch(kind)
-
-    def _filled(self, request: AdmissionRequest, tracked: ReviewView) -> list[Operation]:
+    def _filled(self, request: AdmissionRequest, view: ReviewView) -> list[Operation]:
         given, old = self._read(request)
         if given is None:
             return []
-        admitted = self._admission.admit(tracked, old, given)
-        return patch_between(given.body, admitted.body)
+        return patch_between(given.body, self._admission.admit(view, old, given).body)
 
-    def _checked(self, request: AdmissionRequest, tracked: ReviewView) -> list[Operation]:
+    def _checked(self, request: AdmissionRequest, view: ReviewView) -> None:
         if request.operation == "DELETE":
-            self._check_removal(tracked, request.old_object or {})
-            return []
-        given, old = self._read(request)
-        if given is not None:
-            self._admission.admit(tracked, old, given)
-        return []
-
-    def _check_removal(self, tracked: ReviewView, body: Body) -> None:
-        known = self._kinds.find(_kind_name(body))
-        metadata = body.get("metadata") or {}
-        namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
-        self._admission.check_removal(tracked, known, f"{namespace}/{name}" if namespace else name, lambda: body)
+            body = request.old_object or {}
+            metadata = body.get("metadata") or {}
+            namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+            key = f"{namespace}/{name}" if namespace else name
+            self._admission.check_removal(view, self._kinds.find(_kind_name(body)), key, lambda: body)
+        else:
+            given, old = self._read(request)
+            if given is not None:
+                self._admission.admit(view, old, given)
 
     def _read(self, request: AdmissionRequest) -> tuple[TypedObject | None, Body | None]:
         """The object as it is to be judged, None if it need not be, and what it was before."""
@@ -219,10 +213,6 @@ class QuotaReviewer:
         if body is None or _is_leaving(body) or (old is not None and _meaning(old) == _meaning(body)):
             return None, old
         return self._kinds.read(Document("", 0, body)), old
-
-
-class _Judge(Protocol):
-    def __call__(self, request: AdmissionRequest, tracked: ReviewView, /) -> list[Operation]: ...
 
 
 def _kind_name(body: Body) -> str:

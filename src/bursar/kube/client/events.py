@@ -156,21 +156,17 @@ class EventLimits:
     remembered: int = 4096  # series and buckets
 
 
+@dataclass(slots=True)
 class _Series:
-    __slots__ = ("count", "last", "name")
-
-    def __init__(self, now: float) -> None:
-        self.name = ""  # of the event on the server; "" until it is there
-        self.count = 1
-        self.last = now
+    last: float  # on the recorder's clock
+    count: int = 1
+    name: str = ""  # of the event on the server; "" until it is there
 
 
+@dataclass(slots=True)
 class _Bucket:
-    __slots__ = ("at", "tokens")
-
-    def __init__(self, tokens: float, at: float) -> None:
-        self.tokens = tokens
-        self.at = at
+    tokens: float
+    at: float
 
 
 class Recorder:

@@ -167,12 +167,9 @@ class Handler(Protocol[T_contra]):
         """A list is complete: from here on the handler knows all that there was when it was asked for."""
 
 
-class _Known(Generic[T]):
-    __slots__ = ("item", "meta")
-
-    def __init__(self, meta: Meta, item: T | None) -> None:
-        self.meta = meta
-        self.item = item  # None: never decoded
+class _Known(NamedTuple, Generic[T]):
+    meta: Meta
+    item: T | None  # None: never decoded
 
 
 class WatchStore(Generic[T]):

@@ -15,6 +15,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_type_hints
 
 import msgspec
@@ -265,13 +266,11 @@ def _transitions(status: object) -> dict[tuple[str, str], str]:
     return found
 
 
-_OURS: dict[type, bool] = {}
-
-
 def status_is_ours(kind: Kind) -> bool:
     """Whether the kind's status is only written by Bursar: then its struct reads nothing of it."""
-    known = _OURS.get(kind.struct)
-    if known is None:
-        known = get_type_hints(kind.struct).get("status") is object
-        _OURS[kind.struct] = known
-    return known
+    return _reads_no_status(kind.struct)
+
+
+@cache
+def _reads_no_status(struct: type) -> bool:
+    return get_type_hints(struct).get("status") is object
