@@ -49,7 +49,7 @@ class Evictor:
         self._how = Writing(dry_run=dry_run)
         self._lost: set[str] = set()  # pods that found no node, unless they did after all
         self._shielded = RefusalBackoff(now)  # who is left alone is nobody's victim
-        self.changed: Callable[[], None] | None = None  # the ledger changed: the loop should look
+        self.changed: Callable[[], None] = lambda: None  # called when the ledger changed
         self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
         self.evicted = 0  # as the API server accepted
 
@@ -125,8 +125,7 @@ class Evictor:
                 self._engine.give_up(claimant.uid, now)
         self._shielded.leave_alone(claim.uid, pause)
         self._spare(claim.uid, spared=True)
-        if self.changed is not None:
-            self.changed()
+        self.changed()
         if self._must_leave(claim):  # not for others only
             raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
 

@@ -63,7 +63,7 @@ class Mirror:
         if not options.shadow:  # which marks no nodes
             self.cache.unmarked = self.placement.unmarked
         self.naming = QuotaSelection(registry)
-        self.news: Callable[[], None] | None = None  # there is something to tell people
+        self.news: Callable[[], None] = lambda: None  # called when a fault was reported
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
         self.pods = PodSync(
@@ -73,17 +73,17 @@ class Mirror:
             self.placement,
             lambda pod: self._governs(governed, pod),
             self.report,
-            self._obstacle,
+            lambda pod: self.naming.problem(pod.metadata.namespace, pod.metadata.labels),
             self.shadow,
         )
-        self.named: Callable[[Iterable[str]], None] | None = None  # quotas name these now, or do so no longer
-        self.condition: Callable[[str, str, str], None] | None = None  # see ObjectIntake
+        self.named: Callable[[Iterable[str]], None] = lambda _: None  # quotas name these now, or do so no longer
+        self.condition: Callable[[str, str, str], None] = lambda *_: None  # see ``ObjectSync``
         self.objects = ObjectSync(
             self.controller,
             self.cache,
             admission,
             self.report,
-            self._tell_condition,
+            lambda *given: self.condition(*given),  # noqa: PLW0108 it is set later
             self.notes.write,
             self._in_force,
             self._never_in_force,
@@ -137,7 +137,8 @@ class Mirror:
 
     def _changed(self, kind: Kind) -> None:
         if kind.name == CONFIGURATION_KIND:
-            self._configured()
+            for node in self.cache.objects(NODE.name):  # what makes a GPU node may have changed
+                self._reread(node.key)
             self.pods.rejudge()
         self.pods.retry()
 
@@ -162,16 +163,8 @@ class Mirror:
         """Quotas name these namespaces now, or do so no longer."""
         if touched and self.shadow is not None:
             self.pods.govern(frozenset(touched))
-        if touched and self.named is not None:
+        if touched:
             self.named(touched)
-
-    def _obstacle(self, pod: SeenPod) -> str:
-        return self.naming.problem(pod.metadata.namespace, pod.metadata.labels)
-
-    def _configured(self) -> None:
-        """What makes a GPU node may have changed."""
-        for node in self.cache.objects(NODE.name):
-            self._reread(node.key)
 
     def _reread(self, node: str) -> None:
         manifest = self.cache.manifest(NODE.name, node)
@@ -196,12 +189,7 @@ class Mirror:
         """A fault that people should hear of."""
         log.warning("%s %s: %s: %s", kind, key, reason, message)
         self.notes.event(kind, key, "Warning", reason, message)
-        if self.news is not None:
-            self.news()
-
-    def _tell_condition(self, kind: str, key: str, problem: str) -> None:
-        if self.condition is not None:
-            self.condition(kind, key, problem)
+        self.news()
 
     def uid_of(self, kind: str, key: str) -> str:
         if kind == POD.name:

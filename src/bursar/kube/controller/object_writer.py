@@ -22,14 +22,13 @@ from bursar.kube.client.models import RawObject
 from bursar.kube.controller.object_cache import Known, ObjectCache, Report, status_is_ours
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID
-from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Refused, sent
+from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Parts, Refused, add_output, sent
 from bursar.objects.kinds import NODE, Kind
 from bursar.policies.results import Output
 
 WIDTH = 4
 GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
 STATUS_MANAGER = "bursar-status"
-Parts = dict[str, Output]
 _INVALID = "Invalid"  # the type of the condition
 _SINCE = "lastTransitionTime"
 
@@ -65,12 +64,12 @@ class ObjectWriter:
             self._last.pop(target, None)
             self._own.pop(target, None)
         elif output.kind != NODE.name:
-            _add(self._last.setdefault(target, {}), output)
+            add_output(self._last.setdefault(target, {}), output)
             if output.part == "object":
                 self._own.setdefault(target, None)
 
     def _want(self, target: ObjectKey, output: Output) -> None:
-        _add(self._wanted.setdefault(target, {}), output)
+        add_output(self._wanted.setdefault(target, {}), output)
         self.queue.want(target)
 
     def invalid(self, target: ObjectKey, problem: str) -> None:
@@ -175,7 +174,7 @@ class ObjectWriter:
                 del parts[part]
         except BaseException:
             for newer in self._wanted.get(target, {}).values():
-                _add(parts, newer)
+                add_output(parts, newer)
             self._wanted[target] = parts
             raise
 
@@ -218,14 +217,6 @@ class ObjectWriter:
 
     def _refused(self, output: Output) -> Refused:
         return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
-
-
-def _add(parts: Parts, newer: Output) -> None:
-    """Marks add up; everything else is the newest alone."""
-    known = parts.get(newer.part)
-    if known is not None and newer.part in {"labels", "annotations"}:
-        newer = Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
-    parts[newer.part] = newer
 
 
 def _holds(found: object, wanted: object) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from bursar.engine.decision import Decision
@@ -144,14 +144,6 @@ class Wanted:
         return bool(self.start or self.unhold or self.labels or self.annotations)
 
 
-@dataclass(slots=True)
-class DisplacementPlan:
-    """Whom a claim displaces, by one decision: uid -> owner."""
-
-    seq: int
-    victims: dict[str, str] = field(default_factory=dict)
-
-
 class PodWriter:
     """Carries out what is wanted of pods."""
 
@@ -176,7 +168,8 @@ class PodWriter:
         self._how = Writing(dry_run=dry_run, brief=True)
         self._wanted: dict[str, Wanted] = {}
         self._labels = LabelKeeper()
-        self._plans: dict[str, DisplacementPlan] = {}  # by uid of the claimant
+        # By uid of the claimant: the number of its decision, and the victims of that decision (uid -> owner).
+        self._plans: dict[str, tuple[int, dict[str, str]]] = {}
         self._holding: set[str] = set()  # uids of pods on which a hold may stand
         self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
         self._backoff = RefusalBackoff(now)
@@ -187,8 +180,11 @@ class PodWriter:
     # What is wanted
 
     def start(self, claim: Claim) -> None:
-        self._wanted.setdefault(claim.uid, Wanted()).start = True
-        self.queue.want(claim.uid)
+        self._want(claim.uid).start = True
+
+    def _want(self, uid: str) -> Wanted:
+        self.queue.want(uid)
+        return self._wanted.setdefault(uid, Wanted())
 
     def mark(self, key: str, labels: Marks, annotations: Marks) -> None:
         tracked = self._pods.by_key.get(key)
@@ -196,10 +192,9 @@ class PodWriter:
             return
         missing = self._labels.want(tracked.uid, labels, tracked.seen.metadata.labels)
         if missing or annotations:
-            wanted = self._wanted.setdefault(tracked.uid, Wanted())
+            wanted = self._want(tracked.uid)
             wanted.labels.update(missing)
             wanted.annotations.update(annotations)
-            self.queue.want(tracked.uid)
 
     def seen(self, uid: str) -> None:
         """The pod changed: labels of ours that somebody changed are written once more."""
@@ -211,12 +206,11 @@ class PodWriter:
             self._may_hold(uid)
         wrong = self._labels.seen(uid, tracked.seen.metadata.labels)
         if wrong:
-            self._wanted.setdefault(uid, Wanted()).labels.update(wrong)
-            self.queue.want(uid)
+            self._want(uid).labels.update(wrong)
 
     def displaces(self, claimant: str, victim: Claim) -> None:
         """The claimant takes the victim's place: to be written down on it."""
-        self._plan(claimant).victims[victim.uid] = victim.spec.owner
+        self._victims(claimant)[victim.uid] = victim.spec.owner
 
     def resume(self, tracked: TrackedPod) -> None:
         """What was found on a pod: an admission of this term, or a hold, with whom it is about if it was taken up."""
@@ -227,7 +221,7 @@ class PodWriter:
         self._may_hold(tracked.uid)
         claim = self._engine.state.claims.get(tracked.uid)
         if claim is not None and claim.state == HELD:
-            self._plan(tracked.uid).victims.update(tracked.hold.victims)
+            self._victims(tracked.uid).update(tracked.hold.victims)
 
     def _may_hold(self, uid: str) -> None:
         self._holding.add(uid)
@@ -241,14 +235,13 @@ class PodWriter:
         self._backoff.forget(uid)
         self.queue.forget(uid)
 
-    def _plan(self, uid: str) -> DisplacementPlan:
-        """Whom the claimant displaces by the decision that is in force; what an earlier one said is forgotten."""
+    def _victims(self, uid: str) -> dict[str, str]:
+        """The victims of the claimant's decision that is in force; those of an earlier decision are dropped."""
         claim = self._engine.state.claims.get(uid)
         seq = _seq(claim) if claim is not None else 0
-        plan = self._plans.get(uid)
-        if plan is None or plan.seq != seq:
-            plan = self._plans[uid] = DisplacementPlan(seq)
-        return plan
+        if uid not in self._plans or self._plans[uid][0] != seq:
+            self._plans[uid] = seq, {}
+        return self._plans[uid][1]
 
     # Holds
 
@@ -288,8 +281,7 @@ class PodWriter:
             if tracked is None or not tracked.pending:
                 self._holding.discard(uid)
             elif claim is None or claim.state == PENDING:
-                self._wanted.setdefault(uid, Wanted()).unhold = True
-                self.queue.want(uid)
+                self._want(uid).unhold = True
 
     async def _drop_hold(self, tracked: TrackedPod) -> None:
         claim = self._engine.state.claims.get(tracked.uid)
@@ -300,13 +292,9 @@ class PodWriter:
         tracked.hold = None
         self._holding.discard(tracked.uid)
 
-    def _alone(self, uid: str) -> AbstractAsyncContextManager[object]:
-        """Not while a hold is being written."""
-        return self._locks.get(uid) or nullcontext()
-
     def _displaced(self, claim: Claim) -> tuple[tuple[str, str], ...]:
-        plan = self._plans.get(claim.uid)
-        return tuple(sorted(plan.victims.items())) if plan is not None and plan.seq == _seq(claim) else ()
+        seq, victims = self._plans.get(claim.uid, (0, {}))
+        return tuple(sorted(victims.items())) if seq == _seq(claim) else ()
 
     async def _nominate(self, tracked: TrackedPod, node: str | None) -> None:
         patch: Body = {"metadata": {"uid": tracked.uid}, "status": {"nominatedNodeName": node}}
@@ -315,7 +303,7 @@ class PodWriter:
     # Carrying out
 
     async def _perform(self, uid: str) -> None:
-        async with self._alone(uid):
+        async with self._locks.get(uid) or nullcontext():  # not while a hold is being written
             tracked = self._pods.by_uid.get(uid)
             wanted = self._wanted.pop(uid, None)
             if tracked is None or not wanted:
@@ -330,7 +318,7 @@ class PodWriter:
         uid, claim = tracked.uid, self._engine.state.claims.get(tracked.uid)
         if not tracked.pending:
             wanted.start = False  # it was let go
-        elif wanted.start and claim is not None and _may_start(claim):
+        elif wanted.start and claim is not None and claim.state == RESERVED and not claim.leaving:
             await self._start(tracked, claim, wanted)
             return
         if wanted.unhold:
@@ -387,10 +375,6 @@ class PodWriter:
             PODS, meta.name, meta.namespace, PatchKind.STRATEGIC, patch, subresource=subresource, how=self._how
         )
         return await sent(write, refused=lambda why: self._report("Pod", tracked.key, INVALID, why))
-
-
-def _may_start(claim: Claim) -> bool:
-    return claim.state == RESERVED and not claim.leaving
 
 
 def _seq(claim: Claim) -> int:

@@ -66,7 +66,11 @@ class KeyedWorkQueue(Generic[K]):
     async def _work(self, key: K) -> None:
         pause = _FIRST_PAUSE
         try:
-            while await self._still_wanted(key):
+            while key in self._wanted:
+                if self._settle_for:
+                    await asyncio.sleep(self._settle_for)
+                    if key not in self._wanted:
+                        return
                 self._wanted.discard(key)
                 try:
                     async with self._width:
@@ -83,12 +87,6 @@ class KeyedWorkQueue(Generic[K]):
             self.broken(key, error)
         finally:
             del self._tasks[key]
-
-    async def _still_wanted(self, key: K) -> bool:
-        """Whether there is something to do, once more of it had time to come."""
-        if self._settle_for and key in self._wanted:
-            await asyncio.sleep(self._settle_for)
-        return key in self._wanted
 
     async def idle(self) -> None:
         """Until nothing is wanted any more."""
@@ -154,6 +152,18 @@ ObjectKey = tuple[str, str]
 """(kind, key)."""
 
 
+Parts = dict[str, Output]
+"""What is to be written on one object, by part."""
+
+
+def add_output(parts: Parts, newer: Output) -> None:
+    """Merges labels and annotations; of any other part the newest counts alone."""
+    known = parts.get(newer.part)
+    if known is not None and newer.part in {"labels", "annotations"}:
+        newer = Output(newer.kind, newer.key, newer.part, {**(known.value or {}), **(newer.value or {})})
+    parts[newer.part] = newer
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
     """Something to tell people about an object."""
@@ -174,7 +184,7 @@ class PendingActions:
         self.starts: dict[str, Claim] = {}
         self.evictions: dict[str, tuple[Claim, Decision]] = {}
         self.marks: dict[str, dict[str, dict[str, str | None]]] = {}  # by key of a pod: labels, annotations
-        self.outputs: dict[ObjectKey, dict[str, Output]] = {}  # of other objects, by part
+        self.outputs: dict[ObjectKey, Parts] = {}  # of other objects
         self.events: list[Notice] = []
 
     # Ports
@@ -195,14 +205,7 @@ class PendingActions:
             marks = self.marks.setdefault(output.key, {}).setdefault(output.part, {})
             marks.update({name: None if value is None else str(value) for name, value in (output.value or {}).items()})
         else:
-            self._write_object(output)
-
-    def _write_object(self, output: Output) -> None:
-        parts = self.outputs.setdefault((output.kind, output.key), {})
-        known = parts.get(output.part)
-        if known is not None and output.part in {"labels", "annotations"}:
-            output = Output(output.kind, output.key, output.part, {**(known.value or {}), **(output.value or {})})
-        parts[output.part] = output
+            add_output(self.outputs.setdefault((output.kind, output.key), {}), output)
 
     def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
         if reason != outside.ADMITTED:  # the admission's record on the pod says it, in the one write that starts it
