@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bursar.policies.pools.runtime import stale_slots
 from bursar.policies.pools.settings import ROOT
 from tests.policies.pools.tree_builder import Amounts, G, Grove, cg, cm, shown
 
@@ -462,11 +461,14 @@ class TestMoving:
         assert grove.request(ROOT) == {}
 
 
-def test_a_change_that_is_taken_back_costs_no_distribution() -> None:
-    grove = Grove(cm(100))
-    grove.quota("a", cm(100))
-    grove.ask("a", cm(10))
+def test_only_resources_that_changed_are_distributed_again() -> None:
+    grove = Grove(cm(100, 100))
+    grove.quota("a", cm(100, 100))
+    grove.ask("a", cm(10, 10))
     grove.runtime("a")
-    grove.ask("a", cm(5), -1)
-    grove.ask("a", cm(5))
-    assert stale_slots(grove.forest.tree("").root) == []
+    root = grove.forest.tree("").root
+    assert root.stale == 0
+    grove.ask("a", {"cpu": 5000}, -1)
+    assert root.stale == 1 << grove.forest.slot("cpu")
+    assert grove.runtime("a") == cm(5, 10)
+    assert root.stale == 0

@@ -11,7 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.runtime import share_out
+from bursar.policies.pools.runtime import share_slot
 from bursar.policies.pools.settings import NAME, ROOT
 from bursar.quantity import MAX_AMOUNT
 from bursar.resources import Vector, dimension
@@ -32,10 +32,6 @@ class PoolTree:
         self.total: dict[int, int] = {}  # by dimension
         self.built_in: Final[list[Branch]] = []  # system and default quota, which are served first
         self.stale: dict[str, Branch] = {}  # by account
-
-    def mark(self, branch: Branch) -> None:
-        branch.stale = True
-        self.stale[branch.key] = branch
 
 
 class Propagation:
@@ -99,11 +95,8 @@ class Propagation:
             branch.grow(size)
             if branch.inner is not None:
                 branch.inner.grow(size)
-            if branch.children:
-                self._stale(branch)
         for tree in self.trees.values():
             tree.root.grow(size)
-            self._stale(tree.root)
         return size - 1
 
     # Upwards
@@ -147,21 +140,21 @@ class Propagation:
         while at is not None and more != 0:
             at.child_request[slot] += more
             more = at.update_request(slot)
-            self.note(at)
-            at = self._touch_parent(at, more)
+            at = self._propagated(at, slot, more)
 
     def _add_allocated(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch
         while self.guarantee and at is not None and more != 0:
             at.allocated[slot] += more
             more = at.update_guaranteed(slot, True)
-            self.note(at)
-            at = self._touch_parent(at, more)
+            at = self._propagated(at, slot, more)
 
-    def _touch_parent(self, branch: Branch, more: int) -> Branch | None:
+    def _propagated(self, branch: Branch, slot: int, more: int) -> Branch | None:
+        """Notes a changed branch; returns its parent, which is stale if ``more`` counts there."""
+        self.note(branch)
         above = branch.parent
-        if above is not None and more != 0 and above.touch(branch):
-            self.trees[above.tree_id].mark(above)
+        if above is not None and more != 0:
+            self._stale(above, 1 << slot)
         return above
 
     def _add_non_preemptible(self, branch: Branch, slot: int, request: int, used: int) -> None:
@@ -176,9 +169,13 @@ class Propagation:
 
     # Downwards
 
-    def _stale(self, branch: Branch) -> None:
-        if not branch.stale:
-            self.tree(branch.tree_id).mark(branch)
+    def _stale(self, branch: Branch, slots: int) -> None:
+        if branch.stale == 0:
+            self.tree(branch.tree_id).stale[branch.key] = branch
+        branch.stale |= slots
+
+    def _all_stale(self, branch: Branch) -> None:
+        self._stale(branch, (1 << len(self.dims)) - 1)
 
     def set_total(self, tree_id: str, total: dict[int, int]) -> None:
         """What the nodes of a tree have, by dimension."""
@@ -199,7 +196,7 @@ class Propagation:
             if int(root.runtime[slot]) != left:
                 root.runtime[slot] = i64(left)
                 self.note(root)
-                self._stale(root)
+                self._stale(root, 1 << slot)
 
     def path(self, branch: Branch) -> list[Branch]:
         """The quota and its ancestors, or only the quota while it is loose."""
@@ -240,8 +237,10 @@ class Propagation:
 
     def _share(self, tree: PoolTree, branch: Branch) -> None:
         tree.stale.pop(branch.key, None)
-        for child in share_out(branch):
-            child.moved = False
-            self.note(child)
-            if child.children:
-                self._stale(child)
+        for slot in range(len(self.dims)):
+            if branch.stale >> slot & 1:
+                for child in share_slot(branch, slot):
+                    self.note(child)
+                    if child.children:
+                        self._stale(child, 1 << slot)
+        branch.stale = 0

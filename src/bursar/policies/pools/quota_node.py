@@ -1,8 +1,8 @@
 """One quota in its tree, with its requests and its runtime.
 
 Amounts are lists over *slots*, one slot for each resource that any quota manages (see ``propagation``). A parent's own
-pods are an implicit child (``inner``), which shares with the other children. A branch is *stale* while an input of its
-children has changed and their runtimes have not been distributed again.
+pods are an implicit child (``inner``), which shares with the other children. A slot of a branch is *stale* while an
+input of its children has changed and their runtimes have not been distributed again.
 """
 
 from __future__ import annotations
@@ -55,14 +55,7 @@ class Branch:
         self.non_preemptible_used: list[int] = [0] * size
         self.runtime: vec[i64] = filled(size, 0)
         self.scaled: list[bool] = [False] * size  # the children's needs did not fit
-        self.seen_lim: vec[i64] = filled(size, 0)  # what the last distribution used
-        self.seen_base: vec[i64] = filled(size, 0)
-        self.shared: vec[i64] = filled(size, 0)  # what it last distributed
-        self.touched: bool = False
-        self.touches: Final[list[Branch]] = []  # children to compare
-        self.whole: bool = True  # everything must be distributed again
-        self.stale: bool = False
-        self.moved: bool = False  # the current distribution changed its runtime
+        self.stale: int = 0  # the slots to distribute again, as bits
 
     def __repr__(self) -> str:
         return f"Branch({self.key})"
@@ -77,16 +70,12 @@ class Branch:
                 amounts.append(0)
             for amounts in (self.non_preemptible_request, self.non_preemptible_used):
                 amounts.append(0)
-            self.whole = True
         self.maxima = grown(self.maxima, size, NO_MAX)
         self.minima = grown(self.minima, size, 0)
         self.weights = grown(self.weights, size, 0)
         self.lim = grown(self.lim, size, 0)
         self.guaranteed = grown(self.guaranteed, size, 0)
         self.runtime = grown(self.runtime, size, 0)
-        self.seen_lim = grown(self.seen_lim, size, 0)
-        self.seen_base = grown(self.seen_base, size, 0)
-        self.shared = grown(self.shared, size, 0)
 
     def depth(self) -> int:
         above = self.parent
@@ -173,18 +162,6 @@ class Branch:
     def unlink(self, child: Branch) -> None:
         self.children.remove(child)
         child.parent = None
-        if child.touched:
-            child.touched = False
-            self.touches.remove(child)
-
-    def touch(self, child: Branch) -> bool:
-        """Notes that an input of the child changed; returns whether the branch was not stale before."""
-        if not child.touched:
-            child.touched = True
-            self.touches.append(child)
-        fresh = not self.stale
-        self.stale = True
-        return fresh
 
     # Claims
 

@@ -271,73 +271,41 @@ def nth_largest(keys: vec[i64], nth: i64) -> i64:
     return keys[at]
 
 
-def share_out(branch: Branch) -> list[Branch]:
-    """Distributes the runtime of a branch among its children, where an input differs from the last one used.
-
-    Returns the children whose runtime changed.
-    """
-    changed: list[Branch] = []
-    for slot in stale_slots(branch):
-        _share_slot(branch, slot, changed)
-    for child in branch.touches:
-        child.touched = False
-    branch.touches.clear()
-    branch.whole = False
-    branch.stale = False
-    return changed
-
-
-def stale_slots(branch: Branch) -> list[int]:
-    """The slots in which an input differs from the last distribution."""
-    if branch.whole:
-        return list(range(len(branch.own_request)))
-    found: list[int] = []
-    for slot in range(len(branch.own_request)):
-        differs = branch.shared[slot] != branch.runtime[slot]
-        if not differs:
-            for child in branch.touches:
-                if child.seen_lim[slot] != child.lim[slot] or int(child.seen_base[slot]) != child.base(slot):
-                    differs = True
-                    break
-        if differs:
-            found.append(slot)
-    return found
-
-
-def _share_slot(branch: Branch, number: int, changed: list[Branch]) -> None:
+def share_slot(branch: Branch, number: int) -> list[Branch]:
+    """Distributes the runtime of a branch in one slot; returns the children whose runtime changed."""
     slot = i64(number)
     sharing = Sharing()
     total = branch.runtime[slot]
-    branch.shared[slot] = total
     for child in branch.children:
         lim = child.lim[slot]
         base = child.minima[slot]
         guaranteed = child.guaranteed[slot]
         if guaranteed > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
             base = guaranteed
-        child.seen_lim[slot] = lim
-        child.seen_base[slot] = base
         sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
     if not sharing.fits(total) or not sharing.run(total):
-        _share_any_size(branch, number, changed)
-        return
+        return _share_any_size(branch, number)
     branch.scaled[number] = total < sharing.needed
     grants = sharing.grants
+    changed: list[Branch] = []
     for at, child in enumerate(branch.children):
         if child.runtime[slot] != grants[at]:
             child.runtime[slot] = grants[at]
-            _note(child, changed)
+            changed.append(child)
+    return changed
 
 
-def _share_any_size(branch: Branch, slot: int, changed: list[Branch]) -> None:
+def _share_any_size(branch: Branch, slot: int) -> list[Branch]:
     """Distributes in integers of any size."""
     trace = Trace()
     found = distribute_children(branch, slot, trace)
     branch.scaled[slot] = trace.scaled
+    changed: list[Branch] = []
     for at, child in enumerate(branch.children):
         if int(child.runtime[slot]) != found[at]:
             child.runtime[slot] = i64(found[at])
-            _note(child, changed)
+            changed.append(child)
+    return changed
 
 
 def distribute_children(branch: Branch, slot: int, trace: Trace) -> list[int]:
@@ -351,9 +319,3 @@ def distribute_children(branch: Branch, slot: int, trace: Trace) -> list[int]:
         [child.lends for child in children],
         trace,
     )
-
-
-def _note(child: Branch, changed: list[Branch]) -> None:
-    if not child.moved:
-        child.moved = True
-        changed.append(child)

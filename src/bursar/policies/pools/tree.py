@@ -136,8 +136,7 @@ class Forest(Propagation):
             inner.own_used = list(branch.own_used)
             inner.lends = not self.guarantee
             inner.sum_up(self.guarantee)
-            branch.whole = True
-            self._stale(branch)
+            self._all_stale(branch)
 
     def _loosen_children(self, branch: Branch) -> None:
         """Children of a quota that may have none become loose."""
@@ -193,8 +192,7 @@ class Forest(Propagation):
             self._add_allocated(above, slot, -int(branch.guaranteed[slot]))
             request, used = branch.non_preemptible_request[slot], branch.non_preemptible_used[slot]
             self._add_non_preemptible(above, slot, -request, -used)
-        above.whole = True
-        self._stale(above)
+        self._all_stale(above)
 
     def _carry(self, branch: Branch, lims: list[int], guaranteed: list[int]) -> None:
         """Propagates how the limited request and the guaranteed amounts differ from before."""
@@ -205,8 +203,7 @@ class Forest(Propagation):
         for slot in range(len(branch.own_request)):
             self._add_request(above, slot, int(branch.lim[slot]) - lims[slot])
             self._add_allocated(above, slot, int(branch.guaranteed[slot]) - guaranteed[slot])
-        above.whole = True
-        self._stale(above)
+        self._all_stale(above)
 
     # Options
 
