@@ -174,12 +174,7 @@ class World:
                 assert not branch.members
                 continue
             tied = branch.built_in or forest.refresh(branch)
-            numbers: list[Iterable[int]] = [
-                branch.own_request,
-                branch.own_used,
-                branch.own_non_preemptible_request,
-                branch.own_non_preemptible_used,
-            ]
+            numbers: list[Iterable[int]] = [branch.own_request, branch.own_used]
             if tied:  # what hangs on no root depends on nothing but itself
                 numbers += [branch.request, branch.child_request, branch.lim, branch.allocated, branch.guaranteed]
                 numbers += [branch.non_preemptible_request, branch.non_preemptible_used, branch.runtime]

@@ -120,7 +120,7 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     """The refusal of the first quota, from the claim's own up, without room; only what grew from ``old`` counts."""
     forest = derived.forest
     branch = forest.branches[binding.accounts[1].name]
-    if not branch.built_in and not forest.refresh(branch if branch.inner is None else branch.inner):
+    if not branch.built_in and not forest.refresh(branch.own()):
         return _loose(derived, branch)
     refusal = _hopeless(derived, branch, binding) if old is None and not binding.data[COUNTED_AT] else None
     if refusal is None:

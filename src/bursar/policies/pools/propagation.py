@@ -108,13 +108,8 @@ class Propagation:
             amount = int(cost.amounts[i]) * sign
             branch.own_request[slot] += amount
             if non_preemptible:
-                branch.own_non_preemptible_request[slot] += amount
                 self._add_non_preemptible(branch, slot, amount, 0)
-            if branch.inner is not None:
-                branch.inner.own_request[slot] += amount
-                self._add_request(branch.inner, slot, amount)
-            else:
-                self._add_request(branch, slot, amount)
+            self._add_request(branch.own(), slot, amount)
 
     def use(self, branch: Branch, cost: Vector, sign: int) -> None:
         """Own pods of a quota use more or less."""
@@ -122,18 +117,13 @@ class Propagation:
             slot = self._slot_for(int(cost.dims[i]))
             amount = int(cost.amounts[i]) * sign
             branch.own_used[slot] += amount
-            if branch.inner is not None:
-                branch.inner.own_used[slot] += amount
-            if self.guarantee:
-                self._add_allocated(branch if branch.inner is None else branch.inner, slot, amount)
+            self._add_allocated(branch.own(), slot, amount)
 
     def use_non_preemptible(self, branch: Branch, cost: Vector, sign: int) -> None:
         """Own non-preemptible pods of a quota use more or less."""
         for i in range(len(cost.dims)):
             slot = self._slot_for(int(cost.dims[i]))
-            amount = int(cost.amounts[i]) * sign
-            branch.own_non_preemptible_used[slot] += amount
-            self._add_non_preemptible(branch, slot, 0, amount)
+            self._add_non_preemptible(branch, slot, 0, int(cost.amounts[i]) * sign)
 
     def _add_request(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch

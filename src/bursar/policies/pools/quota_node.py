@@ -49,9 +49,7 @@ class Branch:
         self.own_used: list[int] = [0] * size  # by its own pods
         self.allocated: list[int] = [0] * size
         self.guaranteed: vec[i64] = filled(size, 0)
-        self.own_non_preemptible_request: list[int] = [0] * size
-        self.non_preemptible_request: list[int] = [0] * size
-        self.own_non_preemptible_used: list[int] = [0] * size
+        self.non_preemptible_request: list[int] = [0] * size  # of its own pods and below
         self.non_preemptible_used: list[int] = [0] * size
         self.runtime: vec[i64] = filled(size, 0)
         self.scaled: list[bool] = [False] * size  # the children's needs did not fit
@@ -65,8 +63,6 @@ class Branch:
         while len(self.own_request) < size:
             self.scaled.append(False)
             for amounts in (self.own_request, self.child_request, self.request, self.own_used, self.allocated):
-                amounts.append(0)
-            for amounts in (self.own_non_preemptible_request, self.own_non_preemptible_used):
                 amounts.append(0)
             for amounts in (self.non_preemptible_request, self.non_preemptible_used):
                 amounts.append(0)
@@ -91,6 +87,10 @@ class Branch:
             found = found.parent
         return found
 
+    def own(self) -> Branch:
+        """Where its own pods share: its implicit child if it is a parent."""
+        return self if self.inner is None else self.inner
+
     def base(self, slot: int) -> int:
         """The larger of its min and what is guaranteed to it, which it gets before anything is shared."""
         return max(int(self.minima[slot]), int(self.guaranteed[slot]))
@@ -105,7 +105,7 @@ class Branch:
     # From scratch
 
     def sum_up(self, guarantee: bool) -> None:
-        """Computes all sums over the children, after the quota or the children changed."""
+        """Computes the request and the guaranteed amounts, after the quota or the children changed."""
         for slot in range(len(self.own_request)):
             request = 0
             allocated = 0
@@ -119,16 +119,6 @@ class Branch:
             self.update_request(slot)
             self.allocated[slot] = allocated if guarantee else 0
             self.update_guaranteed(slot, guarantee)
-            self._sum_non_preemptible(slot)
-
-    def _sum_non_preemptible(self, slot: int) -> None:
-        request = self.own_non_preemptible_request[slot]
-        used = self.own_non_preemptible_used[slot]
-        for child in self.children:
-            request += child.non_preemptible_request[slot]
-            used += child.non_preemptible_used[slot]
-        self.non_preemptible_request[slot] = request
-        self.non_preemptible_used[slot] = used
 
     def update_request(self, slot: int) -> int:
         """Computes the request and the limited request; returns by how much the latter changed."""

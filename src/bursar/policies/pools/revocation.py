@@ -88,8 +88,8 @@ class Revoker:
     def _limit(self, branch: Branch, slot: int) -> int:
         if branch.maxima[slot] == NO_MAX:
             return branch.own_used[slot]  # not managed, so never over-used
-        holder = branch if branch.inner is None else branch.inner
-        return max(int(holder.runtime[slot]), holder.floor(slot))
+        own = branch.own()
+        return max(int(own.runtime[slot]), own.floor(slot))
 
     def _revoke(self, state: State, branch: Branch, blocked: set[str]) -> list[Revocation]:
         over = self._over(state, branch)
