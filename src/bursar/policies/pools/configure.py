@@ -170,9 +170,8 @@ class Changer:
 
     def _note_askers(self, branch: Branch) -> None:
         self.concerned.update(branch.askers)
-        for child in branch.children:
-            if child is not branch.inner:
-                self._note_askers(child)
+        for child in branch.child_quotas():
+            self._note_askers(child)
 
     def _note_newcomers(self, quota: PoolQuotaBody) -> None:
         """Notes claims of other quotas that may belong here now, and its own."""
@@ -260,8 +259,7 @@ class Changer:
 
 def in_use(branch: Branch) -> bool:
     """Whether the branch has claims or children."""
-    own = 0 if branch.inner is None else 1
-    return bool(branch.askers or branch.members) or len(branch.children) > own
+    return bool(branch.askers or branch.members or branch.child_quotas())
 
 
 def _built_in(name: str) -> PoolQuotaBody:

@@ -188,30 +188,23 @@ class Propagation:
                 self.note(root)
                 self._stale(root, 1 << slot)
 
+    def is_connected(self, branch: Branch) -> bool:
+        """Whether the branch is below the root of its tree, or is that root."""
+        return branch.top() is self.tree(branch.tree_id).root
+
     def path(self, branch: Branch) -> list[Branch]:
-        """The quota and its ancestors, or only the quota while it is loose."""
-        found = [branch]
-        above = branch.parent
-        while above is not None and above.quota is not None:
-            found.append(above)
-            above = above.parent
-        return found if above is self.tree(branch.tree_id).root else [branch]
+        """The quota and its ancestors, without the root, or only the quota while it is loose."""
+        return [branch, *branch.ancestors()[:-1]] if self.is_connected(branch) else [branch]
 
     def refresh(self, branch: Branch) -> bool:
         """Computes the runtime of a branch and of its ancestors; returns False if it is loose."""
-        path: list[Branch] = []
-        above = branch.parent
-        while above is not None:
-            path.append(above)
-            above = above.parent
-        tree = self.trees.get(branch.tree_id)
-        top = path[-1] if path else branch
-        if tree is None or top is not tree.root:
+        if not self.is_connected(branch):
             return False
+        tree = self.tree(branch.tree_id)
         self._fill(tree)
-        for i in range(len(path) - 1, -1, -1):
-            if path[i].stale:
-                self._share(tree, path[i])
+        for above in reversed(branch.ancestors()):
+            if above.stale:
+                self._share(tree, above)
         return True
 
     def refresh_all(self, tree_id: str) -> None:
@@ -219,9 +212,7 @@ class Propagation:
         tree = self.tree(tree_id)
         self._fill(tree)
         while tree.stale:
-            todo = list(tree.stale.values())
-            todo.sort(key=Branch.depth)
-            for branch in todo:
+            for branch in sorted(tree.stale.values(), key=_depth):
                 if branch.stale:
                     self._share(tree, branch)
 
@@ -234,3 +225,7 @@ class Propagation:
                     if child.children:
                         self._stale(child, 1 << slot)
         branch.stale = 0
+
+
+def _depth(branch: Branch) -> int:
+    return len(branch.ancestors())

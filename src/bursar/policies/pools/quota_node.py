@@ -73,19 +73,24 @@ class Branch:
         self.guaranteed = grown(self.guaranteed, size, 0)
         self.runtime = grown(self.runtime, size, 0)
 
-    def depth(self) -> int:
+    def ancestors(self) -> list[Branch]:
+        """Its parent first, the root of the tree last, unless the branch is loose."""
+        found: list[Branch] = []
         above = self.parent
-        count = 0
         while above is not None:
+            found.append(above)
             above = above.parent
-            count += 1
-        return count
+        return found
 
     def top(self) -> Branch:
         found = self
         while found.parent is not None:
             found = found.parent
         return found
+
+    def child_quotas(self) -> list[Branch]:
+        """Its children without the implicit child."""
+        return [child for child in self.children if child is not self.inner]
 
     def own(self) -> Branch:
         """Where its own pods share: its implicit child if it is a parent."""

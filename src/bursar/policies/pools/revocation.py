@@ -72,7 +72,7 @@ class Revoker:
 
     def _over(self, state: State, branch: Branch) -> list[int]:
         """What is used beyond the limit, by slot, without claims that are already revoked; empty if nothing is."""
-        if branch.quota is None or branch.parent is None or branch.top() is not self._root(branch):
+        if branch.quota is None or not self.derived.forest.is_connected(branch):
             return []
         used = list(branch.own_used)
         for uid in branch.members:
@@ -81,9 +81,6 @@ class Revoker:
                 used = [used[slot] - leaving[slot] for slot in range(len(used))]
         over = [max(0, used[slot] - self._limit(branch, slot)) for slot in range(len(used))]
         return over if any(over) else []
-
-    def _root(self, branch: Branch) -> Branch:
-        return self.derived.forest.tree(branch.tree_id).root
 
     def _limit(self, branch: Branch, slot: int) -> int:
         if branch.maxima[slot] == NO_MAX:

@@ -76,9 +76,9 @@ class PoolStatusWriter(StatusWriter):
 
     def _users(self, quota: PoolQuotaBody) -> str:
         branch = self.derived.forest.branch(quota.tree, quota.name)
-        names = [child.name for child in branch.children if child is not branch.inner]
-        pods = sorted({*[c.key for c in branch.askers.values()], *[c.key for c in branch.members.values()]})
-        return _first_few([f"quota {name}" for name in names] + [f"pod {key}" for key in pods])
+        names = [f"quota {child.name}" for child in branch.child_quotas()]
+        pods = {claim.key for claims in (branch.askers, branch.members) for claim in claims.values()}
+        return _first_few(names + [f"pod {key}" for key in sorted(pods)])
 
     def _profile(self, key: str) -> None:
         profile = self.derived.node_pools.profiles.get(key)
@@ -124,7 +124,7 @@ class PoolStatusWriter(StatusWriter):
                 self._status(branch, branch.quota)
 
     def _status(self, branch: Branch, quota: PoolQuotaBody) -> None:
-        tied = branch.top() is self.derived.forest.tree(branch.tree_id).root or branch.built_in
+        tied = branch.built_in or self.derived.forest.is_connected(branch)
         amounts: dict[str, object] = {
             REQUEST: self._json(branch, branch.request),
             CHILD_REQUEST: self._json(branch, branch.child_request),

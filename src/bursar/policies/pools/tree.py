@@ -140,10 +140,9 @@ class Forest(Propagation):
 
     def _loosen_children(self, branch: Branch) -> None:
         """Children of a quota that may have none become loose."""
-        for child in list(branch.children):
-            if child is not branch.inner:
-                self._detach(child)
-                self.loose[child.key] = child
+        for child in branch.child_quotas():
+            self._detach(child)
+            self.loose[child.key] = child
 
     def _attach_loose(self, todo: list[str]) -> None:
         """Attaches these and the quotas of cycles where possible, and then the loose quotas below them."""
