@@ -33,12 +33,10 @@ SHARED_CLASSES: dict[str, str] = {
 SMALL_MODULES: dict[str, str] = {
     "bursar._version": "read by the build",
     "bursar.cli.exit_codes": "a contract, imported by every command",
-    "bursar.control.reasons": "the table of reason codes, which documents and the command line read",
-    "bursar.kube.controller.shadow": "one subject, apart from what writes",
-    "bursar.policies.crossquota.status": "a door that every policy folder has",
-    "bursar.policies.nodes.explain": "explaining refusals, apart from deciding",
-    "bursar.policies.status": "shared by the status writers of all policies",
-    "bursar.policies.trees.status": "a door that every policy folder has",
+    "bursar.kube.controller.shadow": "shadow mode, documented by that name; no neighbour is about comparing decisions",
+    "bursar.policies.crossquota.status": "the status writer, a module that each policy folder has",
+    "bursar.policies.status": "the base of all status writers; in a policy's folder it would make a cycle",
+    "bursar.policies.trees.status": "the status writer, a module that each policy folder has",
     "bursar.server.audit_child": "entry point of a child process, which imports nothing else of the server",
     "bursar.server.snapshot_child": "entry point of a child process, which imports nothing else of the server",
 }

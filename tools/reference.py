@@ -9,7 +9,7 @@ import click
 from sources import ROOT
 
 from bursar.cli.main import COMMANDS, load_command
-from bursar.control.reasons import all_reasons
+from bursar.control.admission import all_reasons
 from bursar.policies.plugin import default_registry
 from bursar.server import types
 from bursar.server.openapi import components

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bursar.control.admission import known_kinds
-from bursar.control.reasons import all_reasons
+from bursar.control.admission import all_reasons, known_kinds
 from bursar.kube.controller import drift, patches, pod_writer
 from bursar.policies.plugin import Reason, default_registry
 from bursar.policies.results import Check

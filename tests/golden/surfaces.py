@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from bursar.cli import exit_codes
 from bursar.cli.main import COMMANDS, cli, load_command
-from bursar.control.reasons import all_reasons
+from bursar.control.admission import all_reasons
 from bursar.policies.plugin import default_registry
 from bursar.server.openapi import document
 from bursar.store.store import Store

@@ -67,7 +67,7 @@ def reasons(code: str | None) -> None:
 
     CODE is as `bursar get queue` and events show it, or the beginning of one (elastic, nodes.).
     """
-    from bursar.control.reasons import all_reasons
+    from bursar.control.admission import all_reasons
     from bursar.policies.plugin import default_registry
 
     listed = [reason for said in all_reasons(default_registry()).values() for reason in said]

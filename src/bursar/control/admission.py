@@ -1,20 +1,21 @@
-"""Admission and settings: what is checked and filled in before an object is stored, and what policies get of it.
+"""Admission checks and completes an object before it is stored, and translates it to settings of the policies.
 
 Each plugin brings the functions for its kinds. The control loop adds its own: a pod gets its priority when it is
 created and keeps it, disruption budgets are settings of the engine, and the Configuration has a section ``control``.
-Admission is pure, and the same in a dry run.
+Admission is pure, and the same in a dry run. The module also lists the reasons of the control loop and of all plugins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import structs
 
 from bursar.engine import disruption_budgets
+from bursar.engine.decision import REASONS as ENGINE_REASONS
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.objects.core import Part, Pod, PodDisruptionBudget, PriorityClass
 from bursar.objects.crds import configuration_kind
@@ -32,7 +33,7 @@ from bursar.objects.kinds import (
 from bursar.objects.manifests import Document
 from bursar.objects.pods import Priorities
 from bursar.objects.validation import selector_from
-from bursar.policies.plugin import ObjectView, Plugin, Registry
+from bursar.policies.plugin import ObjectView, Plugin, Reason, Registry
 from bursar.policies.results import Setting
 
 _PRIORITY_FIELDS = {
@@ -192,3 +193,49 @@ def _budget(key: str, budget: PodDisruptionBudget | None) -> Setting:
     wanted = 1 if spec.min_available is None else spec.min_available
     number, percent = int_or_percent(wanted, "spec.minAvailable")
     return Setting(disruption_budgets.KIND, key, BudgetBody(namespace, selector, number, None, percent))
+
+
+CONTROL_REASONS: Final = (
+    Reason(
+        "control.group-incomplete",
+        "The pod starts together with its group, and not all of the group is there yet.",
+        "Submit the others, or correct `bursar.dev/group-size`.",
+    ),
+    Reason(
+        "control.leaving",
+        "The pod is admitted, and starts when others that were told to leave are gone from its quota, or from the "
+        "places of its group, which starts together.",
+        "Wait: they leave within their grace period.",
+    ),
+    Reason(
+        "control.invalid",
+        "Kubernetes only: an object cannot be read, or what Bursar wants to write on it is refused.",
+        "Correct what the note names; a pod must be created anew.",
+    ),
+    Reason(
+        "control.unjudged",
+        "Kubernetes only: the pod must have its node chosen by Bursar, and has constraints that Bursar does not judge.",
+        "Take away the constraint that the note names (volumes, spread, pod affinity, resource claims).",
+    ),
+    Reason(
+        "control.place-lost",
+        "Kubernetes only: the scheduler could not bind the pod where Bursar had a place for it, in time.",
+        "Its owner creates it anew; see the scheduler's events on the pod.",
+    ),
+    Reason(
+        "control.preempted-by-others",
+        "Kubernetes only: not Bursar but the scheduler itself preempts the pod, for one of higher priority.",
+        "Its owner creates it anew, and it waits for quota again; let quota govern the pods of higher priority too.",
+    ),
+    Reason(
+        "control.ledger-differs",
+        "Kubernetes only: the ledger and the cluster did not agree about the pod, and the ledger was put right.",
+        "If it comes again, report it, with the event's note.",
+    ),
+)
+
+
+def all_reasons(registry: Registry) -> dict[str, tuple[Reason, ...]]:
+    """All reasons, by source: the policies in their order, the engine, the control loop."""
+    found = {plugin.name: plugin.reasons for plugin in registry}
+    return {**found, "engine": ENGINE_REASONS, "control": CONTROL_REASONS}

@@ -1,4 +1,4 @@
-"""Nodes as settings, as cells of the ledger and as facts; and the placement rules apart from room.
+"""Nodes as settings, as cells of the ledger and as facts; the placement rules apart from room, and why no node fits.
 
 The rules are checked in a fixed order, so that a node is always refused for the same one: selector, affinity,
 unschedulable, taint, then (in the policy) host port and room.
@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast, final
 
-from bursar.policies.placement_kit import REMOVED
-from bursar.policies.results import Body
-from bursar.resources import UNLIMITED, Limits
+from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account
+from bursar.policies.placement_kit import REMOVED, checks_by_reason
+from bursar.policies.policy import PlacementPolicy
+from bursar.policies.results import Body, Check, Refusal
+from bursar.resources import UNLIMITED, Limits, Vector
 from bursar.selectors import NodeNeeds, Taint, any_term, any_tolerates
 
 PREFER: Final = "PreferNoSchedule"
@@ -153,3 +156,48 @@ def _excludes(mine: Port, other: Port) -> bool:
 def show_port(port: Port) -> str:
     protocol, address, number = port
     return f"{protocol or 'TCP'} {address or _ANY_ADDRESS}:{number}"
+
+
+def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
+    """Explain where a claim without a node could run, over the accounts of all nodes sorted by name.
+
+    A node counts once, for the first rule that it fails; a node that lacks room counts for each resource that it
+    lacks. The nearest node lacks only room: the fewest short resources, then the smallest missing share of a request,
+    then by name.
+    """
+    counts: dict[str, int] = {}
+    fitting = 0
+    nearest: tuple[tuple[int, int], Account, Refusal] | None = None
+    for account in accounts:
+        refusal = policy.explain_node(claim, account.name[len(PREFIX) :])
+        if refusal is None:
+            fitting += 1
+            continue
+        reasons = [refusal.reason]
+        if refusal.reason.startswith(ROOM):
+            missing = account.missing(cost)
+            reasons = [ROOM + resource for resource in missing.names()]
+            distance = _distance(missing, cost)
+            if nearest is None or distance < nearest[0]:
+                nearest = (distance, account, refusal)
+        for reason in reasons:
+            counts[reason] = counts.get(reason, 0) + 1
+    note = f"{fitting} of {len(accounts)} nodes fit" if accounts else "there is no node"
+    if fitting:
+        return Check(NAME, True, note)
+    children = checks_by_reason(counts, "node")
+    reason = children[0].reason if children else NONE
+    if nearest is not None:
+        _, account, refusal = nearest
+        amounts = [f"{amount} {name}" for name, amount in account.missing(cost).show().items()]
+        note += f"; the nearest, {refusal.place}, lacks {', '.join(amounts)}"
+        children.append(Check.of_account(account, cost, refusal))
+    return Check(NAME, False, note, tuple(children), reason)
+
+
+def _distance(missing: Vector, cost: Vector) -> tuple[int, int]:
+    """The number of short resources, and the largest missing share of a request.
+
+    Shares are scaled by 2**128, so that fractions of 64-bit numbers that differ stay different.
+    """
+    return len(missing), max([(missing.get(dim) << 128) // cost.get(dim) for dim in missing.indices()], default=0)
