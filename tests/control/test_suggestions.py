@@ -112,7 +112,7 @@ def test_a_higher_priority() -> None:
     apply(cluster, pod("vision", "one", 3))
     apply(cluster, pod("vision", "two", 3))
     (fix,) = (fix for fix in fixes(cluster, "vision/two").fixes if fix.code == "priority")
-    assert fix.sentence == "create it anew with the priority class mid (50); it takes the place of vision/one"
+    assert fix.sentence == "recreate it with the priority class mid (50); it takes the place of vision/one"
     assert (fix.evicts, fix.edits[0].anew) == (("vision/one",), True)
 
 

@@ -7,8 +7,9 @@ admitted. Plugins state which fields hold requests and limits. Where a policy st
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from bursar.control.suggestions.trial import Attempt, Edit, Raise, Trials, number
@@ -18,7 +19,7 @@ from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
 from bursar.resources import dimension
 
-_ANNOTATIONS = ("metadata", "annotations")
+RequestField = tuple[str, Path, int]  # (pod, path, amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class RequestedAmount:
     """One amount that pods request, and the fields that hold it."""
 
     resource: str
-    fields: tuple[tuple[str, Path, int], ...]  # (pod, path, amount)
+    fields: tuple[RequestField, ...]
 
     @property
     def amount(self) -> int:
@@ -34,55 +35,48 @@ class RequestedAmount:
 
     def edits(self, least: int) -> tuple[Edit, ...]:
         """Reduce every request above ``least`` to it."""
-        show = dimension(self.resource).show
         return tuple(
-            Edit("Pod", pod, path, show(amount), show(least)) for pod, path, amount in self.fields if amount > least
+            Edit("Pod", pod, path, self.show(amount), self.show(least))
+            for pod, path, amount in self.fields
+            if amount > least
         )
+
+    def show(self, amount: int) -> str:
+        return dimension(self.resource).show(amount)
 
 
 def requested_amounts(trials: Trials) -> list[RequestedAmount]:
     """The requests of the claims: of the resources that were refused, or all if no refusal names one."""
-    found: dict[str, list[tuple[str, Path, int]]] = {}
+    found: dict[str, list[RequestField]] = {}
     for claim in trials.entry:
         body = trials.pod(claim)
         for resource, fields in [] if body is None else _asked(trials.registry, claim, body):
             found.setdefault(resource, []).extend(fields)
-    every = [RequestedAmount(resource, tuple(fields)) for resource, fields in sorted(found.items())]
+    every = [RequestedAmount(resource, tuple(fields)) for resource, fields in sorted(found.items()) if fields]
     named = [refusal.resource for refusal in trials.refusals]
     names = {resource if "/" in resource else resource.rpartition(".")[2] for resource in named}
-    refused = [asked for asked in every if asked.resource in names]
-    return refused or every
+    return [asked for asked in every if asked.resource in names] or every
 
 
-def _asked(
-    registry: Registry, claim: Claim, body: Mapping[str, Any]
-) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
-    annotations = look_up(body, _ANNOTATIONS) or {}
+def _asked(registry: Registry, claim: Claim, body: Mapping[str, Any]) -> Iterator[tuple[str, list[RequestField]]]:
+    """The annotations that hold requests, then the fields of the container that requests most of a resource."""
     for resource, names in (pair for plugin in registry for pair in plugin.fixes.requests.items()):
-        fields: list[tuple[str, Path, int]] = [
-            (claim.key, (*_ANNOTATIONS, name), amount)
-            for name in names
-            if name in annotations and (amount := number(resource, annotations[name])) is not None
-        ]
+        yield resource, _amounts(claim, body, resource, [("metadata", "annotations", name) for name in names])
+    count = len(look_up(body, ("spec", "containers")) or ())
+    sides: list[Path] = [
+        ("spec", "containers", index, "resources", side) for index in range(count) for side in ("requests", "limits")
+    ]
+    for resource in dict.fromkeys(name for side in sides for name in look_up(body, side) or ()):
+        fields = _amounts(claim, body, resource, [(*side, resource) for side in sides])
         if fields:
-            yield resource, fields
-    yield from _of_containers(claim, body)
+            container = max(fields, key=itemgetter(2))[1][:3]
+            yield resource, [field for field in fields if field[1][:3] == container]
 
 
-def _of_containers(claim: Claim, body: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Path, int]]]]:
-    """The requests of the container that requests most of a resource."""
-    largest: dict[str, tuple[int, int]] = {}
-    fields: dict[tuple[str, int], list[tuple[str, Path, int]]] = {}
-    for index in range(len(look_up(body, ("spec", "containers")) or ())):
-        for side in ("requests", "limits"):
-            path: Path = ("spec", "containers", index, "resources", side)
-            for resource, value in (look_up(body, path) or {}).items():
-                amount = number(resource, value)
-                if amount is not None:
-                    fields.setdefault((resource, index), []).append((claim.key, (*path, resource), amount))
-                    largest[resource] = max(largest.get(resource, (0, 0)), (amount, -index))
-    for resource, (_, index) in largest.items():
-        yield resource, fields[resource, -index]
+def _amounts(claim: Claim, body: Mapping[str, Any], resource: str, paths: Iterable[Path]) -> list[RequestField]:
+    """The fields at these paths that hold an amount."""
+    found = ((path, number(resource, look_up(body, path))) for path in paths)
+    return [(claim.key, path, amount) for path, amount in found if amount is not None]
 
 
 def largest_each(
@@ -118,13 +112,10 @@ def largest(
     low, high = 1, asked.amount - 1 if most is None else most  # low is admitted, above high nothing is
     if high < low or not admits(low):
         return None
-    for probe in (guess, None if guess is None else guess + 1):  # a good guess is the answer
-        if probe is not None and low < probe <= high:
+    for probe in () if guess is None else (guess, guess + 1):  # a good guess is the answer
+        if low < probe <= high:
             low, high = (probe, high) if admits(probe) else (low, probe - 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if admits(middle) else (low, middle - 1)
-    return low
+    return high - bisect_left(range(high, low, -1), True, key=admits)
 
 
 def limit_fields(trials: Trials, refusal: Refusal) -> list[LimitField] | None:
@@ -142,8 +133,8 @@ Raised = dict[FieldKey, tuple[LimitField, int]]
 Accounts = dict[tuple[str, str], Raise]
 
 
-def smallest_raise(trials: Trials) -> tuple[Attempt, str] | None:
-    """The smallest raise of the quotas that refuse, and a sentence; None if raising quotas does not help.
+def smallest_raise(trials: Trials) -> Attempt | None:
+    """The smallest raise of the quotas that refuse; None if raising quotas does not help.
 
     Each round raises what refused in the one before, because one quota may hide another.
     """
@@ -153,8 +144,7 @@ def smallest_raise(trials: Trials) -> tuple[Attempt, str] | None:
         result = trials.attempt(_raising(trials, raised, accounts))
         if result.admitted:
             _smallest(trials, raised, accounts)
-            found = _raising(trials, raised, accounts)
-            return (found, _sentence(found)) if raised or accounts else None
+            return _raising(trials, raised, accounts) if raised or accounts else None
         before = (dict(raised), dict(accounts))
         for refusal in result.refusals:
             _add(trials, refusal, raised, accounts)
@@ -191,14 +181,14 @@ def _smallest(trials: Trials, raised: Raised, accounts: Accounts) -> None:
         def enough(amount: int, place: FieldKey = place, limit: LimitField = limit) -> bool:
             return trials.admits(_raising(trials, {**raised, place: (limit, amount)}, accounts))
 
-        least = limit.amount + bisect_left(range(limit.amount, target), True, key=enough)
+        least = bisect_left(range(target), True, lo=limit.amount, key=enough)
         if least > limit.amount:
             raised[place] = (limit, least)
         else:
             del raised[place]
 
 
-def _sentence(wanted: Attempt) -> str:
+def raise_sentence(wanted: Attempt) -> str:
     parts = [
         f"{edit.field} of {edit.kind.partition('.')[0]} {edit.key} from {edit.before or 0} to {edit.after}"
         for edit in wanted.edits

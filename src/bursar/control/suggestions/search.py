@@ -15,11 +15,11 @@ The search is deterministic and its effort is bounded; ``complete`` tells whethe
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bursar.control.queue import Queue
-from bursar.control.suggestions.edits import largest_each, requested_amounts, smallest_raise
+from bursar.control.suggestions.edits import largest_each, raise_sentence, requested_amounts, smallest_raise
 from bursar.control.suggestions.trial import (
     Attempt,
     Edit,
@@ -27,7 +27,6 @@ from bursar.control.suggestions.trial import (
     EffortSpentError,
     ManifestSource,
     Raise,
-    TrialResult,
     Trials,
     number,
 )
@@ -38,20 +37,32 @@ from bursar.objects.validation import few
 from bursar.policies.fix_fields import Path, look_up
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
-from bursar.resources import UNLIMITED, dimension
+from bursar.resources import UNLIMITED
 
 ALONE_AT_MOST = 24  # claims that are tried one by one
 TOGETHER_AT_MOST = 64
 NODES_AT_MOST = 4
 
 
-def fewest_to_end(trials: Trials) -> list[Claim]:
-    """The claims that must end, each of them needed; empty if no ends of claims help."""
+def _ended(claims: Sequence[Claim]) -> Attempt:
+    return Attempt(ended=tuple(claim.uid for claim in claims))
 
-    def enough(claims: list[Claim]) -> bool:
-        return trials.admits(Attempt(ended=tuple(claim.uid for claim in claims)))
 
-    return _fewest(_blocking(trials), enough)
+def _fewest(trials: Trials) -> list[Claim]:
+    """The claims that must end, each of them needed; empty if no ends of claims help.
+
+    It is one claim that is enough alone; else the smallest set that is found among all, or among those of a node.
+    """
+    candidates = _blocking(trials)
+    for claim in candidates[:ALONE_AT_MOST]:
+        if trials.admits(_ended([claim])):
+            return [claim]
+    by_node: dict[str, list[Claim]] = {}  # of the first few nodes: the room has to be on one node
+    for claim in candidates:
+        if claim.place in by_node or (claim.place and len(by_node) < NODES_AT_MOST):
+            by_node.setdefault(claim.place, []).append(claim)
+    found = [_needed(trials, line[:TOGETHER_AT_MOST]) for line in (candidates, *by_node.values())]
+    return min((claims for claims in found if claims), key=len, default=[])
 
 
 def _blocking(trials: Trials) -> list[Claim]:
@@ -70,43 +81,24 @@ def _blocking(trials: Trials) -> list[Claim]:
         near = any(not topics.isdisjoint((a.topic, a.name)) for binding in bindings for a in binding.accounts)
         if near or any(binding.policy in policies for binding in bindings):
             found.append((not near, claim))
-    found.sort(key=lambda pair: (pair[0], _end(trials, pair[1]), *_harm(pair[1])))
-    return [claim for _, claim in found]
+
+    def order(pair: tuple[bool, Claim]) -> tuple[object, ...]:
+        far, claim = pair
+        end = trials.source.ends(claim.uid)
+        return far, end is None, end or 0, claim.spec.priority, -claim.created, claim.key, claim.uid
+
+    return [claim for _, claim in sorted(found, key=order)]
 
 
-def _harm(claim: Claim) -> tuple[int, int, str, str]:
-    return claim.spec.priority, -claim.created, claim.key, claim.uid
-
-
-def _end(trials: Trials, claim: Claim) -> tuple[bool, int]:
-    end = trials.source.ends(claim.uid)
-    return end is None, end or 0
-
-
-def _fewest(candidates: list[Claim], enough: Callable[[list[Claim]], bool]) -> list[Claim]:
-    """One claim that is enough alone; else the smallest set that is found among all, or among those of a node."""
-    for claim in candidates[:ALONE_AT_MOST]:
-        if enough([claim]):
-            return [claim]
-    found = [_needed(line[:TOGETHER_AT_MOST], enough) for line in (candidates, *_by_node(candidates))]
-    return min((claims for claims in found if claims), key=len, default=[])
-
-
-def _by_node(candidates: list[Claim]) -> list[list[Claim]]:
-    """The claims of each of the first few nodes: the room has to be on one node."""
-    lines: dict[str, list[Claim]] = {}
-    for claim in candidates:
-        if claim.place in lines or (claim.place and len(lines) < NODES_AT_MOST):
-            lines.setdefault(claim.place, []).append(claim)
-    return list(lines.values())
-
-
-def _needed(line: list[Claim], enough: Callable[[list[Claim]], bool]) -> list[Claim]:
+def _needed(trials: Trials, line: list[Claim]) -> list[Claim]:
     """The shortest prefix that is enough, without claims that are not needed; empty if all are not enough."""
+
+    def enough(claims: list[Claim]) -> bool:
+        return trials.admits(_ended(claims))
+
     if len(line) < 2 or not enough(line):
         return []
-    shortest = 1 + bisect_left(range(1, len(line)), True, key=lambda most: enough(line[:most]))
-    chosen = line[:shortest]
+    chosen = line[: bisect_left(range(len(line)), True, lo=1, key=lambda most: enough(line[:most]))]
     for claim in reversed(chosen[:-1]):
         fewer = [other for other in chosen if other is not claim]
         if enough(fewer):
@@ -170,12 +162,9 @@ def _fix(trials: Trials, code: str, sentence: str, wanted: Attempt) -> Iterator[
     """The fix, if it works."""
     result = trials.attempt(wanted)
     if result.admitted:
-        yield _verified(Suggestion(code, sentence, (*trials.base, *wanted.edits), raises=wanted.raised), result)
-
-
-def _verified(fix: Suggestion, result: TrialResult) -> Suggestion:
-    price = f"; it takes the place of {', '.join(result.evicts)}" if result.evicts else ""
-    return replace(fix, sentence=fix.sentence + price, evicts=result.evicts, node=result.node)
+        price = f"; it takes the place of {', '.join(result.evicts)}" if result.evicts else ""
+        edits = (*trials.base, *wanted.edits)
+        yield Suggestion(code, sentence + price, edits, raises=wanted.raised, evicts=result.evicts, node=result.node)
 
 
 # Asking for less
@@ -186,8 +175,7 @@ def _ask_less(trials: Trials) -> Iterator[Suggestion]:
     for reduced in largest_each(trials, found, _guesses(trials.refusals)):
         edits = tuple(edit for asked, amount in reduced for edit in asked.edits(amount))
         parts = [
-            f"{_show(asked.resource, amount)} instead of {_show(asked.resource, asked.amount)} {asked.resource}"
-            for asked, amount in reduced
+            f"{asked.show(amount)} instead of {asked.show(asked.amount)} {asked.resource}" for asked, amount in reduced
         ]
         each = " each" if len(trials.entry) > 1 else ""
         yield from _fix(trials, "ask-less", f"ask for {' and '.join(parts)}{each}", Attempt(edits))
@@ -282,27 +270,22 @@ def _preemptible(trials: Trials) -> Iterator[Suggestion]:
 
 
 def _wait(trials: Trials) -> Iterator[Suggestion]:
-    chosen = fewest_to_end(trials)
-    if not chosen:
-        return
-    ends = [trials.source.ends(claim.uid) for claim in chosen]
-    known = [end for end in ends if end is not None]
-    result = trials.attempt(Attempt(ended=tuple(claim.uid for claim in chosen)))
-    names = tuple(claim.key for claim in chosen)
-    fix = Suggestion("wait", f"wait for {few(names, 4)} to end", trials.base, waits_for=names)
-    if len(known) == len(ends):
-        fix = replace(fix, ends_at=max(known))
-    yield _verified(fix, result)
+    chosen = _fewest(trials)
+    if chosen:
+        ends = [trials.source.ends(claim.uid) for claim in chosen]
+        known = [end for end in ends if end is not None]
+        names = tuple(claim.key for claim in chosen)
+        for fix in _fix(trials, "wait", f"wait for {few(names, 4)} to end", _ended(chosen)):
+            yield replace(fix, waits_for=names, ends_at=max(known) if len(known) == len(ends) else None)
 
 
 # Raising quotas
 
 
 def _raise_quota(trials: Trials) -> Iterator[Suggestion]:
-    found = smallest_raise(trials)
-    if found is not None:
-        wanted, sentence = found
-        yield from _fix(trials, "raise-quota", sentence, wanted)
+    wanted = smallest_raise(trials)
+    if wanted is not None:
+        yield from _fix(trials, "raise-quota", raise_sentence(wanted), wanted)
 
 
 # Priority
@@ -321,11 +304,7 @@ def _priority(trials: Trials) -> Iterator[Suggestion]:
     ours = [pair for pair in classes if pair[1] not in SYSTEM_CLASSES]  # those are for what clusters cannot do without
     for value, name in ours[:VALUES_AT_MOST]:
         edits = _edits(trials, path, name, anew=True)
-        sentence = f"create it anew with the priority class {name} ({value})"
+        sentence = f"recreate it with the priority class {name} ({value})"
         for fix in _fix(trials, "priority", sentence, Attempt(edits)) if edits else ():
             yield fix
             return
-
-
-def _show(resource: str, amount: int) -> str:
-    return dimension(resource).show(amount)

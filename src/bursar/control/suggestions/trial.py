@@ -11,7 +11,7 @@ The effort is bounded: a search that has spent it finds nothing more. Manifests 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bursar.control.admission import ObjectChange, settings_of
@@ -35,123 +35,28 @@ from bursar.quantity import QuantityError
 from bursar.resources import Limits, dimension
 
 
-@dataclass(frozen=True, slots=True)
-class Raise:
+@dataclass(frozen=True)
+class Raise(Assumption):
     """A raised limit of an account, for policies that state no fields."""
 
     account: str
     resource: str
     amount: int
 
-
-class RaiseLimit(Assumption):
-    """Raise the limit of an account, as a change of its quota would."""
-
-    def __init__(self, wanted: Raise) -> None:
-        self.wanted = wanted
-
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        account = core.ledger.state.accounts[self.wanted.account]
-        listed = {**account.limits.listed, self.wanted.resource: self.wanted.amount}
+        account = core.ledger.state.accounts[self.account]
+        listed = {**account.limits.listed, self.resource: self.amount}
         core.tx.set_limits(account, Limits(listed, account.limits.stock))
 
 
+@dataclass(frozen=True)
 class Enter(Assumption):
     """A claim is submitted, and waits in the queue."""
 
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
+    claim: Claim
 
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         core.enter(self.claim)
-
-
-class InLine(Assumption):
-    """Decides the entries ahead, then the entry itself, then those behind.
-
-    ``kept`` is True if its claims are admitted, and not displaced by an entry behind.
-    """
-
-    def __init__(self, line: WaitingLine, unit: list[str], strict: bool, effort: Effort) -> None:
-        self._line = line
-        self._unit = unit
-        self._strict = strict
-        self._effort = effort
-        self._refused: set[tuple[int, str]] = set()
-        self._woken = Woken(line.reconfigured)
-        self.kept = False
-
-    def run(self, core: Core, at: int, outlook: Outlook) -> None:
-        claims = [core.ledger.state.claims[uid] for uid in self._unit]
-        mark = core.tx.savepoint()
-        alone = Outlook()
-        if not self._decide(core, claims, at, alone).admitted:  # nor will it be after others
-            for decision in alone.decisions:
-                outlook.add(decision)
-            return
-        core.tx.rollback_to(mark)
-        for unit in self._line.ahead:
-            tried = self._try(core, unit, at, outlook)
-            if self._strict and tried is not None and not tried.admitted and tried.outcome != NEVER:
-                return
-        if not self._decide(core, claims, at, outlook).admitted:
-            return
-        self._refused.clear()
-        for unit in self._line.behind:
-            self._try(core, unit, at, outlook)
-        self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
-
-    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
-        """Returns None if the entry is skipped: it no longer waits, nothing that it waits for changed, or its
-        equivalence class was refused since the last change.
-        """
-        claims = [claim for claim in unit if claim.state == PENDING]
-        if not claims or not (self._strict or self._woken.includes(core, claims)):
-            return None
-        like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
-        if like in self._refused and not self._strict:
-            return None
-        decision = self._decide(core, claims, at, outlook)
-        if decision.admitted:
-            self._refused.clear()
-        elif like is not None:
-            self._refused.add(like)
-        return decision
-
-    def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
-        self._effort.spend()
-        alone = len(claims) == 1
-        decisions = [decide(core, claims[0], at)] if alone else group(core, claims, at)
-        for decision in decisions:
-            outlook.add(decision)
-        core.settle()
-        return decisions[0]
-
-
-class Woken:
-    """Finds the pending claims that the changes of the transaction so far would wake."""
-
-    def __init__(self, everybody: bool) -> None:
-        self._everybody = everybody
-        self._topics: dict[str, None] = {}
-        self._seen = 0
-
-    def includes(self, core: Core, claims: list[Claim]) -> bool:
-        log = core.tx.log
-        for change in log[self._seen :]:
-            if isinstance(change, PutCell):
-                self._everybody = self._everybody or change.table == "displaced"
-            else:
-                self._everybody = touched_topics(change, self._topics) or self._everybody
-        self._seen = len(log)
-        return self._everybody or any(self._waits_for_it(claim) for claim in claims)
-
-    def _waits_for_it(self, claim: Claim) -> bool:
-        decision = claim.decision
-        if not isinstance(decision, Decision):
-            return True
-        topics = [topic for refusal in decision.refusals for topic in refusal.topics]
-        return decision.outcome != NEVER and (not topics or any(topic in self._topics for topic in topics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +65,6 @@ class WaitingLine:
 
     ahead: list[list[Claim]]
     behind: list[list[Claim]]
-    reconfigured: bool = False  # settings change: every entry is decided again
 
 
 class EffortSpentError(Exception):
@@ -178,6 +82,95 @@ class Effort:
         if self.left <= 0:
             raise EffortSpentError
         self.left -= self.each
+
+
+@dataclass(slots=True)
+class Woken:
+    """Finds the pending claims that the changes of the transaction so far would wake."""
+
+    everything: bool  # settings change: every entry is decided again
+    topics: dict[str, None] = field(default_factory=dict)
+    seen: int = 0
+
+    def includes(self, core: Core, claims: list[Claim]) -> bool:
+        log = core.tx.log
+        for change in log[self.seen :]:
+            if isinstance(change, PutCell):
+                self.everything = self.everything or change.table == "displaced"
+            else:
+                self.everything = touched_topics(change, self.topics) or self.everything
+        self.seen = len(log)
+        return self.everything or any(self._waits_for_it(claim) for claim in claims)
+
+    def _waits_for_it(self, claim: Claim) -> bool:
+        decision = claim.decision
+        if not isinstance(decision, Decision):
+            return True
+        topics = [topic for refusal in decision.refusals for topic in refusal.topics]
+        return decision.outcome != NEVER and (not topics or any(topic in self.topics for topic in topics))
+
+
+@dataclass
+class InLine(Assumption):
+    """Decides the entries ahead, then the entry itself, then those behind.
+
+    ``kept`` is True if its claims are admitted, and not displaced by an entry behind.
+    """
+
+    line: WaitingLine
+    uids: list[str]  # of the claims of the entry
+    strict: bool
+    effort: Effort
+    woken: Woken
+    refused: set[tuple[int, str]] = field(default_factory=set)  # equivalence classes
+    kept: bool = False
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        claims = [core.ledger.state.claims[uid] for uid in self.uids]
+        mark = core.tx.savepoint()
+        alone = Outlook()
+        if not self._decide(core, claims, at, alone).admitted:  # nor will it be after others
+            for decision in alone.decisions:
+                outlook.add(decision)
+            return
+        core.tx.rollback_to(mark)
+        for unit in self.line.ahead:
+            tried = self._try(core, unit, at, outlook)
+            if self.strict and tried is not None and not tried.admitted and tried.outcome != NEVER:
+                return
+        if not self._decide(core, claims, at, outlook).admitted:
+            return
+        self.refused.clear()
+        for unit in self.line.behind:
+            self._try(core, unit, at, outlook)
+        self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
+
+    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
+        """Decide an entry again, unless nothing that it waits for changed, or its equivalence class was just refused.
+
+        Returns None if the entry is skipped.
+        """
+        claims = [claim for claim in unit if claim.state == PENDING]
+        if not claims or not (self.strict or self.woken.includes(core, claims)):
+            return None
+        like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
+        if like in self.refused and not self.strict:
+            return None
+        decision = self._decide(core, claims, at, outlook)
+        if decision.admitted:
+            self.refused.clear()
+        elif like is not None:
+            self.refused.add(like)
+        return decision
+
+    def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
+        self.effort.spend()
+        alone = len(claims) == 1
+        decisions = [decide(core, claims[0], at)] if alone else group(core, claims, at)
+        for decision in decisions:
+            outlook.add(decision)
+        core.settle()
+        return decisions[0]
 
 
 Body = dict[str, Any]
@@ -279,7 +272,7 @@ class Trials:
     entry: list[Claim]  # the subject, and the pending claims of its gang
     effort: Effort
     refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
-    base: tuple[Edit, ...] = ()  # edits that are made in every try
+    base: tuple[Edit, ...] = ()  # edits that are made in every trial
     _line: WaitingLine = field(init=False)
     _book: PodBook = field(init=False)
 
@@ -290,19 +283,17 @@ class Trials:
     def attempt(self, wanted: Attempt) -> TrialResult:
         """Run one trial. A change that is not acceptable admits nothing."""
         try:
-            changes, named, standing = self._changes(wanted)
-            uids = list(named.values())
-            line = InLine(standing, uids, self.queue.strict, self.effort)
+            changes, uids, line = self._changes(wanted)
             outlook = self.engine.what_if([*changes, line], self.source.now())
         except (ManifestError, SettingError):
             return REFUSED
-        decisions = [outlook.of(uid) for uid in uids]
+        decisions = [outlook.of(uid) for uid in line.uids]
         known = [decision for decision in decisions if decision is not None]
         return TrialResult(
             admitted=line.kept,
             refusals=tuple(refusal for decision in known for refusal in decision.refusals),
             evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.entry})),
-            node=next((one.place for one in known if one.uid == named[self.subject.key]), ""),
+            node=next((one.place for one in known if one.uid == uids[self.subject.key]), ""),
         )
 
     def admits(self, wanted: Attempt) -> bool:
@@ -313,10 +304,9 @@ class Trials:
 
     # What to run
 
-    def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], WaitingLine]:
+    def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], InLine]:
         """The changes, the uids of the claims by key (a pod that is created again has another), and the queue."""
-        found: list[Assumption] = [Release(uid) for uid in wanted.ended]
-        found.extend(RaiseLimit(one) for one in wanted.raised)
+        found: list[Assumption] = [*map(Release, wanted.ended), *wanted.raised]
         uids = {claim.key: claim.uid for claim in self.entry}
         line = self._line
         reconfigured = bool(wanted.raised)
@@ -340,7 +330,8 @@ class Trials:
                     entered.append(claim)
             if entered:
                 line = self._standing(min(urgency(claim) for claim in entered))
-        return found, uids, replace(line, reconfigured=reconfigured)
+        here = InLine(line, list(uids.values()), self.queue.strict, self.effort, Woken(reconfigured))
+        return found, uids, here
 
     def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
         by_object: dict[tuple[str, str], list[Edit]] = {}
