@@ -10,10 +10,9 @@ from bursar.kube.admission import webhook as module
 from bursar.kube.admission.manifests import MUTATE_QUOTAS, VALIDATE_QUOTAS
 from bursar.kube.admission.predicate import GATE, AdmissionOptions
 from bursar.kube.admission.review import QuotaReviewer, patch_between
-from bursar.kube.admission.webhook import MOST_BYTES, Message
+from bursar.kube.admission.webhook import MOST_BYTES
 from bursar.kube.http_server import Message
 from tests.kube.admission.review_client import Objects, ask, post, review, webhook
-from tests.kube.admission.reviewing import Objects, ask, post, review, webhook
 
 Body = dict[str, Any]
 POOLS = "quota.scheduling.koordinator.sh/"

@@ -18,13 +18,13 @@ from mypy_extensions import i64
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account
 from bursar.ledger.transaction import Transaction
-from bursar.policies.nodes.explain import check_nodes
 from bursar.policies.nodes.rules import (
     NAME,
     PORT,
     PREFIX,
     ROOM,
     NodeBody,
+    check_nodes,
     clash,
     failed_rule,
     rule_note,

@@ -158,7 +158,7 @@ def show_port(port: Port) -> str:
     return f"{protocol or 'TCP'} {address or _ANY_ADDRESS}:{number}"
 
 
-def survey(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
+def check_nodes(policy: PlacementPolicy, claim: Claim, accounts: list[Account], cost: Vector) -> Check:
     """Explain where a claim without a node could run, over the accounts of all nodes sorted by name.
 
     A node counts once, for the first rule that it fails; a node that lacks room counts for each resource that it
