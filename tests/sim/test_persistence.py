@@ -15,6 +15,7 @@ from bursar.sim import runner
 from bursar.sim.cluster import Cluster
 from bursar.sim.persistence import same
 from bursar.sim.scenario import Scenario, load_scenarios
+from tests.sim.tape import Tape
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = known_kinds(default_registry())
@@ -22,31 +23,6 @@ SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], KI
 
 # Since when a quota is over-used is not remembered, so its grace begins anew after a restart.
 TIMES_OVER_USE = {"a lent min is taken back by revocation"}
-
-
-class Tape:
-    """Stops a cluster and starts another one from what it left behind."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.records: dict[tuple[str, str], tuple[int, bytes]] = {}
-        self.manifests: dict[int, bytes] = {}
-
-    def restart(self, old: Cluster) -> Cluster:
-        self.lines.extend(old.engine.journal.take())
-        for kind, key, version, record, applied_as, manifest in old.take_changes():
-            if record is None:
-                self.records.pop((kind, key), None)
-            else:
-                self.records[kind, key] = (version, record)
-            if manifest is not None:
-                self.manifests[applied_as] = manifest
-        new = Cluster(manifests=self.manifests.__getitem__)
-        new.engine.replay(self.lines)
-        rows = [(kind, key, version, text) for (kind, key), (version, text) in sorted(self.records.items())]
-        new.resume(old.now(), old.objects.uids, old.objects.version, rows)
-        return new
-
 
 ACTED = {outside.ADMITTED, outside.HELD, outside.EVICTED}
 
