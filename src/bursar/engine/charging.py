@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.engine.disruption_budgets import Budgets
+from bursar.engine.disruption_budgets import Budgets, VictimRules
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
@@ -74,6 +74,7 @@ class Core:
         "checking",
         "concern_version",
         "demanding",
+        "eviction_rules",
         "following",
         "known",
         "known_version",
@@ -116,6 +117,7 @@ class Core:
         self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
+        self.eviction_rules: Final = VictimRules(self.ledger.state, self.budgets, self.lineages)
         self.concern_version: Final = ConcernVersion()
         self.known: Final[dict[tuple[ClaimSpec, str], Concerned]] = {}
         self.known_version: int = 0
@@ -128,6 +130,7 @@ class Core:
             names.add(policy.name)
             policy.slot = slot
             policy.concern_version = self.concern_version
+            policy.eviction_rules = self.eviction_rules
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
 

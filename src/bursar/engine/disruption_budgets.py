@@ -1,8 +1,10 @@
-"""Disruption budgets: how many claims of a set may be evicted at once.
+"""Disruption budgets: how many claims of a set may be evicted at once; and the rules for victims of all policies.
 
 A budget (Kubernetes' PodDisruptionBudget) selects claims of its namespace by label. An account holds two numbers for
 it: ``expected``, the selected claims that exist, and ``healthy``, those that run and are not being evicted or revoked.
 A claim may become a victim only while ``healthy`` stays above what the budget wants, without exception.
+
+``VictimRules`` says of any claim whether another may displace it, and if not, why.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import RUNNING, Claim
+from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import Account, State, Watcher
 from bursar.ledger.transaction import Transaction
+from bursar.policies.policy import EvictionRules
 from bursar.policies.results import Body, Setting
 from bursar.resources import Vector, dimension, from_amounts
 from bursar.selectors import Requirement, Selector
@@ -102,14 +106,14 @@ class Budgets(Watcher):
             return False
         return self.state.cell("revoked", claim.uid) is None
 
-    def allow(self, claim: Claim) -> bool:
-        """Whether budgets let the claim be evicted now."""
+    def forbids(self, claim: Claim) -> str:
+        """The first budget that forbids to evict the claim now; "" if none does."""
         if not self.by_namespace or not self.healthy(claim):
-            return True
+            return ""
         for key, budget in self.by_namespace.get(claim.namespace, {}).items():
             if budget.selector.matches(claim.spec.labels) and self.allowed(key, budget) < 1:
-                return False
-        return True
+                return key
+        return ""
 
     def allowed(self, key: str, budget: BudgetBody) -> int:
         """How many more of the budget's claims may be evicted now."""
@@ -129,6 +133,42 @@ class Budgets(Watcher):
             if budget.selector.matches(claim.spec.labels):
                 found.append(self.state.accounts[f"{POLICY}/{key}"])
         return found
+
+
+@final
+class VictimRules(EvictionRules):
+    """Who may be a victim at all: counted, preemptible, not of the claimant's gang, allowed by disruption budgets, and
+    not barred by preemption history.
+    """
+
+    def __init__(self, state: State, budgets: Budgets, lineages: Lineages) -> None:
+        self.state: Final = state
+        self.budgets: Final = budgets
+        self.lineages: Final = lineages
+
+    def protection(self, victim: Claim) -> str:
+        """Why the claim may not be evicted for any other; "" if it may."""
+        if not victim.counts():
+            return "does not count"
+        if not victim.spec.preemptible:
+            return "is not preemptible"
+        if self.state.cell("revoked", victim.uid) is not None:
+            return "is being evicted already"
+        if self.state.cell("spared", victim.uid) is not None:
+            return "could not be evicted"
+        budget = self.budgets.forbids(victim)
+        return f"is protected by the disruption budget {budget}" if budget else ""
+
+    def obstacle(self, claim: Claim, victim: Claim) -> str:
+        if victim.uid == claim.uid:
+            return "is the same claim"
+        protection = self.protection(victim)
+        if protection:
+            return protection
+        group = claim.spec.group
+        if group and victim.spec.group == group and victim.namespace == claim.namespace:
+            return "belongs to the same gang"
+        return "displaced it before" if self.lineages.barred(claim.uid, victim.uid) else ""
 
 
 def _count(tx: Transaction, claim: Claim, account: Account, what: Vector, present: bool) -> None:

@@ -48,22 +48,12 @@ class PreemptionPlan:
 
 def may_take(core: Core, victim: Claim) -> bool:
     """Whether a claim may be evicted at all, for any other claim."""
-    if not victim.counts() or not victim.spec.preemptible:
-        return False
-    state = core.ledger.state
-    if state.cell("revoked", victim.uid) is not None or state.cell("spared", victim.uid) is not None:
-        return False
-    return core.budgets.allow(victim)
+    return not core.eviction_rules.protection(victim)
 
 
 def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
     """Whether the engine lets this claim displace that one."""
-    if victim.uid == claim.uid or not may_take(core, victim):
-        return False
-    group = claim.spec.group
-    if group and victim.spec.group == group and victim.namespace == claim.namespace:
-        return False
-    return not core.lineages.barred(claim.uid, victim.uid)
+    return not core.eviction_rules.obstacle(claim, victim)
 
 
 def best_plan(core: Core, claim: Claim, placed: bool = True) -> PreemptionPlan | None:

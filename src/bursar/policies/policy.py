@@ -44,6 +44,15 @@ class NeedsSource:
         return ()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EvictionRules:
+    """Where policies learn which claims the engine lets a claim displace, whatever the policies say."""
+
+    def obstacle(self, claim: Claim, victim: Claim) -> str:
+        """Why the claim may not displace that one as things are now; "" if it may."""
+        return ""
+
+
 @final
 class ConcernVersion:
     """Counts the changes of what ``Policy.concerns`` depends on, over all policies of an engine."""
@@ -145,6 +154,7 @@ class Policy(PreemptionHooks):
         self.state: State = State()
         self.nodes: NodeIndex = NodeIndex()
         self.needs_of: NeedsSource = NeedsSource()
+        self.eviction_rules: EvictionRules = EvictionRules()  # the engine's, once it is attached
         self.concern_version: ConcernVersion = ConcernVersion()  # the engine's, once it is attached
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
