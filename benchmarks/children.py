@@ -26,9 +26,23 @@ class ChildError(RuntimeError):
 
 def measure(function: str, mode: str, /, **arguments: object) -> dict[str, float]:
     """Run ``module:function`` in a child with the package of that mode; the function returns figures by name."""
+    return _run(function, mode, arguments, None)
+
+
+def measure_within(seconds: float, function: str, mode: str, /, **arguments: object) -> dict[str, float] | None:
+    """The same; a child that takes longer is stopped, and there are no figures."""
+    try:
+        return _run(function, mode, arguments, seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _run(function: str, mode: str, arguments: dict[str, object], seconds: float | None) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.children", function, mode, json.dumps(arguments)]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGES[mode])}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=seconds
+    )
     for line in done.stdout.splitlines():
         if line.startswith(_MARK) and done.returncode == 0:
             return dict(json.loads(line.removeprefix(_MARK)))

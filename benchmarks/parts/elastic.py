@@ -20,4 +20,5 @@ def rows() -> Iterator[Row]:
         goal = _MILLISECONDS if mode == COMPILED else None
         name = f"preempt one of {found['over']:,.0f} over-quota claims, {mode}"
         yield Row(f"{name}, median", found["milliseconds"], "ms", goal, AT_MOST)
-        yield Row(f"{name}, worst but the first", found["worst"], "ms")
+        yield Row(f"{name}, the first after the load", found["first"], "ms")
+        yield Row(f"{name}, worst", found["worst"], "ms")

@@ -71,7 +71,7 @@ def pairs(count: int, with_collector: bool, records: str = DROPPED) -> dict[str,
 def pair_rate(
     engine: Engine, supply: Iterator[Claim], count: int, with_collector: bool, records: str = DROPPED
 ) -> float:
-    batches = [list(islice(supply, count)) for _ in range(RUNS + 1)]
+    batches = [list(islice(supply, count)) for _ in range(RUNS)]
 
     def run() -> int:
         engine.journal.records.clear()
@@ -91,11 +91,11 @@ def growth(leaves: int, claims: int, count: int, with_collector: bool) -> dict[s
     base: list[float] = []
     added: list[float] = []
     with collector(with_collector):
-        for _ in range(RUNS + 1):
+        for _ in range(RUNS):
             took = [1e6 / rate_once(_batch(ledger, count)) for ledger in (small, large)]
             base.append(took[0])
             added.append(took[1] - took[0])
-    return {"base": median(base[1:]), "added": median(added[1:])}
+    return {"base": median(base), "added": median(added)}
 
 
 def _standing(leaves: int, claims: int) -> tuple[Engine, Iterator[Claim]]:
