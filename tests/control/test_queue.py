@@ -5,7 +5,9 @@ import pytest
 from bursar.control import gangs
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
+from bursar.engine.decision import WAITING, Decision
 from bursar.ledger.claims import RUNNING, TERMINATING, Claim, ClaimSpec
+from bursar.policies.results import Refusal
 
 
 def claim(
@@ -17,9 +19,17 @@ def claim(
     size: int = 0,
     preempts: bool = True,
     owner: str = "",
+    job: str = "",
 ) -> Claim:
-    spec = ClaimSpec(priority=priority, group=group, group_size=size, preempts=preempts, owner=owner)
+    """Claims of the same ``job`` are of one equivalence class; without it, each is of its own."""
+    spec = ClaimSpec(
+        priority=priority, group=group, group_size=size, preempts=preempts, owner=owner, labels={"job": job or uid}
+    )
     return Claim(uid, spec, created, "ns", uid)
+
+
+def empty(queue: Queue) -> bool:
+    return not (queue._units or queue._unit_of or queue._topics or queue._classes or queue._class_of)
 
 
 def drained(queue: Queue) -> list[str]:
@@ -110,7 +120,126 @@ def test_gone_claims_leave_no_trace() -> None:
     assert len(queue) == 1
     assert drained(queue) == ["b"]
     queue.remove("b")
-    assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+    assert empty(queue)
+
+
+def job(queue: Queue, *, topics: tuple[str, ...] = ("x",), never: bool = False) -> list[Claim]:
+    """Three claims of one job, all of which were refused."""
+    claims = [claim(f"j{number}", created=number, job="j") for number in range(3)]
+    for one in claims:
+        queue.add(one)
+    while (found := queue.next()) is not None:
+        refuse(queue, found[0], topics, never=never)
+    return claims
+
+
+def refuse(queue: Queue, one: Claim, topics: tuple[str, ...] = ("x",), *, never: bool = False) -> None:
+    one.decision = Decision(one.uid, WAITING, 0, "", (Refusal("p", "p.full"),))
+    queue.wait(one, topics, never=never)
+
+
+class TestClasses:
+    def test_one_of_a_class_answers_for_all(self) -> None:
+        queue = Queue()
+        first, *_ = job(queue)
+        queue.wake(["x"])
+        assert queue.next() == [first]
+        refuse(queue, first, ("y",))
+        assert queue.next() is None
+        queue.wake(["x"])  # what the others said when they were refused is out of date
+        assert queue.next() is None
+        queue.wake(["y"])
+        assert queue.next() == [first]
+
+    def test_the_next_one_follows_when_one_is_admitted(self) -> None:
+        queue = Queue()
+        first, second, third = job(queue)
+        queue.wake(["x"])
+        for one in (first, second):
+            assert queue.next() == [one]
+            queue.admitted(one)
+        assert queue.next() == [third]
+        refuse(queue, third)
+        assert queue.next() is None
+
+    def test_when_one_that_sleeps_is_gone_the_others_sleep_on(self) -> None:
+        queue = Queue()
+        first, second, _ = job(queue)
+        queue.remove(first.uid)
+        assert queue.next() is None
+        queue.wake(["x"])
+        assert queue.next() == [second]
+
+    def test_a_new_one_is_decided_itself_and_wakes_nobody(self) -> None:
+        queue = Queue()
+        job(queue)
+        new = claim("j9", created=9, job="j")
+        queue.add(new)
+        assert queue.next() == [new]
+        refuse(queue, new)
+        assert queue.next() is None
+
+    def test_those_that_were_refused_before_a_restart_are_decided_once_a_class(self) -> None:
+        before = job(Queue())
+        queue = Queue()
+        for one in before:
+            queue.add(one)
+        assert queue.next() == [before[0]]
+        refuse(queue, before[0])
+        assert queue.next() is None
+        queue.wake(["x"])
+        queue.remove(before[0].uid)
+        assert queue.next() == [before[1]]
+
+    def test_who_has_another_history_is_of_another_class(self) -> None:
+        queue = Queue(lambda one: "j0" if one.uid == "j1" else None)
+        first, second, _ = job(queue)
+        queue.wake_preempting()
+        assert queue.next() == [first]
+        refuse(queue, first)
+        assert queue.next() == [second]
+
+    def test_who_helps_nobody_but_some_wakes_only_them(self) -> None:
+        queue = waiting_queue(a=("x",), b=("x",))
+        queue.wake(["x"], lambda entry: "b" in entry)
+        assert drained(queue) == ["b"]
+
+    def test_a_class_that_never_could_is_passed_until_it_is_woken(self) -> None:
+        queue = Queue(strict=True)
+        first, second, _ = job(queue, topics=(), never=True)
+        last = claim("last", -1)
+        queue.add(last)
+        assert queue.next() == [last]
+        refuse(queue, last)
+        queue.wake_all()
+        assert queue.next() == [first]
+        queue.remove(first.uid)
+        assert queue.next() == [second]
+        refuse(queue, second)
+        assert queue.next() is None
+
+    def test_a_class_that_never_could_is_passed_until_one_of_it_could(self) -> None:
+        queue = Queue(strict=True)
+        job(queue, topics=(), never=True)
+        queue.add(claim("last", -1))
+        new = claim("j9", created=9, job="j")
+        queue.add(new)
+        assert queue.next() == [new]
+        refuse(queue, new)
+        assert queue.next() is None
+
+    @pytest.mark.parametrize("strict", [False, True])
+    def test_classes_that_are_woken_for_ever_take_no_more_room(self, strict: bool) -> None:
+        queue = Queue(strict=strict)
+        job(queue)
+        for number in range(1000):
+            queue.add(claim("new", created=number, job="j"))
+            while (found := queue.next()) is not None:
+                refuse(queue, found[0])
+            queue.wake(["x"])
+        known = next(iter(queue._classes.values()))
+        assert len(known._line) < 100
+        assert len(queue._ready) < 100
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -319,7 +448,7 @@ class TestGroups:
         for one in members:
             queue.remove(one.uid)
         assert asked < 10 * size
-        assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+        assert empty(queue)
 
     def test_the_urgency_of_a_group_follows_its_members(self) -> None:
         queue = Queue()
@@ -368,7 +497,7 @@ class TestGroups:
         assert queue.missing("m3") == ((2, 3) if owner == "Job/1" else missing)
         queue.remove("m2")
         queue.remove("m3")
-        assert (queue._units, queue._unit_of, queue._topics) == ({}, {}, {})
+        assert empty(queue)
 
     def test_nobody_counts_who_finished_without_a_controller(self) -> None:
         queue = Queue()

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bursar.control.wakeups import EquivalenceClasses, Wakeups
+from bursar.control.wakeups import Wakeups
 from bursar.ledger.claims import Claim
 from bursar.ledger.journal import Record
 from bursar.objects.decode import ManifestError
@@ -23,25 +23,24 @@ GPU = "nvidia.com/gpu"
 class RestlessWatch(Wakeups):
     """Wakes everybody at every commit that changed anything."""
 
-    def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
+    def committed(self, record: Record) -> None:
+        super().committed(record)
         if record.changes:
             self.queue.wake_all()
 
 
-class Unlike(EquivalenceClasses):
-    """Every pod is a class of its own."""
-
-    def refused(self, claims: list[Claim]) -> bool:
-        return False
-
-
 def restless() -> TestBed:
+    """Every pod is a class of its own there."""
     bed = TestBed(registry=registry())
     watch = RestlessWatch(bed.controller.queue)
+    bed.controller.queue._history = _itself
     bed.controller._watch = bed.controller._actor._watch = watch
-    bed.controller._classes = Unlike(bed.engine.state, bed.controller.queue, watch)
     bed.engine.listener = watch
     return bed
+
+
+def _itself(claim: Claim) -> object:
+    return claim.uid
 
 
 def purse(namespace: str, gpus: int) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from bursar.control.actions import Actor, Ports
 from bursar.control.admission import ObjectChange, control_section, settings_of
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
-from bursar.control.wakeups import EquivalenceClasses, Wakeups
+from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
 from bursar.ledger.claims import BOUND, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.preemption_history import displaced_by
 from bursar.ledger.state import State
 from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
@@ -113,12 +114,11 @@ class Controller:
 
     def __init__(self, engine: Engine, registry: Registry, ports: Ports, *, max_rounds: int = MAX_ROUNDS) -> None:
         self.engine = engine
-        self.queue = Queue()
+        self.queue = Queue(lambda claim: displaced_by(engine.state, claim.uid))
         self._registry = registry
         self._ports = ports
         self._watch = Wakeups(self.queue)
         self._actor = Actor(engine, self._watch, ports)
-        self._classes = EquivalenceClasses(engine.state, self.queue, self._watch)
         self._pods = PodBook(registry)
         self._rounds = LivelockGuard(engine.state, self._watch, max_rounds)
         engine.listener = self._watch
@@ -266,8 +266,8 @@ class Controller:
         # 3. Take the most urgent entry of the queue: a pod, or the waiting pods of a gang.
         claims = self.queue.next()
         if claims is not None:
-            # 4. Refuse it like its equivalence class, or decide it, all of its pods or none.
-            if self._classes.refused(claims) or not self._decide(claims):
+            # 4. Decide it, all of its pods or none.
+            if not self._decide(claims):
                 # 5. A refused gang that has not started gives its places back.
                 self._give_places_back(claims[0].spec.group)
             return True
@@ -290,7 +290,6 @@ class Controller:
             topics = [topic for decision in decisions for refusal in decision.refusals for topic in refusal.topics]
             never = any(decision.outcome == NEVER for decision in decisions)
             self.queue.wait(claims[0], topics, never=never)
-            self._classes.note(claims, topics, never)
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
                 self._actor.tell(claim, decision)

@@ -66,16 +66,13 @@ class QueueOrder:
 
 
 class QueueEntry:
-    """A single claim, and the topics that it waits for."""
+    """A single claim."""
 
-    __slots__ = ("name", "never", "pending", "topics", "waits")
+    __slots__ = ("name", "pending")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.pending: dict[str, Claim] = {}  # by uid: those that wait to be admitted
-        self.topics: tuple[str, ...] = ()
-        self.waits = False  # was refused, and nothing happened since
-        self.never = False  # only a change of settings or of the claim helps
 
     def wait(self, claim: Claim) -> None:
         self.pending[claim.uid] = claim
@@ -98,6 +95,11 @@ class QueueEntry:
     @property
     def preempts(self) -> bool:
         return any(claim.spec.preempts for claim in self.pending.values())
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it is decided as several claims that differ in more than their names."""
+        return len(self.pending) > 1 and len({claim.spec.mark for claim in self.pending.values()}) > 1
 
     def claims(self) -> list[Claim]:
         """The pending claims, the most urgent first."""

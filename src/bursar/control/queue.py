@@ -1,9 +1,13 @@
-"""The queue: pending claims, the most urgent first, and the topics that each entry waits for.
+"""The queue: pending claims, the most urgent first, and the topics that they wait for.
 
 Urgency is priority (high first), then creation, then key, then uid. An entry is *ready* (to be decided) when it is new,
-when it changes, and when a change may help it; otherwise it *waits*, indexed by the topics of its refusals. By default
-a waiting entry does not block others. With ``strict`` no entry passes the most urgent one, unless that one can never be
-admitted as things are.
+when it changes, and when a change may help it; otherwise it *waits*. By default a waiting entry does not block others.
+With ``strict`` no entry passes the most urgent one, unless that one can never be admitted as things are.
+
+Entries wait in equivalence classes: claims of the same spec and namespace, and with the same preemption history, are
+refused alike, and a more urgent one is never refused for less. So a class waits for the topics of its last refusal as a
+whole, and when it is woken, only its most urgent entry is decided; the next one follows once that one is admitted. A
+thousand waiting pods of one job cost one decision. A claim that was never refused as it is now is always decided.
 
 The claims of a gang are one entry (see ``gangs``): held back until the gang is complete, decided together, and started
 together. Started members count as present, so that a member that is created again can join them.
@@ -11,24 +15,65 @@ together. Started members count as present, so that a member that is created aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bursar.control.gangs import SLACK, Entry, Gang, QueueEntry, QueueOrder, urgency
+from bursar.engine.decision import Decision
 from bursar.ledger.claims import PENDING, TERMINATING, Claim
 
 _ANYTHING = ""  # the topic of a refusal that names none
+
+ClassKey = tuple[int, str, object] | str
+"""Spec, namespace and preemption history; or the name of a gang, which is a class of its own."""
+
+
+class EquivalenceClass:
+    """Entries that wait and are refused alike."""
+
+    __slots__ = ("_line", "asleep", "entries", "key", "never", "topics")
+
+    def __init__(self, key: ClassKey) -> None:
+        self.key = key
+        self.entries: dict[str, QueueEntry] = {}  # by name
+        self.topics: tuple[str, ...] = ()
+        self.asleep = False  # was refused, and nothing that may help it happened since
+        self.never = False  # only a change of settings or of the claim helps
+        self._line = QueueOrder()
+
+    def add(self, entry: QueueEntry) -> None:
+        self.entries[entry.name] = entry
+        self._line.add((entry.urgency(), entry.name))
+        if len(self._line) > 2 * len(self.entries) + SLACK:
+            self._line.keep(lambda listed: self._valid(listed) is not None)
+
+    def head(self) -> QueueEntry | None:
+        """The most urgent entry."""
+        while (listed := self._line.head()) is not None:
+            entry = self._valid(listed)
+            if entry is not None:
+                return entry
+            self._line.drop()
+        return None
+
+    def _valid(self, listed: Entry) -> QueueEntry | None:
+        entry = self.entries.get(listed[1])
+        return entry if entry is not None and entry.urgency() == listed[0] else None
 
 
 class Queue:
     """All claims that are not admitted, in entries that are ready or wait."""
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, history: Callable[[Claim], object] = lambda _: None, *, strict: bool = False) -> None:
+        """``history``: what bars the claim from displacing others, as a plain value."""
+        self._history = history
         self._strict = strict
         self._units: dict[str, QueueEntry] = {}
         self._unit_of: dict[str, QueueEntry] = {}  # by uid: claims that wait, and members of groups
         self._ready = QueueOrder()
         self._line = QueueOrder()  # all units, for ``strict``; empty otherwise
-        self._topics: dict[str, dict[str, None]] = {}
+        self._classes: dict[ClassKey, EquivalenceClass] = {}
+        self._class_of: dict[str, EquivalenceClass] = {}  # by the name of an entry that waits
+        self._topics: dict[str, dict[ClassKey, None]] = {}
 
     @property
     def strict(self) -> bool:
@@ -125,50 +170,111 @@ class Queue:
         if unit.pending:
             self._make_ready(unit)
             return
-        self._unlist(unit)
+        self._leave_class(unit)
         if unit.empty:
             del self._units[unit.name]
 
     # Waiting and waking
 
     def wait(self, claim: Claim, topics: Iterable[str], *, never: bool) -> None:
-        """Park the entry of a refused claim until one of the topics changes."""
+        """Park the entry of a refused claim, and its class, until one of the topics changes."""
         unit = self._unit_of[claim.uid]
-        self._unlist(unit)
-        unit.waits = True
-        unit.never = never
-        unit.topics = () if never else tuple(dict.fromkeys(topics)) or (_ANYTHING,)
-        for topic in unit.topics:
-            self._topics.setdefault(topic, {})[unit.name] = None
+        self._leave_class(unit)
+        key = self._key(unit)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = EquivalenceClass(key)
+        self._join_class(unit, found)
+        self._unlist(found)
+        found.asleep = True
+        self._set_never(found, never=never)
+        found.topics = () if never else tuple(dict.fromkeys(topics)) or (_ANYTHING,)
+        for topic in found.topics:
+            self._topics.setdefault(topic, {})[key] = None
 
-    def wake(self, topics: Iterable[str]) -> None:
-        """Something changed under these topics."""
-        woken: dict[str, None] = {}
+    def wake(self, topics: Iterable[str], helps: Callable[[QueueEntry], bool] | None = None) -> None:
+        """Something changed under these topics; it helps only the entries that ``helps`` names, if it is given."""
+        woken: dict[ClassKey, None] = {}
         for topic in (*topics, _ANYTHING):
             woken.update(self._topics.get(topic, {}))
-        for name in woken:
-            self._make_ready(self._units[name])
+        for key in woken:
+            found = self._classes[key]
+            head = found.head()
+            if helps is None or (head is not None and helps(head)):
+                self._wake(found)
 
     def wake_preempting(self) -> None:
         """The set of possible victims changed: entries that may preempt are ready."""
-        for unit in list(self._units.values()):
-            if unit.waits and not unit.never and unit.preempts:
-                self._make_ready(unit)
+        for found in list(self._classes.values()):
+            head = found.head()
+            if head is not None and head.preempts and not found.never:
+                self._wake(found)
 
     def wake_all(self) -> None:
         """Settings changed: every entry is ready."""
-        for unit in list(self._units.values()):
-            if unit.pending:
-                self._make_ready(unit)
+        for found in list(self._classes.values()):
+            self._wake(found)
+
+    def _wake(self, found: EquivalenceClass) -> None:
+        self._unlist(found)
+        found.asleep = False
+        self._set_never(found, never=False)
+        self._ready_head(found)
+
+    def _set_never(self, found: EquivalenceClass, *, never: bool) -> None:
+        if found.never and not never and self._strict:  # entries that can never be admitted were dropped from the line
+            for unit in found.entries.values():
+                self._enlist(self._line, (unit.urgency(), unit.name))
+        found.never = never
+
+    def _ready_head(self, found: EquivalenceClass) -> None:
+        head = found.head()
+        if head is not None:
+            self._enlist(self._ready, (head.urgency(), head.name))
 
     def _make_ready(self, unit: QueueEntry) -> None:
-        self._unlist(unit)
-        unit.waits = False
-        unit.never = False
+        self._leave_class(unit)
         entry = (unit.urgency(), unit.name)
         self._enlist(self._ready, entry)
         if self._strict:
             self._enlist(self._line, entry)
+
+    # Equivalence classes
+
+    def _key(self, unit: QueueEntry) -> ClassKey:
+        if isinstance(unit, Gang):
+            return unit.name
+        claim = next(iter(unit.pending.values()))
+        return int(claim.spec.mark), claim.namespace, self._history(claim)
+
+    def _join_class(self, unit: QueueEntry, found: EquivalenceClass) -> None:
+        found.add(unit)
+        self._class_of[unit.name] = found
+
+    def _leave_class(self, unit: QueueEntry) -> None:
+        """The entry does not wait any more. If its class is awake, the next one of it is ready."""
+        found = self._class_of.pop(unit.name, None)
+        if found is None:
+            return
+        del found.entries[unit.name]
+        if not found.entries:
+            self._unlist(found)
+            del self._classes[found.key]
+        elif not found.asleep:
+            self._ready_head(found)
+
+    def _refused_already(self, unit: QueueEntry) -> bool:
+        """Whether the entry, or its class since the entry was refused itself, was refused and nothing helps since."""
+        found = self._class_of.get(unit.name)
+        if found is not None:
+            return found.asleep
+        if isinstance(unit, Gang) or not all(map(_was_refused, unit.pending.values())):
+            return False
+        known = self._classes.get(self._key(unit))
+        if known is None or not known.asleep:
+            return False
+        self._join_class(unit, known)
+        return True
 
     def _enlist(self, line: QueueOrder, entry: Entry) -> None:
         """Add an entry; outdated ones are cleared when there are too many, as a strict queue may never reach them."""
@@ -176,13 +282,13 @@ class Queue:
         if len(line) > 2 * len(self._units) + SLACK:
             line.keep(lambda listed: self._valid(listed) is not None)
 
-    def _unlist(self, unit: QueueEntry) -> None:
-        for topic in unit.topics:
-            names = self._topics[topic]
-            names.pop(unit.name, None)
-            if not names:
+    def _unlist(self, found: EquivalenceClass) -> None:
+        for topic in found.topics:
+            keys = self._topics[topic]
+            keys.pop(found.key, None)
+            if not keys:
                 del self._topics[topic]
-        unit.topics = ()
+        found.topics = ()
 
     # Deciding
 
@@ -190,7 +296,7 @@ class Queue:
         """The claims to decide now, together; they stay in the queue until their state changes or they wait."""
         while (entry := self._ready.head()) is not None:
             unit = self._valid(entry)
-            if unit is None or unit.waits or not unit.complete:
+            if unit is None or not unit.complete or self._refused_already(unit):
                 self._ready.drop()
                 continue
             if self._strict and self._head() is not unit:
@@ -208,10 +314,14 @@ class Queue:
         """The most urgent entry that is complete and can be admitted at some time."""
         while (entry := self._line.head()) is not None:
             unit = self._valid(entry)
-            if unit is not None and unit.complete and not unit.never:
+            if unit is not None and unit.complete and not self._never(unit):
                 return unit
             self._line.drop()  # whatever makes it valid again lists it anew
         return None
+
+    def _never(self, unit: QueueEntry) -> bool:
+        found = self._class_of.get(unit.name)
+        return found is not None and found.never
 
     # Answers
 
@@ -223,7 +333,7 @@ class Queue:
         """The claims of each entry that may be decided, together, the most urgent first; ``strict``: of the first."""
         units = sorted((unit.urgency(), unit.name) for unit in self._units.values() if unit.complete)
         if self._strict:
-            units = [entry for entry in units if not self._units[entry[1]].never][:1]
+            units = [entry for entry in units if not self._never(self._units[entry[1]])][:1]
         return [self._units[name].claims() for _, name in units]
 
     def missing(self, uid: str) -> tuple[int, int] | None:
@@ -245,3 +355,7 @@ class Queue:
 
 def _name(group: str) -> str:
     return f"group {group}"
+
+
+def _was_refused(claim: Claim) -> bool:
+    return isinstance(claim.decision, Decision) and bool(claim.decision.refusals)

@@ -2,8 +2,11 @@
 
 ``Wakeups`` hears of each commit inside the engine's lock and only takes notes; the loop acts on them afterwards.
 Topics say which waiting pods a commit may help: a refusal names every topic whose change may resolve it, also by
-other victims. Taking room on a node or GPU (a physical account) helps no one. In quota accounts it may, because a
-share that shrinks makes others over-quota. Budgets and preemption history wake all entries that may preempt.
+other victims. In quota accounts taking room may help, because a share that shrinks makes others over-quota. Budgets and
+preemption history wake all entries that may preempt. On a node or GPU (a physical account)
+
+* room that is taken helps only gangs of different pods, whose members are placed one by one and may now go elsewhere;
+* a victim that cannot come back any more helps all that may displace its claimant, and with it use the victim's room.
 
 ``TerminatingUsage`` keeps pods from starting while evicted pods still run in their quotas. A victim may be larger
 than its claimant needs, and decisions give the rest to others at once. These start only when what really runs (all
@@ -18,14 +21,12 @@ from collections.abc import Iterator
 
 from bursar.control.queue import Queue
 from bursar.engine import disruption_budgets
-from bursar.engine.decision import Decision
 from bursar.engine.session import CommitListener
 from bursar.ledger.changes import RELEASE, VACATE, Change, Charge, PutCell
 from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, SetField, SetState
-from bursar.ledger.claims import HELD, RESERVED, Claim, ClaimSpec
+from bursar.ledger.claims import HELD, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.journal import Record
-from bursar.ledger.preemption_history import lineage_of
-from bursar.ledger.state import Account, State
+from bursar.ledger.state import Account
 from bursar.resources import Vector
 
 Spot = tuple[Account, int]
@@ -154,6 +155,44 @@ _CONFIGURE = "configure"
 _REVOKED = "revoked"  # the table of revoked claims
 
 
+class Helped:
+    """Whom the changes of a transaction may help, by topics; see the text of this module."""
+
+    __slots__ = ("displacing", "preempting", "taken", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, None] = {}
+        self.displacing: dict[str, None] = {}  # topics of victims that cannot come back
+        self.taken: dict[str, None] = {}  # topics of physical accounts in which room was taken
+        self.preempting = False  # whether the set of possible victims changed
+
+    def add(self, change: Change) -> None:
+        """A change of accounts or cells."""
+        if isinstance(change, PutCell):
+            self.preempting = self.preempting or change.table in _VICTIMS
+            return
+        relief = not isinstance(change, Charge) or change.mode in _RELIEF
+        for account in change.touches():
+            if account.policy == disruption_budgets.POLICY:
+                self.preempting = True
+            else:
+                (self.topics if relief or not account.physical else self.taken)[account.topic] = None
+
+    def changed(self, bindings: tuple[Binding | None, ...]) -> None:
+        """The claim that is bound so is another one now."""
+        _add_topics(bindings, self.topics)
+
+    def left(self, bindings: tuple[Binding | None, ...]) -> None:
+        """A victim that was bound so cannot come back, whatever becomes of its claimant."""
+        _add_topics(bindings, self.displacing)
+
+
+def _add_topics(bindings: tuple[Binding | None, ...], topics: dict[str, None]) -> None:
+    for binding in bindings:
+        if binding is not None:
+            topics.update((account.topic, None) for account in binding.accounts)
+
+
 class Wakeups(CommitListener):
     """Notes of the commits since the last step that carried out decisions."""
 
@@ -168,47 +207,48 @@ class Wakeups(CommitListener):
         self.doubtful: dict[str, Claim] = {}  # have a node that changed, and were never started
         self.revoked: set[str] = set()  # uids of claims that a policy revoked
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
-        self.changes = 0  # commits that changed the state
 
     def committed(self, record: Record) -> None:
-        if record.changes:
-            self.changes += 1
-        topics: dict[str, None] = {}
+        helped = Helped()
         touched: dict[str, Claim] = {}
         gone: dict[str, Claim] = {}
-        victims_differ = False
         for change in record.changes:
             if isinstance(change, SetState):
                 touched[change.claim.uid] = change.claim
+                if change.new == TERMINATING and change.claim.leaving:
+                    helped.left(change.claim.bindings)
             elif isinstance(change, DropClaim):
                 gone[change.claim.uid] = change.claim
+                if change.claim.uid in touched:
+                    helped.left(change.bindings)
             elif isinstance(change, SetField):
-                self._field(change, touched, topics)
+                self._field(change, touched, helped)
             elif isinstance(change, SetBindings):
                 self._rebound(change.claim)
-            elif isinstance(change, PutCell):
-                self._cell(change)
-                victims_differ = victims_differ or change.table in _VICTIMS
             else:
-                victims_differ = touched_topics(change, topics) or victims_differ
+                self._revoked(change)
+                helped.add(change)
+        self._follow(touched, gone)
+        if record.cause[0] == _CONFIGURE:
+            self._doubt({str(entry).partition(" ")[2] for entry in record.cause[1:]})
+            self.queue.wake_all()
+        else:
+            self._wake(helped)
+
+    def _follow(self, touched: dict[str, Claim], gone: dict[str, Claim]) -> None:
         for uid, claim in touched.items():
             if uid not in gone:
                 self._moved(claim)
         for claim in gone.values():
             self._gone(claim)
-        if record.cause[0] == _CONFIGURE:
-            self._doubt({str(entry).partition(" ")[2] for entry in record.cause[1:]})
-        self._wake(record, topics, victims_differ)
 
-    def _field(self, change: SetField, touched: dict[str, Claim], topics: dict[str, None]) -> None:
+    def _field(self, change: SetField, touched: dict[str, Claim], helped: Helped) -> None:
         claim = change.claim
         if change.field == LEAVING:
             touched[claim.uid] = claim
         elif change.field == SPEC:
             # Even when it costs the same as before, it may be a victim now, or none any more.
-            for binding in claim.bindings:
-                if binding is not None:
-                    topics.update((account.topic, None) for account in binding.accounts)
+            helped.changed(claim.bindings)
             if claim.uid in self.queue:
                 self.queue.add(claim)
             self._regrouped(change.old, change.new)
@@ -222,12 +262,13 @@ class Wakeups(CommitListener):
         elif self.terminating.blocks(claim.uid):
             self.try_start(claim)
 
-    def _cell(self, change: PutCell) -> None:
-        if change.table == _REVOKED and change.new is not None:
-            self.revoked.add(change.key)
-            self.queue.leaves(change.key)
-        elif change.table == _REVOKED:
-            self.revoked.discard(change.key)
+    def _revoked(self, change: Change) -> None:
+        if isinstance(change, PutCell) and change.table == _REVOKED:
+            if change.new is None:
+                self.revoked.discard(change.key)
+            else:
+                self.revoked.add(change.key)
+                self.queue.leaves(change.key)
 
     def _moved(self, claim: Claim) -> None:
         uid = claim.uid
@@ -289,59 +330,12 @@ class Wakeups(CommitListener):
             if claim.place in places:
                 self.doubtful[claim.uid] = claim
 
-    def _wake(self, record: Record, topics: dict[str, None], victims_differ: bool) -> None:
-        if record.cause[0] == _CONFIGURE:
-            self.queue.wake_all()
-            return
-        if topics:
-            self.queue.wake(topics)
-        if victims_differ:
+    def _wake(self, helped: Helped) -> None:
+        if helped.topics:
+            self.queue.wake(helped.topics)
+        if helped.displacing:
+            self.queue.wake(helped.displacing, lambda entry: entry.preempts)
+        if helped.taken:
+            self.queue.wake(helped.taken, lambda entry: entry.mixed)
+        if helped.preempting:
             self.queue.wake_preempting()
-
-
-def touched_topics(change: Change, topics: dict[str, None]) -> bool:
-    """Add the topics of the accounts that the change touched; returns whether one is a disruption budget."""
-    budget = False
-    relief = not isinstance(change, Charge) or change.mode in _RELIEF
-    for account in change.touches():
-        if account.policy == disruption_budgets.POLICY:
-            budget = True
-        elif relief or not account.physical:
-            topics[account.topic] = None
-    return budget
-
-
-class EquivalenceClasses:
-    """The refusals since anything last changed: pods of the same spec and namespace are refused alike.
-
-    A thousand waiting pods of one job then cost one decision. An entry that was refused before, and whose class was
-    refused since the last change, goes back to wait without being decided. Within a class only age and name differ, and
-    the queue tries the more urgent first. A pod with a preemption history is a class of its own.
-    """
-
-    def __init__(self, state: State, queue: Queue, watch: Wakeups) -> None:
-        self._state = state
-        self._queue = queue
-        self._watch = watch
-        self._changes = 0
-        self._refused: dict[tuple[int, str], tuple[ClaimSpec, list[str], bool]] = {}
-
-    def refused(self, claims: list[Claim]) -> bool:
-        """Whether the class of a single claim was refused since the last change; the claim is then parked."""
-        claim = claims[0]
-        if len(claims) > 1 or self._changes != self._watch.changes or not isinstance(claim.decision, Decision):
-            return False
-        known = self._refused.get((id(claim.spec), claim.namespace))
-        if known is None:
-            return False
-        self._queue.wait(claim, known[1], never=known[2])
-        return True
-
-    def note(self, claims: list[Claim], topics: list[str], never: bool) -> None:
-        """The claims were decided and refused; gangs are not classes."""
-        if self._changes != self._watch.changes:
-            self._changes = self._watch.changes
-            self._refused.clear()
-        claim = claims[0]
-        if len(claims) == 1 and self._state.cell("displaced", lineage_of(self._state, claim.uid)) is None:
-            self._refused[id(claim.spec), claim.namespace] = (claim.spec, topics, never)

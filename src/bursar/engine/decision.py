@@ -62,7 +62,7 @@ class Decision(Recordable):
         self.victims: Final = victims  # whom it displaces
         self.waits: Final = waits  # who must have left before it may start
         self.by: Final = by  # whose victim it is, if it is another claim's
-        self.seq: int = 0  # the journal record that proves it; 0: nothing changed, so there is none
+        self.seq: int = 0  # the journal record that proves it: its own, or that of an equal one before; 0: in a dry run
 
     def __repr__(self) -> str:
         return f"Decision({self.uid}, {self.name}, {self.reason or self.place or '-'})"

@@ -263,9 +263,11 @@ class LockedLedger:
         return record.seq
 
     def _conclude(self, claim: Claim, decision: Decision, cause: str) -> Decision:
-        """Commit a decision that changed something or differs from the last one."""
+        """Commit a decision that changed something or differs from the last one, whose record else proves it too."""
         if self._core.tx.log or not decision.same_as(claim.decision):
             decision.seq = self._commit((cause, claim.uid), decision)
+        else:
+            decision.seq = cast("Decision", claim.decision).seq
         self._recall.note(claim, decision)
         return decision
 
@@ -278,6 +280,9 @@ class LockedLedger:
             seq = self._commit(("group", *[claim.uid for claim in claims]), GangDecisions(decisions))
             for decision in decisions:
                 decision.seq = seq
+        else:
+            for i in range(len(claims)):
+                decisions[i].seq = cast("Decision", claims[i].decision).seq
         for i in range(len(claims)):
             self._recall.note(claims[i], decisions[i])
         return decisions

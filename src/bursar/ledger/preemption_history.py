@@ -29,6 +29,14 @@ def lineage_of(state: State, uid: str) -> str:
     return uid if found is None else cast("str", found)
 
 
+def displaced_by(state: State, uid: str) -> object:
+    """The lineages that displaced the claim's, as a plain value; None, as for nearly all, if there are none.
+
+    Claims with equal values are barred from the same victims.
+    """
+    return state.cell(_DISPLACED, lineage_of(state, uid))
+
+
 @final
 class Lineages(Watcher):
     """The preemption history of one ledger. It watches the ledger from the first cell on."""

@@ -18,13 +18,12 @@ from bursar.control.admission import ObjectChange, settings_of
 from bursar.control.controller import PodBook
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
-from bursar.control.wakeups import touched_topics
+from bursar.control.wakeups import Helped
 from bursar.engine.charging import Core
 from bursar.engine.decide import decide, group
 from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Assumption, Configure, Outlook, Release
-from bursar.ledger.changes import PutCell
 from bursar.ledger.claims import PENDING, Claim
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.manifests import Document
@@ -89,25 +88,22 @@ class Woken:
     """Finds the pending claims that the changes of the transaction so far would wake."""
 
     everything: bool  # settings change: every entry is decided again
-    topics: dict[str, None] = field(default_factory=dict)
+    helped: Helped = field(default_factory=Helped)
     seen: int = 0
 
     def includes(self, core: Core, claims: list[Claim]) -> bool:
         log = core.tx.log
         for change in log[self.seen :]:
-            if isinstance(change, PutCell):
-                self.everything = self.everything or change.table == "displaced"
-            else:
-                self.everything = touched_topics(change, self.topics) or self.everything
+            self.helped.add(change)
         self.seen = len(log)
-        return self.everything or any(self._waits_for_it(claim) for claim in claims)
+        return self.everything or self.helped.preempting or any(self._waits_for_it(claim) for claim in claims)
 
     def _waits_for_it(self, claim: Claim) -> bool:
         decision = claim.decision
         if not isinstance(decision, Decision):
             return True
         topics = [topic for refusal in decision.refusals for topic in refusal.topics]
-        return decision.outcome != NEVER and (not topics or any(topic in self.topics for topic in topics))
+        return decision.outcome != NEVER and (not topics or any(topic in self.helped.topics for topic in topics))
 
 
 @dataclass
