@@ -32,7 +32,7 @@ POLICIES = ("gate.yaml", "guards.yaml")
 NAMESPACE = "bursar-system"
 OWN = f"/api/v1/namespaces/{NAMESPACE}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/bursar-controller"
-SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed.py"
+SKEWED = ROOT / "tests" / "cluster" / "robustness" / "skewed_clock.py"
 # A leader that nobody disturbs keeps its lease, however slow the machine, and gives it back at its end. Where leaders
 # are killed the next one has to wait for the end of it: there it is as brief as the test can bear.
 STEADY = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-period", "1")

@@ -1,4 +1,4 @@
-"""``bursar`` with a wall clock that is wrong by so many seconds: ``python skewed.py 3600 controller ...``.
+"""``bursar`` with a wall clock that is wrong by so many seconds: ``python skewed_clock.py 3600 controller ...``.
 
 What runs is the command line as it is; only the answers of ``time.time``, ``time.time_ns`` and ``datetime.now`` are
 shifted, in every module of the controller. Clocks that count from the machine's start stay: a wrong date is nothing to
