@@ -21,7 +21,6 @@ COMPILED_FILES = (
     "quantity.py",
     "resources.py",
     "selectors.py",
-    "kube/client/protobuf.py",
 )
 COMPILED_FOLDERS = ("ledger", "policies", "engine")
 # api.py, journal_lines.py and plugin.py hold msgspec structs and registration; __init__.py only re-exports.

@@ -17,11 +17,12 @@ from bursar.kube.client.http import Http, Retry
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Following
+from bursar.kube.client.watch import Following, Typed
+from bursar.kube.controller.pod_model import SeenPod, identity
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.identities import ALICE
 from tests.cluster.controlplane.objects import pod
-from tests.kube.client.conformance import Followed, OnlyPacked, config_map
+from tests.kube.client.conformance import Followed, config_map
 from tests.kube.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -63,10 +64,10 @@ async def test_a_version_that_the_server_has_forgotten_is_no_obstacle(
     await api.create(CONFIG_MAPS, config_map("stays"), namespace)
     await asyncio.to_thread(plane.restart_component, "kube-apiserver")
     followed = Followed(api, CONFIG_MAPS, Following(namespace=namespace, pause=0.1, longest_pause=1.0))
-    packed = Followed(api, PODS, Following(namespace=namespace), OnlyPacked())
-    packed.reflector._version = "1"
+    pods = Followed(api, PODS, Following(namespace=namespace), Typed(SeenPod, identity))
+    pods.reflector._version = "1"
     with pytest.raises(Gone, match="too old resource version"):
-        await packed.reflector._connect()
+        await pods.reflector._connect()
     failures = _failures_of(followed.reflector, monkeypatch)
     followed.reflector._version = "1"  # as if it had heard nothing for very long
     async with followed:

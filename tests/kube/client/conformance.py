@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import pytest
 
@@ -23,12 +23,10 @@ from bursar.kube.client.api import (
     Select,
     Writing,
 )
-from bursar.kube.client.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
-from bursar.kube.client.http import JSON
+from bursar.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 from bursar.kube.client.models import Meta, RawObject
-from bursar.kube.client.pod_protobuf import POD, Packed
-from bursar.kube.client.reflector import Reflector, reading
-from bursar.kube.client.watch import Decode, Following, as_body
+from bursar.kube.client.reflector import Reflector
+from bursar.kube.client.watch import Decode, Following, Typed, as_body
 from bursar.kube.controller.pod_model import SeenPod, identity, read_pod
 
 Case = Callable[[Api, str], Awaitable[None]]
@@ -98,19 +96,8 @@ class Diary:
 
 def tell(reflector: Reflector[Any], *lines: bytes) -> None:
     """Lines of a watch, as if they had come."""
-    _, read = reading(reflector._decode, JSON, "/here")
     for line in lines:
-        reflector._take(read(line))
-
-
-class OnlyPacked(Packed[SeenPod]):
-    """Reads pods that come packed, and no others."""
-
-    def __init__(self) -> None:
-        super().__init__(SeenPod, identity, POD)
-
-    def line(self, line: bytes) -> NoReturn:
-        raise AssertionError(f"JSON was sent to who had asked for something else: {line[:80]!r}")
+        reflector._take(line)
 
 
 def _contains(lines: list[str], wanted: tuple[str, ...]) -> bool:
@@ -413,9 +400,9 @@ async def follows_cluster_scoped_objects(api: Api, namespace: str) -> None:
 
 
 @case
-async def pods_can_be_watched_packed(api: Api, namespace: str) -> None:
+async def pods_are_watched_as_structs(api: Api, namespace: str) -> None:
     await api.create(PODS, pod("a", team="x"), namespace)
-    async with Followed(api, PODS, Following(namespace=namespace), OnlyPacked()) as followed:
+    async with Followed(api, PODS, Following(namespace=namespace), Typed(SeenPod, identity)) as followed:
         diary = followed.diary
         await api.patch(PODS, "a", namespace, PatchKind.MERGE, {"metadata": {"annotations": {"note": "ü"}}})
         await diary.until("+a", "~a")
@@ -426,15 +413,3 @@ async def pods_can_be_watched_packed(api: Api, namespace: str) -> None:
         await diary.until("-a")
         assert diary.last["a"].metadata.uid == known.meta.uid
         assert followed.reflector.progress.counts["failures"] == 0
-
-
-@case
-async def a_refusal_to_who_reads_packed_is_read(api: Api, namespace: str) -> None:
-    async def refusal(decode: Decode[Any]) -> tuple[int, str, str]:
-        reflector: Reflector[Any] = Reflector(api, PODS, decode, Diary(), Following(namespace=namespace))
-        reflector._version = "nonsense"
-        with pytest.raises(ApiError) as raised:
-            await reflector._connect()
-        return raised.value.code, raised.value.reason, raised.value.message
-
-    assert await refusal(OnlyPacked()) == await refusal(as_body)

@@ -9,7 +9,7 @@ import pytest
 
 from bursar.kube.client.api import CONFIG_MAPS, Api, Resource
 from bursar.kube.client.errors import Gone
-from bursar.kube.client.http import JSON, Request
+from bursar.kube.client.http import Request
 from bursar.kube.client.models import Meta, RawObject, Wire
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.watch import Following, Handler, Typed, as_body
@@ -211,7 +211,6 @@ async def test_a_big_piece_of_a_watch_leaves_the_loop_free(api: Api) -> None:
     )
 
     class Pieces:
-        content_type = JSON
         pieces = [lines, b""]  # noqa: RUF012 of one test
 
         async def piece(self) -> bytes:
@@ -241,7 +240,6 @@ async def test_events_come_together_unless_there_are_many_or_a_list_is_under_way
     done: list[str] = []
 
     class Pieces:
-        content_type = JSON
         pieces = [line("a"), line("b", 100_000), line("c")]  # noqa: RUF012 of one test
 
         async def piece(self) -> bytes:
@@ -267,7 +265,6 @@ async def test_a_stream_is_silent_after_the_last_piece_not_before(api: Api) -> N
     last = 0.0
 
     class Pieces:
-        content_type = JSON
         left = 20
 
         async def piece(self) -> bytes:

@@ -18,14 +18,11 @@ from bursar.kube.client import api
 from bursar.kube.client.api import DISRUPTION_BUDGETS, PODS, Resource
 from bursar.kube.client.auth import ClusterConfig, Given, Secret
 from bursar.kube.client.http import JSON
-from bursar.kube.client.pod_protobuf import POD
-from bursar.kube.client.protobuf import PACKED
 from tests.kube.fakeapi import patches
 from tests.kube.fakeapi.faults import Fault
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Object, State
 from tests.kube.fakeapi.watches import Watch, chosen_by, start_position
-from tests.kube.protobuf_writer import status
 
 KNOWN = [value for value in vars(api).values() if isinstance(value, Resource)]
 
@@ -59,7 +56,6 @@ class FakeApi:
         self.state = State()
         self.token = ""  # anybody is let in
         self.stream_lists = stream_lists
-        self.packs = True  # pods, for who asks for them in Protocol Buffers
         self.gone_as_status = False
         self.cut_lists: list[int] = []  # for each of the next streamed lists: after how many objects it is cut
         self.cut_cleanly = False  # with a proper end, as a proxy does that is shut down
@@ -163,10 +159,7 @@ class FakeApi:
             return answer
         except Refusal as refusal:
             plain = fault is not None and fault.plain
-            return self._refused(refusal, plain=plain, packed=self._packs_for(request))
-
-    def _packs_for(self, request: web.Request) -> bool:
-        return self.packs and request.headers.get("Accept", "").startswith(PACKED)
+            return self._refused(refusal, plain=plain)
 
     @staticmethod
     async def _strike(fault: Fault, request: web.Request) -> None:
@@ -176,13 +169,10 @@ class FakeApi:
             raise Refusal(500, "the connection was cut")
 
     @staticmethod
-    def _refused(refusal: Refusal, *, plain: bool, packed: bool) -> web.Response:
+    def _refused(refusal: Refusal, *, plain: bool) -> web.Response:
         headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
         if plain:
             return web.Response(status=refusal.code, text=refusal.message, headers=headers)
-        if packed:
-            headers["Content-Type"] = PACKED
-            return web.Response(status=refusal.code, body=status(refusal.status()), headers=headers)
         return web.json_response(refusal.status(), status=refusal.code, headers=headers)
 
     async def _answer(self, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -274,11 +264,10 @@ class FakeApi:
             if self.gone_as_status:
                 raise
             late, position = refusal, 0
-        packed = POD if place.resource == PODS and self._packs_for(request) else None
-        response = web.StreamResponse(headers={"Content-Type": JSON if packed is None else f"{PACKED};stream=watch"})
+        response = web.StreamResponse(headers={"Content-Type": JSON})
         chosen = chosen_by(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         bookmarks = query.get("allowWatchBookmarks") == "true"
-        watch = Watch(self.state, place.resource, place.namespace, chosen, response, bookmarks, position, packed)
+        watch = Watch(self.state, place.resource, place.namespace, chosen, response, bookmarks, position)
         self.watches.add(watch)
         try:
             await response.prepare(request)

@@ -11,10 +11,8 @@ import msgspec
 from aiohttp import web
 
 from bursar.kube.client.api import Resource
-from bursar.kube.client.protobuf import Message
 from tests.kube.fakeapi.refusals import Refusal
 from tests.kube.fakeapi.state import Change, Object, State
-from tests.kube.protobuf_writer import enveloped, framed, status
 
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -50,18 +48,12 @@ class Watch:
     response: web.StreamResponse
     bookmarks: bool
     position: int  # in the history
-    packed: Message | None = None  # what is written of an object in Protocol Buffers; None: JSON is
     ending: bool = False
     owed_bookmark: bool = False
     muted: bool = False
 
     async def send(self, type_: str, body: Object) -> None:
-        if self.packed is None:
-            await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
-            return
-        kind = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
-        wrapped = status(body) if type_ == "ERROR" else enveloped(self.packed, {**kind, **body})
-        await self.response.write(framed(type_, wrapped))
+        await self.response.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
 
     async def initial(self, end_after: int | None, *, cleanly: bool) -> None:
         """A streamed list; ``end_after`` that many objects the connection is reset, or ended ``cleanly``."""

@@ -40,7 +40,6 @@ class Connection(asyncio.BufferedProtocol):
         """``buffer``: of all connections in one event loop, since what was read is parsed before more is read."""
         self.status = 0  # of the answer
         self.retry_after = ""
-        self.content_type = ""
         self.context: ssl.SSLContext | None = None
         self.idle_since = 0.0
         self.ended: Callable[[Connection], None] | None = None  # told when nothing is left of it
@@ -65,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection is closed")
         if self._held > _HELD:  # of the answer before, which nobody read to its end
             self._transport.resume_reading()
-        self.status, self.retry_after, self.content_type, self._pieces, self._held = 0, "", "", [], 0
+        self.status, self.retry_after, self._pieces, self._held = 0, "", [], 0
         self._complete = self._framed = self._lasting = False
         self._streaming = streaming
         self._transport.write(request)
@@ -180,8 +179,6 @@ class Connection(asyncio.BufferedProtocol):
             self._framed = True
         elif lower == b"retry-after":
             self.retry_after = value.decode("latin-1")
-        elif lower == b"content-type":
-            self.content_type = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

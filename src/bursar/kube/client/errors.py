@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 
 from bursar.kube.client.models import ApiStatus, Cause
-from bursar.kube.client.protobuf import is_packed, unpacked_status
 
 _LONGEST = 2000
 """Characters of an answer that is no Status, such as a proxy's page, that are shown."""
@@ -109,7 +108,7 @@ _decode_status = msgspec.json.Decoder(ApiStatus).decode
 def status_from(body: bytes, code: int) -> ApiStatus:
     """The Status of an answer; one made from its text where a proxy or filter answered in plain words."""
     try:
-        status = unpacked_status(body) if is_packed(body) else _decode_status(body)
+        status = _decode_status(body)
     except (ValueError, msgspec.MsgspecError):
         return ApiStatus(code=code, message=body.decode(errors="replace").strip()[:_LONGEST])
     return status if status.code or status.message else ApiStatus(code=code, message=f"HTTP {code}")

@@ -320,11 +320,11 @@ class Http:
 
     @asynccontextmanager
     async def stream(
-        self, call: Call, path: str, query: tuple[tuple[str, str], ...], *, patience: float, accept: str = JSON
+        self, call: Call, path: str, query: tuple[tuple[str, str], ...], *, patience: float
     ) -> AsyncIterator[Connection]:
         """An answer that is read as it comes. ``patience``: seconds until its first line must have come."""
         self.calls[call] += 1
-        request = Request(call, "GET", path, query, accept=accept)
+        request = Request(call, "GET", path, query)
         try:
             async with asyncio.timeout(patience):
                 connection = await self._open_watch(request)

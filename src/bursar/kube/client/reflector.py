@@ -18,7 +18,6 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -26,10 +25,8 @@ import msgspec
 from bursar.kube.client.api import Api, Query, Resource
 from bursar.kube.client.connections import Connection, Lines
 from bursar.kube.client.errors import ApiError, BadRequest, Gone, Invalid, KubeError, Malformed, NotFound, Unanswered
-from bursar.kube.client.http import JSON, Backoff, Call, apart
+from bursar.kube.client.http import Backoff, Call, apart
 from bursar.kube.client.models import Meta, meta_of, read_any
-from bursar.kube.client.pod_protobuf import Frames, Packed
-from bursar.kube.client.protobuf import PACKED
 from bursar.kube.client.watch import (
     DELETED,
     Bookmark,
@@ -44,28 +41,6 @@ from bursar.kube.client.watch import (
 )
 
 T = TypeVar("T")
-Split = Callable[[bytes], list[bytes]]
-"""What a piece of the answer completes."""
-Read = Callable[[bytes], WatchEvent[T] | Bookmark]
-
-
-def acceptable(decode: Decode[T]) -> str:
-    """What may be sent to somebody who reads objects so."""
-    return f"{PACKED},{JSON}" if isinstance(decode, Packed) else JSON
-
-
-def reading(decode: Decode[T], content_type: str, path: str) -> tuple[Split, Read[T]]:
-    """How an answer of that type to a watch at ``path`` is split, and how what it consists of is read."""
-    if isinstance(decode, Packed) and content_type.startswith(PACKED):
-        return Frames().feed, lambda frame: decode.frame(frame, path)
-
-    def read_line(line: bytes) -> WatchEvent[T] | Bookmark:
-        found = decode.line(line) if isinstance(decode, Typed) else None
-        return read_any(lambda line: read_event(line, path), line)[0] if found is None else found
-
-    return Lines().feed, read_line
-
-
 log = logging.getLogger(__name__)
 
 SLICE = 100
@@ -88,7 +63,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.store: WatchStore[T] = WatchStore(decode, handler)
-        self._decode = decode
+        self._typed = decode if isinstance(decode, Typed) else None
         self.progress = Progress()
         self._api = api
         self._how = how or Following()
@@ -195,8 +170,7 @@ class Reflector(Generic[T]):
         query = self._query(listing)
         self.progress.counts["connections"] += 1
         patience = min(self._how.silence, CONNECTING)
-        accept = acceptable(self._decode)
-        async with self._api.http.stream(self._call, self._path, query, patience=patience, accept=accept) as content:
+        async with self._api.http.stream(self._call, self._path, query, patience=patience) as content:
             try:
                 async with asyncio.timeout(self._how.silence) as self._patience:
                     await self._read(content, self._patience)
@@ -222,7 +196,7 @@ class Reflector(Generic[T]):
         return (*query, ("resourceVersion", self._version or ""))
 
     async def _read(self, content: Connection, patience: asyncio.Timeout) -> None:
-        split, read = reading(self._decode, content.content_type, self._path)
+        lines = Lines()
         now = asyncio.get_running_loop().time
         taken = 0
         # To put the end off with each piece would cost more than most pieces: it may come a little later instead.
@@ -232,8 +206,8 @@ class Reflector(Generic[T]):
             return
         while piece := await content.piece():
             self.progress.last_heard = time.monotonic()
-            for one in split(piece):
-                self._take(read(one))
+            for line in lines.feed(piece):
+                self._take(line)
                 taken += 1
                 if taken % SLICE == 0:
                     await asyncio.sleep(0)
@@ -246,11 +220,16 @@ class Reflector(Generic[T]):
             if len(piece) < BUSY and self._seen is None:
                 await content.rest(self._how.rest)
 
-    def _take(self, found: WatchEvent[T] | Bookmark) -> None:
+    def _take(self, line: bytes) -> None:
+        found = self._event(line)
         if isinstance(found, Bookmark):
             self._take_bookmark(found)
         else:
             self._take_event(*found)
+
+    def _event(self, line: bytes) -> WatchEvent[T] | Bookmark:
+        found = None if self._typed is None else self._typed.line(line)
+        return read_any(lambda line: read_event(line, self._path), line)[0] if found is None else found
 
     def _take_event(self, type_: str, meta: Meta, item: T | None, raw: bytes | msgspec.Raw) -> None:
         """An object, read already or (None) to be read."""

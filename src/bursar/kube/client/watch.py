@@ -12,7 +12,7 @@ reported by its key, and its last good form stays in force.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 SILENCE = 70.0
 REST = 0.05
 DELETED = "DELETED"
-_TYPES = frozenset({"ADDED", "MODIFIED", DELETED})
+_CHANGES = frozenset({"ADDED", "MODIFIED", DELETED})
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -85,7 +85,7 @@ class Typed(Generic[T]):
             found = self._decode_line(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return WatchEvent(found.type, self._identify(found.object), found.object) if is_change(found.type) else None
+        return WatchEvent(found.type, self._identify(found.object), found.object) if found.type in _CHANGES else None
 
 
 class Bookmark(NamedTuple):
@@ -100,27 +100,17 @@ class _Line(Wire, frozen=True):
     object: msgspec.Raw
 
 
-class MarkMeta(Wire, frozen=True):
+class _MarkMeta(Wire, frozen=True):
     resource_version: str = ""
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Mark(Wire, frozen=True):
-    metadata: MarkMeta = MarkMeta()
+    metadata: _MarkMeta = _MarkMeta()
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_mark = msgspec.json.Decoder(_Mark).decode
-
-
-def is_change(type_: str) -> bool:
-    """Whether an event of that type is about an object."""
-    return type_ in _TYPES
-
-
-def list_ends(annotations: Mapping[str, str]) -> bool:
-    """Whether a bookmark with these annotations is the one after the objects that there were."""
-    return annotations.get(_INITIAL_END) == "true"
 
 
 def read_event(line: bytes, path: str) -> WatchEvent[Any] | Bookmark:
@@ -129,8 +119,8 @@ def read_event(line: bytes, path: str) -> WatchEvent[Any] | Bookmark:
         found = _decode_line(line)
         if found.type == "BOOKMARK":
             mark = _decode_mark(found.object).metadata
-            return Bookmark(mark.resource_version, list_ends(mark.annotations))
-        if is_change(found.type):
+            return Bookmark(mark.resource_version, mark.annotations.get(_INITIAL_END) == "true")
+        if found.type in _CHANGES:
             return WatchEvent(found.type, meta_of(found.object), None, found.object)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"watch {path}: {error}: {line[:200]!r}") from None

@@ -21,9 +21,8 @@ from msgspec import structs
 
 from bursar.kube.client.api import PODS, RESOURCE_SLICES, Api, Resource
 from bursar.kube.client.models import Meta
-from bursar.kube.client.pod_protobuf import POD, Packed
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Decode, Following
+from bursar.kube.client.watch import Decode, Following, Typed
 from bursar.kube.controller.object_cache import Published, read_slice
 from bursar.kube.controller.pod_model import SeenPod, identity
 from bursar.objects.core import Node
@@ -96,7 +95,7 @@ class Watches:
         pods = _Handler[SeenPod](
             "Pod", lambda _, pod: take(listener.pod_seen, pod), lambda meta: take(listener.pod_gone, meta)
         )
-        self._pods = Reflector(api, PODS, Packed(SeenPod, identity, POD), pods)
+        self._pods = Reflector(api, PODS, Typed(SeenPod, identity), pods)
         slices = _Handler[tuple[str, Published]](
             "ResourceSlice",
             lambda meta, item: take(listener.slice_seen, meta, item[1]),
