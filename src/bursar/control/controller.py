@@ -23,7 +23,7 @@ from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
 from bursar.ledger.claims import BOUND, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
-from bursar.ledger.preemption_history import displaced_by
+from bursar.ledger.preemption_history import Displacement, displaced_by
 from bursar.ledger.state import State
 from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
@@ -315,9 +315,9 @@ class Controller:
         tried = [Submit(*unit) for unit in units.values() if len(unit) >= unit[0].spec.group_size]
         return claims, self.engine.what_if(list(tried), self._ports.now())
 
-    def displaced_before(self, uid: str, victims: Sequence[tuple[str, str]]) -> None:
-        """The pod once displaced these ((uid, owner) of each), as its preemption history says."""
-        self.engine.recall_displaced(uid, list(victims), self._ports.now())
+    def recall_history(self, uid: str, lineage: str, displacements: Iterable[Displacement]) -> None:
+        """The pod's preemption history, as it stands on the pod."""
+        self.engine.recall_history(uid, lineage, list(displacements), self._ports.now())
 
     def held_before(self, uid: str, node: str, victims: Sequence[str]) -> bool:
         """The pod had a hold until these have left; returns whether it still gets the place."""

@@ -163,8 +163,7 @@ class Core:
         """A claim enters, pending; its demand counts from here."""
         tx = self.tx
         tx.add_claim(claim)
-        if claim.spec.owner:
-            self.lineages.submitted(claim)
+        self.lineages.submitted(claim)
         self.budgets.exists(tx, claim, True)
         if self.demanding:
             bindings = self._demand_bindings(claim)

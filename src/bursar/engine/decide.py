@@ -5,7 +5,8 @@ claims that count are rebound by force, and a claim that a policy can no longer 
 not started: if its node is deleted, cordoned or becomes too small, it is pending again.
 
 A ledger rebuilt from a cluster cannot see two things there: for whom a claim was evicted (a hold), and who displaced
-whom (preemption history). ``resume_hold`` and ``recall_displaced`` restore them from what was recorded on the pods.
+whom (preemption history). ``resume_hold`` and the engine's ``recall_history`` restore them from what was recorded on
+the pods.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from bursar.engine import disruption_budgets
 from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
-from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, release, spare_victims
+from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, keep_place, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
 from bursar.engine.preemption import apply_plan, best_plan
 from bursar.engine.rebinding import rebind
@@ -186,14 +187,9 @@ def resume_hold(core: Core, claim: Claim, node: str, victims: list[Claim], at: i
     if refusals:
         core.tx.rollback_to(mark)
         return refused(claim, at, refusals)
-    hold(core, claim, victims)
+    keep_place(core, claim, victims)
     outcome = HOLDING if claim.state == HELD else ADMITTED
     return Decision(claim.uid, outcome, at, claim.place, (), tuple([v.uid for v in victims]), claim.waits_for)
-
-
-def recall_displaced(core: Core, claim: Claim, victim: str, owner: str) -> None:
-    """The claim displaced a pod that is gone; the next pod of that pod's owner inherits its preemption history."""
-    core.lineages.displaced_before(claim, victim, owner)
 
 
 def apply_settings(core: Core, settings: list[Setting]) -> None:

@@ -18,6 +18,7 @@ from bursar.engine.rebinding import respec
 from bursar.engine.session import EngineError, LockedLedger
 from bursar.engine.what_if import Assumption, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.preemption_history import Displacement
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 
 
@@ -189,15 +190,21 @@ class Engine(LockedLedger):
         finally:
             self._end()
 
-    def recall_displaced(self, uid: str, victims: list[tuple[str, str]], at: int = 0) -> None:
-        """Restore that the claim displaced these ((uid, owner) of each); only those that are gone count."""
+    def preemption_history(self, uid: str) -> tuple[str, list[Displacement]]:
+        """The claim's lineage ("" if that is its uid), and what it displaced, directly and through others."""
+        self._lock.acquire()
+        try:
+            return self._core.lineages.record(self.claim(uid))
+        finally:
+            self._lock.release()
+
+    def recall_history(self, uid: str, lineage: str, displacements: list[Displacement], at: int = 0) -> None:
+        """Restore the preemption history of a claim, as ``preemption_history`` of another engine had it."""
         self._lock.acquire()
         try:
             claim = self.claim(uid)
             self._begin(at)
-            for victim, owner in victims:
-                if victim not in self.state.claims:
-                    deciding.recall_displaced(self._core, claim, victim, owner)
+            self._core.lineages.recall(claim, lineage, displacements)
             if self._core.tx.log:
                 self._commit(("recall", uid))
         finally:

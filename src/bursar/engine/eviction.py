@@ -124,9 +124,14 @@ def leavers(core: Core, place: str) -> tuple[str, ...]:
 
 
 def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
-    """The claim has its place; it may start once the claims that block it are gone."""
+    """The claim has its place by displacing these; it may start once the claims that block it are gone."""
     for victim in victims:
         core.lineages.displaced(claim, victim)
+    keep_place(core, claim, victims)
+
+
+def keep_place(core: Core, claim: Claim, victims: list[Claim]) -> None:
+    """The claim has its place, and waits for these and for all that still block the place."""
     waits = [v.uid for v in victims if v.leaving]
     if claim.place and not _physically_free(core, claim):
         waits.extend([uid for uid in leavers(core, claim.place) if uid not in waits])

@@ -19,8 +19,10 @@ from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.patches import (
     HOLD,
+    HistoryRecord,
     HoldRecord,
     admission_record,
+    history_record,
     node_terms,
     start_patch,
     with_node_terms,
@@ -28,6 +30,7 @@ from bursar.kube.controller.patches import (
 )
 from bursar.kube.controller.pod_model import read_pod, unjudged
 from bursar.ledger.claims import RESERVED, Claim
+from bursar.ledger.preemption_history import heir_key
 from bursar.objects.kinds import Kind, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.validation import duration_ms
@@ -237,9 +240,13 @@ class PlainKubernetes:
         claims = self.mirror.engine.state.claims
         for uid in holders_of(self.mirror.engine.state, victim.uid):
             claimant = claims[uid]
-            waits = tuple((other, claims[other].spec.owner) for other in claimant.waits_for if other in claims)
-            marks: dict[str, str | None] = {HOLD: written(HoldRecord(claimant.place, waits))}
+            waits = tuple((other, heir_key(claims[other])) for other in claimant.waits_for if other in claims)
+            history = msgspec.structs.asdict(self._history(claimant))
+            marks: dict[str, str | None] = {HOLD: written(HoldRecord(claimant.place, waits, **history))}
             self._mark(claimant.key, {"annotations": marks})
+
+    def _history(self, claim: Claim) -> HistoryRecord:
+        return history_record(claim.uid, *self.mirror.engine.preemption_history(claim.uid))
 
     def _mark(self, key: str, parts: dict[str, dict[str, str | None]]) -> None:
         if key not in self.pods:
@@ -256,7 +263,7 @@ class PlainKubernetes:
         assert reading is not None
         filled = reading.filled
         orders = self.mirror.placement.orders(claim, unjudged(tracked.seen.spec), expressible=filled.expressible)
-        record = written(admission_record(claim, 1, 0, orders, ()))
+        record = written(admission_record(claim, 1, 0, orders, self._history(claim)))
         pin = claim.place if orders.pin else ""
         marks = {"bursar.dev/admission": record}
         patch = start_patch(claim.uid, filled, marks, pin=pin, keep_off=orders.keep_off)

@@ -34,7 +34,9 @@ def test_the_next_leader_charges_the_same(scenario: Scenario) -> None:
             continue
         act(kubernetes, step)
         assert list(wrong_sums(kubernetes.mirror.engine.state)) == []
-        assert _charges(_rebuilt(kubernetes)) == _charges(kubernetes.mirror), f"step {step.number}: {step.action}"
+        rebuilt = _rebuilt(kubernetes)
+        assert _charges(rebuilt) == _charges(kubernetes.mirror), f"step {step.number}: {step.action}"
+        assert _barred(rebuilt) == _barred(kubernetes.mirror), f"step {step.number}: {step.action}"
 
 
 def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
@@ -46,6 +48,24 @@ def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
     pods = [msgspec.json.encode(pod) for pod in kubernetes.pods.values()]
     mirror.build(objects, [read_pod(raw) for raw in pods])
     return mirror
+
+
+def _barred(mirror: Mirror) -> set[tuple[str, str]]:
+    """Pods that may not displace another one, which displaced them before."""
+    claims = mirror.engine.state.claims.values()
+    lineages = mirror.engine._core.lineages
+    return {(one.key, other.key) for one in claims for other in claims if lineages.barred(one.uid, other.uid)}
+
+
+def test_the_next_leader_knows_the_heirs_of_both_sides() -> None:
+    """The middle one displaced a pod and was displaced: the record of the last one keeps both."""
+    scenario = next(s for s in SCENARIOS if s.name == "who displaced whom is inherited from pod to pod")
+    kubernetes = PlainKubernetes()
+    for step in scenario.steps:
+        if step.action != "expect":
+            act(kubernetes, step)
+    assert len(_barred(kubernetes.mirror)) == 3
+    assert _barred(_rebuilt(kubernetes)) == _barred(kubernetes.mirror)
 
 
 def _charges(mirror: Mirror) -> Charges:

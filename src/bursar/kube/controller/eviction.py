@@ -54,8 +54,6 @@ class Evictor:
         self.evicted = 0  # as the API server accepted
 
     def evict(self, claim: Claim) -> None:
-        for holder in holders_of(self._engine.state, claim.uid):
-            self._writer.displaces(holder, claim)
         self.queue.want(claim.uid)
 
     def take_back(self, uid: str) -> bool:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from bursar.kube.admission import predicate
 from bursar.ledger.claims import Claim
+from bursar.ledger.preemption_history import Displacement
 from bursar.objects.core import Node
 from bursar.objects.pods import GPU_NODE_LABEL
 from bursar.policies.plugin import PlacementRules, Registry, installed_marks
@@ -174,8 +175,20 @@ class PlacementJudge:
 T = TypeVar("T")
 
 
-class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
-    """Why a pod may run: the decision, what it is charged for, and whose place it took ((uid, owner) of each)."""
+class HistoryRecord(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The pod's preemption history: its lineage, whose place it took, and whose place those had taken before."""
+
+    lineage: str = ""  # if it is not the pod's uid
+    displaced: tuple[tuple[str, str], ...] = ()  # by itself: (lineage, key of its heirs)
+    history: tuple[Displacement, ...] = ()  # by others that it displaced
+
+    @property
+    def displacements(self) -> tuple[Displacement, ...]:
+        return (*((loser, key, "") for loser, key in self.displaced), *self.history)
+
+
+class AdmissionRecord(HistoryRecord, frozen=True, omit_defaults=True):
+    """Why a pod may run: the decision, and what it is charged for."""
 
     seq: int
     term: int
@@ -183,11 +196,10 @@ class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     pinned: bool = False
     fenced: bool = False  # kept off the GPU nodes
     bindings: tuple[object, ...] = ()
-    displaced: tuple[tuple[str, str], ...] = ()
 
 
-class HoldRecord(Struct, frozen=True, omit_defaults=True):
-    """A place promised to a pod that still waits, and who must leave for it ((uid, owner) of each)."""
+class HoldRecord(HistoryRecord, frozen=True, omit_defaults=True):
+    """A place promised to a pod that still waits, and who must leave for it ((uid, key of its heirs) of each)."""
 
     place: str
     victims: tuple[tuple[str, str], ...] = ()
@@ -205,11 +217,23 @@ def hold_of(annotations: Mapping[str, str]) -> HoldRecord | None:
     return _read(_hold, annotations.get(HOLD))
 
 
-def admission_record(
-    claim: Claim, seq: int, term: int, orders: Orders, displaced: tuple[tuple[str, str], ...]
-) -> AdmissionRecord:
+def admission_record(claim: Claim, seq: int, term: int, orders: Orders, past: HistoryRecord) -> AdmissionRecord:
     bindings = tuple(binding.record() for binding in claim.bindings if binding is not None)
-    return AdmissionRecord(seq, term, claim.place, orders.pin, orders.keep_off, bindings, displaced)
+    return AdmissionRecord(
+        seq, term, claim.place, orders.pin, orders.keep_off, bindings, **msgspec.structs.asdict(past)
+    )
+
+
+def history_record(uid: str, lineage: str, displacements: Iterable[Displacement]) -> HistoryRecord:
+    """What a claim's preemption history is on its pod."""
+    own = lineage or uid
+    displaced, history = [], []
+    for loser, key, winner in displacements:
+        if winner == own:
+            displaced.append((loser, key))
+        else:
+            history.append((loser, key, winner))
+    return HistoryRecord(lineage=lineage, displaced=tuple(displaced), history=tuple(history))
 
 
 def written(record: Struct) -> str:

@@ -19,10 +19,12 @@ from bursar.control.admission import Admission, ObjectChange
 from bursar.control.controller import Controller
 from bursar.kube.controller.object_cache import ObjectCache, Report
 from bursar.kube.controller.patches import (
+    HOLD,
     INVALID,
     PREEMPTED,
     UNJUDGED,
     AdmissionRecord,
+    HistoryRecord,
     HoldRecord,
     PlacementJudge,
     admission_of,
@@ -72,12 +74,16 @@ class TrackedPod:
 
 
 def entering(pod: SeenPod) -> tuple[int, int, int, int, str]:
-    """The order in which pods enter a new ledger: not admitted by Bursar, then by admission, then pending ones."""
+    """The order in which pods enter a new ledger: not admitted by Bursar, then by admission, then pending ones.
+
+    Pending pods with a hold come before others, which may inherit from those that had to leave for them.
+    """
     record = admission_of(pod.metadata.annotations)
     created = milliseconds(pod.metadata.creation_timestamp)
     if record is not None:
         return 1, record.term, record.seq, created, pod.key
-    return (0 if pod.spec.node_name else 2), 0, 0, created, pod.key
+    pending = 2 if HOLD in pod.metadata.annotations else 3
+    return (0 if pod.spec.node_name else pending), 0, 0, created, pod.key
 
 
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
@@ -191,6 +197,8 @@ class PodSync:
             tracked = TrackedPod(pod, None, governed=True, hold=hold_of(marks), pending=True)
             self._keep(tracked)
             self._sync_pending(tracked)
+            if tracked.counted is not None:
+                self._recall(tracked, tracked.hold)
         elif node or record is not None:
             governed = record is not None or self._governs(pod)
             tracked = TrackedPod(pod, None, governed, record)
@@ -210,9 +218,13 @@ class PodSync:
         counted = bound_pod(pod, tracked.governed, place)
         if not (self._tell(tracked, counted) or self._tell(tracked, resources_only(counted, pod))):
             return
-        if tracked.record is not None and tracked.record.displaced:
-            self._controller.displaced_before(tracked.uid, tracked.record.displaced)
+        self._recall(tracked, tracked.record)
         self._progress(tracked, pod)
+
+    def _recall(self, tracked: TrackedPod, record: HistoryRecord | None) -> None:
+        """The preemption history that stands on the pod holds on, also for heirs that enter later."""
+        if record is not None and (record.lineage or record.displacements):
+            self._controller.recall_history(tracked.uid, record.lineage, record.displacements)
 
     # Pending pods
 

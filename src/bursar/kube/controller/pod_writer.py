@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+import msgspec
+
 from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.kube.client.api import PODS, Api, PatchKind, Writing
@@ -27,9 +29,11 @@ from bursar.kube.controller.patches import (
     INVALID,
     TERM,
     Body,
+    HistoryRecord,
     HoldRecord,
     PlacementJudge,
     admission_record,
+    history_record,
     metadata_patch,
     start_patch,
     written,
@@ -37,6 +41,7 @@ from bursar.kube.controller.patches import (
 from bursar.kube.controller.pod_sync import PodSync, TrackedPod
 from bursar.kube.controller.work_queue import Declined, KeyedWorkQueue, sent
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
+from bursar.ledger.preemption_history import heir_key
 
 Marks = dict[str, str | None]
 
@@ -168,8 +173,6 @@ class PodWriter:
         self._how = Writing(dry_run=dry_run, brief=True)
         self._wanted: dict[str, Wanted] = {}
         self._labels = LabelKeeper()
-        # By uid of the claimant: the number of its decision, and the victims of that decision (uid -> owner).
-        self._plans: dict[str, tuple[int, dict[str, str]]] = {}
         self._holding: set[str] = set()  # uids of pods on which a hold may stand
         self._locks: dict[str, asyncio.Lock] = {}  # by uid, of pods that have or had a hold
         self._backoff = RefusalBackoff(now)
@@ -208,40 +211,25 @@ class PodWriter:
         if wrong:
             self._want(uid).labels.update(wrong)
 
-    def displaces(self, claimant: str, victim: Claim) -> None:
-        """The claimant takes the victim's place: to be written down on it."""
-        self._victims(claimant)[victim.uid] = victim.spec.owner
-
     def resume(self, tracked: TrackedPod) -> None:
-        """What was found on a pod: an admission of this term, or a hold, with whom it is about if it was taken up."""
+        """What was found on a pod: an admission of this term, or a hold."""
         if tracked.record is not None and tracked.record.term == self._term:
             self._earlier = max(self._earlier, tracked.record.seq)
         if tracked.hold is None:
             return
         self._may_hold(tracked.uid)
-        claim = self._engine.state.claims.get(tracked.uid)
-        if claim is not None and claim.state == HELD:
-            self._victims(tracked.uid).update(tracked.hold.victims)
 
     def _may_hold(self, uid: str) -> None:
         self._holding.add(uid)
         self._locks.setdefault(uid, asyncio.Lock())
 
     def forget(self, uid: str) -> None:
-        for known in (self._wanted, self._plans, self._locks):
+        for known in (self._wanted, self._locks):
             known.pop(uid, None)
         self._holding.discard(uid)
         self._labels.forget(uid)
         self._backoff.forget(uid)
         self.queue.forget(uid)
-
-    def _victims(self, uid: str) -> dict[str, str]:
-        """The victims of the claimant's decision that is in force; those of an earlier decision are dropped."""
-        claim = self._engine.state.claims.get(uid)
-        seq = _seq(claim) if claim is not None else 0
-        if uid not in self._plans or self._plans[uid][0] != seq:
-            self._plans[uid] = seq, {}
-        return self._plans[uid][1]
 
     # Holds
 
@@ -256,8 +244,8 @@ class PodWriter:
         async with self._locks.setdefault(tracked.uid, asyncio.Lock()):
             if claimant.state != HELD or tracked.uid not in self._pods.by_uid:
                 return True  # nobody has to leave for it
-            record = HoldRecord(claimant.place, self._displaced(claimant))
-            if tracked.hold == record:
+            record = self._hold_record(claimant)
+            if tracked.hold is not None and self._still_right(tracked.hold, record):
                 return True
             self._holding.add(tracked.uid)  # whatever the answer will be
             patch = metadata_patch(tracked.uid, annotations={HOLD: written(record)}, labels={})
@@ -292,9 +280,19 @@ class PodWriter:
         tracked.hold = None
         self._holding.discard(tracked.uid)
 
-    def _displaced(self, claim: Claim) -> tuple[tuple[str, str], ...]:
-        seq, victims = self._plans.get(claim.uid, (0, {}))
-        return tuple(sorted(victims.items())) if seq == _seq(claim) else ()
+    def _hold_record(self, claim: Claim) -> HoldRecord:
+        claims = self._engine.state.claims
+        victims = tuple((uid, heir_key(claims[uid])) for uid in sorted(claim.waits_for) if uid in claims)
+        return HoldRecord(claim.place, victims, **msgspec.structs.asdict(self._history(claim)))
+
+    def _still_right(self, before: HoldRecord, now: HoldRecord) -> bool:
+        """Whether all that changed since it was written is that victims have left."""
+        left = [uid for uid, _ in set(before.victims) - set(now.victims)]
+        same = before == msgspec.structs.replace(now, victims=before.victims)
+        return same and not any(uid in self._engine.state.claims for uid in left)
+
+    def _history(self, claim: Claim) -> HistoryRecord:
+        return history_record(claim.uid, *self._engine.preemption_history(claim.uid))
 
     async def _nominate(self, tracked: TrackedPod, node: str | None) -> None:
         patch: Body = {"metadata": {"uid": tracked.uid}, "status": {"nominatedNodeName": node}}
@@ -338,7 +336,7 @@ class PodWriter:
         filled = reading.filled
         orders = self._placement.orders(claim, reading.unjudged, expressible=filled.expressible)
         seq = self._earlier + _seq(claim)
-        record = admission_record(claim, seq, self._term, orders, self._displaced(claim))
+        record = admission_record(claim, seq, self._term, orders, self._history(claim))
         marks: Marks = {**wanted.annotations, ADMISSION: written(record), TERM: str(self._term)}
         if tracked.uid in self._holding:
             marks[HOLD] = None
@@ -356,7 +354,6 @@ class PodWriter:
             return
         self._backoff.forget(tracked.uid)
         if answer is not None:
-            self._plans.pop(claim.uid, None)
             self.started += 1
 
     def _put_back(self, uid: str, wanted: Wanted) -> None:
