@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bursar.audit.auditor import AuditError, Auditor
 from bursar.ledger.claims import RUNNING, Claim
 from tests.audit.forgery import Path, Record, first_lie, redigested, resealed
+from tests.audit.test_scenarios import SCENARIOS, played
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.toy_policies import spec
 from tests.ledger.world import STEPS, Step, World
@@ -191,6 +192,85 @@ class TestWhatGrows:
         lie = first_lie(redigested(grown_history(forced=forced), set_at(2, (6, 2, 2, "cpu"), room)))
         assert (lie.seq if lie else None) == seq
         assert lie is None or f"its limit is {room}" in lie.problem
+
+
+def found_to_have_grown(**other: Any) -> list[bytes]:
+    """1 and 2 set the room, 3 decides one, 4 finds that it has grown beyond its quota."""
+    engine = new_engine()
+    engine.configure([room_setting("teams", "a", 4, 0)], 1)
+    engine.configure([room_setting("hosts", "h1", 8, 0)], 2)
+    engine.decide(Claim("one", spec({"cpu": 4}, {"teams": "a"}), 3, "ns", "one"), 3)
+    engine.adjust("one", spec({"cpu": 6}, {"teams": "a"}), 4, **{"forced": True, **other})
+    return engine.journal.take()
+
+
+class TestWhatIsFoundToHaveGrown:
+    def test_is_believed(self) -> None:
+        lines = found_to_have_grown()
+        assert record(lines, 4)[4] == ["grew", "one"]
+        assert first_lie(lines) is None
+
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            (set_at(4, (4, 0), "adjust"), "teams/a then has 6 of cpu; its limit is 4"),
+            (set_at(4, (6, 0), ["field", "one", 1, "h1"]), "has not grown where it has its place"),
+            (lambda records: records[2][4].__setitem__(0, "grew"), "has not grown where it has its place"),
+        ],
+        ids=["not if it asked", "not without asking for more", "not when it comes"],
+    )
+    def test_is_not_everything(self, change: Callable[[list[Record]], None], problem: str) -> None:
+        with pytest.raises(AuditError, match=problem):
+            raise first_lie(redigested(found_to_have_grown(), change)) or AssertionError("it was believed")
+
+    def test_a_refused_growth_leaves_no_record(self) -> None:
+        assert len(found_to_have_grown(forced=False)) == 3
+
+
+def reserved_history() -> list[bytes]:
+    """A victim on a GPU node that keeps a reserve for idle GPUs: record 3 evicts it, 4 says that it is gone."""
+    scenario = next(one for one in SCENARIOS if one.name == "a preemption on a node with a reserve for idle GPUs")
+    return played(scenario).journal.take()
+
+
+def evicting(records: list[Record]) -> Record:
+    """The record that evicts the victim."""
+    return next(one for one in records if one[4][0] == "decide" and one[5][5][0])
+
+
+class TestVictimsInAReserve:
+    def test_are_believed(self) -> None:
+        lines = reserved_history()
+        assert first_lie(lines) is None
+        text = b"".join(lines)
+        assert b"crossquota/g/reserve" in text
+
+    def test_must_leave(self) -> None:
+        def stays(records: list[Record]) -> None:
+            effects = evicting(records)[6]
+            effects[:] = [effect for effect in effects if effect[0] != "field" or effect[2] != 2]
+
+        with pytest.raises(AuditError, match="charged by mode 2; is it evicted or not"):
+            raise first_lie(redigested(reserved_history(), stays)) or AssertionError("it was believed")
+
+    def test_are_not_counted_twice(self) -> None:
+        def twice(records: list[Record]) -> None:
+            effects = evicting(records)[6]
+            at = next(place for place, effect in enumerate(effects) if effect[0] == "bound" and effect[2] == 2)
+            effects.insert(at, list(effects[at]))
+
+        with pytest.raises(AuditError, match="counts -1"):
+            raise first_lie(redigested(reserved_history(), twice)) or AssertionError("it was believed")
+
+    def test_count_again_when_they_stay(self) -> None:
+        """A claim whose eviction ends without its being charged again runs and counts nowhere."""
+
+        def forgets(records: list[Record]) -> None:
+            uid = evicting(records)[5][5][0][0]
+            evicting(records)[6].append(["field", uid, 2, False])
+
+        with pytest.raises(AuditError, match="stays, and does not count in"):
+            raise first_lie(redigested(reserved_history(), forgets)) or AssertionError("it was believed")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from bursar.engine.engine import Engine
 from bursar.engine.session import Recall
 from bursar.ledger.compaction import Summary
 from bursar.ledger.transaction import read_snapshot
+from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.sim import runner
 from bursar.sim.cluster import Cluster
-from bursar.sim.scenario import Scenario, load_scenarios
+from bursar.sim.scenario import Scenario, Step, load_scenarios
+from tests.kube.controller.plain_kubernetes import PlainKubernetes
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], known_kinds(default_registry()))
@@ -41,6 +43,26 @@ def test_scenario(scenario: Scenario) -> None:
         copy.replay(lines[cut:])
         assert copy.state.plain() == engine.state.plain()
         assert copy.digest == engine.digest
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_scenario_on_kubernetes(scenario: Scenario) -> None:
+    kubernetes, embedded = PlainKubernetes(), Cluster()
+    for step in scenario.steps:
+        if step.action != "expect" and accepted(embedded, step):
+            runner.act(kubernetes, step)
+    auditor = Auditor()
+    for line in kubernetes.mirror.engine.journal.take():
+        auditor.feed(line)
+    assert auditor.digest == f"{kubernetes.mirror.engine.digest:016x}"
+
+
+def accepted(cluster: Cluster, step: Step) -> bool:
+    try:
+        runner.act(cluster, step)
+    except ManifestError:
+        return False
+    return True
 
 
 def summed_up(lines: list[bytes]) -> Engine:

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING
+from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, RELEASED, WAITING, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.session import CommitListener, EngineError
 from bursar.engine.what_if import Adjust, Configure, Release, Submit
@@ -477,3 +477,29 @@ class TestLifeAndThreads:
         engine.listener = heard
         engine.decide(ask("x", 1))
         assert heard.topics == [["hosts", "teams/a"]]
+
+
+class TestReplay:
+    def test_why_a_claim_waits_survives_that_it_asks_for_something_else(self) -> None:
+        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
+        claim = ask("x", 3)
+        engine.decide(claim)
+        engine.adjust("x", ask("x", 4).spec)
+        again = engine.decide(claim)
+        assert again.seq == engine.version, "it is refused like before, for another amount: that has a record"
+        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
+        copy.replay(engine.journal.take())
+        known = copy.claim("x").decision
+        assert isinstance(known, Decision)
+        assert known.record() == again.record()
+        assert "needs 4m cpu" in known.sentence()
+
+    def test_a_record_of_a_change_that_was_not_decided_yet_hides_no_reason(self) -> None:
+        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
+        refused = engine.decide(ask("x", 3))
+        engine.adjust("x", ask("x", 4).spec)
+        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
+        copy.replay(engine.journal.take())
+        known = copy.claim("x").decision
+        assert isinstance(known, Decision)
+        assert known.record() == refused.record()

@@ -41,14 +41,17 @@ class Auditor:
         self.parts: dict[str, dict[Any, Any]] = {kind: {} for kind in NUMBERS}
         self.claims: dict[str, Book] = self.parts["claim"]
         self.accounts: dict[str, Book] = self.parts["account"]
-        self.waiters: dict[str, int] = {}  # uid: how many wait for it to go
-        self.told: dict[str, int] = {}  # uid: when its eviction began
-        self.uids: dict[int, None] = {}
-        self.same: dict[object, Any] = {}  # keys and values of charges, each once: many claims have equal ones
+        # By uid: how many wait for a claim to go, and when its eviction began.
+        self.waiters, self.told = dict[str, int](), dict[str, int]()
+        # All uids; keys and values of charges, each once, because many claims have equal ones; policies with physical
+        # accounts, in which evicted claims keep their place.
+        self.uids, self.same, self.placing = dict[int, None](), dict[object, Any](), set[str]()
         self.uids_kept, self.counts = uids_kept, dict.fromkeys(COUNTED, 0)
         # Of the current record: the claim of the effect before; parts of the books that changed; who must fit the
-        # limits, and what was used in (account, resource) before those were charged.
-        self.last, self.touched = "", dict[tuple[str, Any], None]()
+        # limits, and what was used in (account, resource) before those were charged; by uid and field of a claim, the
+        # effect that wrote it last; by uid, how policies that place charged it.
+        self.last, self.touched, self.written = "", dict[tuple[str, Any], None](), dict[tuple[str, int], int]()
+        self.modes, self.step = dict[str, set[int]](), 0
         self.fitting, self.before = set[str](), dict[tuple[str, str], int]()
 
     @property
@@ -87,33 +90,30 @@ class Auditor:
         rows: list[Record] = [] if record[5] is None else record[5] if cause == "group" else [record[5]]
         specs = {uid: self.claims[uid]["spec"] for row in rows for uid in row[5][0] if uid in self.claims}
         self.fitting = {row[0] for row in rows if cause in DECIDED | GROWN and row[1] in {"admitted", "held"}}
-        order = self.apply(record[6])
+        self.apply(record[6])
         require(self.digest == record[7], f"says digest {record[7]}, but the books have {self.digest}")
         self._check_limits(cause)
         for kind, key in self.touched:
             if kind == "claim":
+                self._check_leaving(key)
                 self._check_waiting(key)
         for row in rows:
             self._check_decision(row, record[2], cause)
-            self._check_victims(row, specs, order)
+            self._check_victims(row, specs)
 
     # Effects
 
-    def apply(self, effects: list[Record]) -> dict[str, int]:
-        """Do what the effects say; returns where among them a claim began to leave or got its place."""
-        self.last, self.touched, self.before = "", {}, {}
-        order = {}
-        for place, (kind, *rest) in enumerate(effects):
+    def apply(self, effects: list[Record]) -> None:
+        """Do what the effects say."""
+        self.last, self.touched, self.before, self.written, self.modes = "", {}, {}, {}, {}
+        for self.step, (kind, *rest) in enumerate(effects):
             if kind in {"charge", "bound", "state", "bind", "field", "drop", "claim"}:
                 rest[0] = self.last = rest[0] or self.last
                 require(kind == "claim" or self.last in self.claims, f"changes claim {self.last!r}, which is not there")
                 self._touch("claim", self.last)
-            if kind == "state" or (kind == "field" and rest[1] == 2):
-                order[self.last] = place
             getattr(self, f"_do_{kind}")(*rest)
         for part in self.touched:
             self._count(*part, 1)
-        return order
 
     def _touch(self, kind: str, key: object) -> None:
         """A part is about to change: its number leaves the digest, and its new one comes when all is done."""
@@ -152,7 +152,7 @@ class Auditor:
         for uids, step in ((claim["waits"], -1), (value, 1)) if name == "waits" else ():
             for other in uids:
                 self.waiters[other] = self.waiters.get(other, 0) + step
-        claim[name] = value
+        claim[name], self.written[uid, field] = value, self.step
 
     def _do_bind(self, uid: str, bindings: list[Record | None]) -> None:
         self.claims[uid]["bindings"] = msgspec.json.encode(bindings)
@@ -167,8 +167,9 @@ class Auditor:
         for name, cost in each_cost(names, costs):
             self._touch("account", name)
             account = self.accounts[name]
-            require(account["physical"] or used == moved, f"mode {mode} in {name}, which is not physical")
-            busy = moved if account["physical"] else 0
+            placing, busy = account["policy"] in self.placing, moved if account["physical"] else 0
+            require(placing or used == moved, f"mode {mode} in {name}, which is not physical")
+            self.modes.setdefault(uid, set()).update({mode} if placing else ())
             for what, amount in cost.items():
                 if uid in self.fitting and amount > 0:
                     self.before.setdefault((name, what), account["used"].get(what, 0))
@@ -193,7 +194,8 @@ class Auditor:
         self._touch("account", name)
         identity = mark(f"{len(policy)} {len(name)} {policy}{name}{topic or name} {physical}")
         empty = {"used": {}, "busy": {}, "limits": {}, "stock": False}
-        self.accounts[name] = {"mark": identity, "physical": physical, **empty}
+        self.accounts[name] = {"mark": identity, "policy": policy, "physical": physical, **empty}
+        self.placing |= {policy} if physical else set()
         self.counts["accounts"] += 1
 
     def _do_close(self, name: str) -> None:
@@ -225,6 +227,19 @@ class Auditor:
         for other in waits:
             require(self.claims.get(other, {}).get("leaving", False), f"{uid} waits for {other}, who does not leave")
 
+    def _check_leaving(self, uid: str) -> None:
+        """A claim that is evicted, and no other one, keeps a place in which it does not count."""
+        claim = self.claims.get(uid, {"leaving": False, "charges": {}})
+        evicted = claim["leaving"] or (uid, 2) in self.written
+        for mode in self.modes.get(uid, ()):
+            require(not mode or (mode > 1) == evicted, f"{uid} is charged by mode {mode}; is it evicted or not?")
+        for (name, what), (_, counts, there) in claim["charges"].items():
+            require(counts or not there or claim["leaving"], f"{uid} stays, and does not count in {name} for {what}")
+
+    def moved(self, uid: str) -> int:
+        """The effect by which the claim began to leave, or got another state; -1 if there is none."""
+        return max(self.written.get((uid, field), -1) for field in (0, 2))
+
     def _check_decision(self, row: Record, at: int, cause: str) -> None:
         uid, outcome, decided_at, place, _, (victims, waits, _) = row
         claim = self.claims.get(uid)
@@ -237,6 +252,8 @@ class Auditor:
             require(claim["state"] == state, f"claim {uid} is {outcome}, but has state {claim['state']}")
             require(claim["waits"] == waits, f"claim {uid} waits for {claim['waits']}; its decision says {waits}")
             require(not victims or state != PENDING, f"claim {uid} is {outcome}, but has victims")
+        grew = claim is not None and claim["state"] != PENDING and (uid, 5) in self.written
+        require(grew or cause != "grew", f"claim {uid} has not grown where it has its place")
         if claim is not None and cause == "tick":
             require(claim["spec"].preemptible, f"claim {uid} was taken back, but is not preemptible")
             self.told[uid] = at
@@ -245,7 +262,7 @@ class Auditor:
             require(place == there, f"claim {uid} is on {there!r}, not on {place!r}")
         self.counts["decisions"] += 1
 
-    def _check_victims(self, row: Record, specs: dict[str, Spec], order: dict[str, int]) -> None:
+    def _check_victims(self, row: Record, specs: dict[str, Spec]) -> None:
         uid, victims = row[0], row[5][0]
         claimant = self.claims.get(uid, {})
         for other in victims if claimant else ():
@@ -256,7 +273,7 @@ class Auditor:
             require(not kin, f"victim {other} is of the same group as {uid}")
             require(victim["leaving"] or victim["state"] == PENDING, f"victim {other} of {uid} was not told to leave")
             require(other in claimant["waits"] or not victim["leaving"], f"{uid} does not wait for its victim {other}")
-            require(order.get(other, 0) <= order.get(uid, -1), f"{uid} got its place before its victim {other} left it")
+            require(0 <= self.moved(other) <= self.moved(uid), f"{uid} got its place before its victim {other} left it")
             self.told[other] = row[2]
             self.counts["victims"] += 1
 

@@ -103,7 +103,9 @@ class Engine(LockedLedger):
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
-            self._commit(("adjust", uid), decision)
+            self._commit(("grew" if forced and claim.state != PENDING else "adjust", uid), decision)
+            if claim.state == PENDING:
+                claim.decision = None  # what it waited for is past: the next decision is recorded, whatever it is
             return decision
         finally:
             self._end()

@@ -29,6 +29,7 @@ from bursar.policies.policy import Policy
 
 _DEPARTED_KEPT: Final = 10_000
 # How a decision without refusals, victims and waiting ends in a record: what follows its time and place.
+_NO_NEWS: Final = ("adjust", "grew")  # a claim asks for something else: its last decision still says where, and why
 _PLAIN: Final = msgspec.json.encode(Decision("", ADMITTED, 0).record()).partition(b'0,""')[2]
 
 
@@ -72,7 +73,7 @@ class Recall:
             self.unread.pop(cast("str", cause[1]), None)
             return
         text = bytes(line.decided)
-        if text == b"null":
+        if text == b"null" or kind in _NO_NEWS:
             return
         if kind == "decide" and text.endswith(_PLAIN):
             self.unread[cast("str", cause[1])] = (line.seq, text)
