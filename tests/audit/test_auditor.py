@@ -194,13 +194,13 @@ class TestWhatGrows:
         assert lie is None or f"its limit is {room}" in lie.problem
 
 
-def found_to_have_grown(**other: Any) -> list[bytes]:
+def found_to_have_grown(*, forced: bool = True) -> list[bytes]:
     """1 and 2 set the room, 3 decides one, 4 finds that it has grown beyond its quota."""
     engine = new_engine()
     engine.configure([room_setting("teams", "a", 4, 0)], 1)
     engine.configure([room_setting("hosts", "h1", 8, 0)], 2)
     engine.decide(Claim("one", spec({"cpu": 4}, {"teams": "a"}), 3, "ns", "one"), 3)
-    engine.adjust("one", spec({"cpu": 6}, {"teams": "a"}), 4, **{"forced": True, **other})
+    engine.adjust("one", spec({"cpu": 6}, {"teams": "a"}), 4, forced=forced)
     return engine.journal.take()
 
 

@@ -432,6 +432,30 @@ class TestReplay:
         for uid in ("low", "high", "wait", "g1", "g2"):
             assert copy.explain(uid).record() == engine.explain(uid).record(), uid
 
+    def test_why_a_claim_waits_survives_that_it_asks_for_something_else(self) -> None:
+        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
+        claim = ask("x", 3)
+        engine.decide(claim)
+        engine.adjust("x", ask("x", 4).spec)
+        again = engine.decide(claim)
+        assert again.seq == engine.version, "it is refused like before, for another amount: that has a record"
+        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
+        copy.replay(engine.journal.take())
+        known = copy.claim("x").decision
+        assert isinstance(known, Decision)
+        assert known.record() == again.record()
+        assert "needs 4m cpu" in known.sentence()
+
+    def test_a_record_of_a_change_that_was_not_decided_yet_hides_no_reason(self) -> None:
+        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
+        refused = engine.decide(ask("x", 3))
+        engine.adjust("x", ask("x", 4).spec)
+        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
+        copy.replay(engine.journal.take())
+        known = copy.claim("x").decision
+        assert isinstance(known, Decision)
+        assert known.record() == refused.record()
+
 
 class TestLifeAndThreads:
     def test_a_pending_claim_cannot_be_seen_running(self) -> None:
@@ -477,29 +501,3 @@ class TestLifeAndThreads:
         engine.listener = heard
         engine.decide(ask("x", 1))
         assert heard.topics == [["hosts", "teams/a"]]
-
-
-class TestReplay:
-    def test_why_a_claim_waits_survives_that_it_asks_for_something_else(self) -> None:
-        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
-        claim = ask("x", 3)
-        engine.decide(claim)
-        engine.adjust("x", ask("x", 4).spec)
-        again = engine.decide(claim)
-        assert again.seq == engine.version, "it is refused like before, for another amount: that has a record"
-        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
-        copy.replay(engine.journal.take())
-        known = copy.claim("x").decision
-        assert isinstance(known, Decision)
-        assert known.record() == again.record()
-        assert "needs 4m cpu" in known.sentence()
-
-    def test_a_record_of_a_change_that_was_not_decided_yet_hides_no_reason(self) -> None:
-        engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
-        refused = engine.decide(ask("x", 3))
-        engine.adjust("x", ask("x", 4).spec)
-        copy = Engine([Pots("teams"), Pots("projects"), Hosts()])
-        copy.replay(engine.journal.take())
-        known = copy.claim("x").decision
-        assert isinstance(known, Decision)
-        assert known.record() == refused.record()

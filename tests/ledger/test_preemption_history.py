@@ -223,4 +223,4 @@ def test_nothing_is_left_of_claims_that_are_gone(story: Callable[[World], None])
             world.depart(uid, evicted=evicted)
         assert world.ledger.state.plain()["tables"] == {}
         lineages = world.lineages
-        assert not (lineages.losers or lineages.bearers or lineages.orphaned)
+        assert (lineages.losers, lineages.bearers, lineages.orphaned) == ({}, {}, {})
