@@ -172,7 +172,7 @@ class Table:
         """A claim that was displaced once: its place was taken from a pod of the same owner, which is gone."""
         for winner, loser in self.world.displaced:
             if loser == one.name:
-                self.engine.recall_displaced(winner, [(f"before-{loser}", f"owner-{loser}")])
+                self.engine.recall_history(winner, "", [(f"before-{loser}", f"owner-{loser}", "")])
         spec = ClaimSpec(
             parse_vector(one.requests),
             labels={f"budget{i}": "" for i, (names, _) in enumerate(self.world.budgets) if one.name in names},
