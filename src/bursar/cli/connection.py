@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -39,9 +39,9 @@ class Target:
     data: Path | None
     token_file: Path | None
     ca_file: Path | None
-    cluster: bool = False  # the one of the kubeconfig
-    kubeconfig: str = ""
-    context: str = ""
+    cluster: bool  # the one of the kubeconfig
+    kubeconfig: str
+    context: str
 
     @property
     def live(self) -> bool:
@@ -127,18 +127,8 @@ def asks(command: F) -> F:
     @click.option("--token-file", type=FILE, help="A file with the token for the server (or BURSAR_TOKEN).")
     @click.option("--ca-file", type=FILE, help="Certificates to trust for https (PEM).")
     @functools.wraps(command)
-    def asking(
-        *arguments: object,
-        server: str,
-        data: Path | None,
-        token_file: Path | None,
-        ca_file: Path | None,
-        cluster: bool,
-        kubeconfig: str,
-        context: str,
-        **options: object,
-    ) -> object:
-        target = Target(server, data, token_file, ca_file, cluster, kubeconfig, context)
+    def asking(*arguments: object, **options: Any) -> object:  # noqa: ANN401 each of its own type
+        target = Target(**{one.name: options.pop(one.name) for one in fields(Target)})
         return command(*arguments, target=target, **options)
 
     return asking  # type: ignore[return-value] # click takes it for what it wraps

@@ -85,19 +85,8 @@ def row(quota: QuotaRecord) -> types.QuotaRow:
 
 def _shown(name: str, figures: QuotaFigures) -> types.QuotaAmounts:
     show = dimension(name).show
-
-    def text(amount: int | None) -> str:
-        return "" if amount is None else show(amount)
-
-    return types.QuotaAmounts(
-        used=show(figures.used),
-        min=text(figures.min),
-        max=text(figures.max),
-        runtime=text(figures.runtime),
-        borrowed=text(figures.borrowed),
-        idle=text(figures.idle),
-        lent=text(figures.lent),
-    )
+    amounts = ((side, getattr(figures, side)) for side in types.QuotaAmounts.__struct_fields__)
+    return types.QuotaAmounts(**{side: "" if amount is None else show(amount) for side, amount in amounts})
 
 
 def _read(policy: str, read: ReadQuota, stored: Stored) -> QuotaRecord:

@@ -5,7 +5,8 @@ Read-only. The caller holds the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from bursar.engine.decision import NEVER, Decision
@@ -221,8 +222,8 @@ def queue_rows(cluster: Cluster) -> Iterator[types.QueueRow]:
 
 def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
     state = cluster.engine.state
-    pods = _pods_by_node(cluster)
-    gpus = _count(gpu.node for _, gpu in _gpus(cluster))
+    pods = Counter(claim.place for claim in state.claims.values())
+    gpus = Counter(gpu.node for _, gpu in _gpus(cluster))
     for stored in cluster.objects.all(NODE.name):
         account = state.accounts.get(NODE_PREFIX + stored.key)
         body = stored.body
@@ -241,8 +242,8 @@ def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
                 for name, amount in busy.items()
                 if amount > counted.get(name, 0)
             },
-            pods=pods.get(stored.key, 0),
-            gpus=gpus.get(stored.key, 0),
+            pods=pods[stored.key],
+            gpus=gpus[stored.key],
         )
 
 
@@ -251,17 +252,6 @@ def _ready(body: dict[str, Any]) -> bool:
         return False
     conditions = (body.get("status") or {}).get("conditions") or []
     return all(one.get("status") == "True" for one in conditions if one.get("type") == "Ready")
-
-
-def _pods_by_node(cluster: Cluster) -> dict[str, int]:
-    return _count(claim.place for claim in cluster.engine.state.claims.values() if claim.place)
-
-
-def _count(names: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in names:
-        found[name] = found.get(name, 0) + 1
-    return found
 
 
 def _gpus(cluster: Cluster) -> Iterator[tuple[str, GpuRecord]]:

@@ -93,7 +93,10 @@ def described(
         moment=time_travel.moment_of(cluster),
         verb=action.verb,
         objects=[_object_outcome(cluster, outcome) for outcome in outcomes],
-        pods=[_pod_news(happening) for happening in happenings],
+        pods=[
+            types.PodNews(time=timestamp(one.at), pod=one.pod, what=one.what, node=one.node, reason=one.reason)
+            for one in happenings
+        ],
         dry_run=dry_run,
         undoes=0 if inverse is None else inverse.number,
         lost=[] if inverse is None else inverse.lost,
@@ -104,16 +107,6 @@ def _object_outcome(cluster: Cluster, one: Applied) -> types.ObjectOutcome:
     stored = cluster.objects.find(one.kind.name, one.key)
     version = "" if stored is None else str(stored.version)
     return types.ObjectOutcome(kind=one.kind.name, key=one.key, result=one.result, resource_version=version)
-
-
-def _pod_news(happening: Happening) -> types.PodNews:
-    return types.PodNews(
-        time=timestamp(happening.at),
-        pod=happening.pod,
-        what=happening.what,
-        node=happening.node,
-        reason=happening.reason,
-    )
 
 
 def logged(

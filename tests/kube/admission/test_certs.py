@@ -95,7 +95,8 @@ def test_rubbish_before_is_no_obstacle() -> None:
 
 def test_a_bundle_has_each_authority_once() -> None:
     second = make(NAMES, NOW, MADE)
-    assert trusted(second, MADE) == second.authorities
+    twice = replace(second, authorities=second.authorities + MADE.authorities)
+    assert trusted(twice) == second.authorities
 
 
 def test_the_secret_holds_everything() -> None:

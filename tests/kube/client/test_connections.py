@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bursar.kube.client import connections
 from bursar.kube.client import connections as module
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import PODS, Api
 from bursar.kube.client.auth import ClusterConfig, Given, Secret, Trust
 from bursar.kube.client.connections import Connection, Connections, Lines
 from bursar.kube.client.errors import ConfigError, Malformed, Unanswered
@@ -153,7 +153,7 @@ async def test_nothing_is_left_of_a_session_that_was_closed(encrypted: bool) -> 
     async with FakeApi(tls=context if encrypted else None) as fake:
         config = ClusterConfig(fake.url, Trust(known.pem))
         async with Http(config) as http:
-            await asyncio.gather(*(Api(http).server_version() for _ in range(3)))
+            await asyncio.gather(*(Api(http).serves(PODS) for _ in range(3)))
             made = list(http._open()._open)
         assert made
         assert all(connection._transport is None for connection in made)
@@ -297,7 +297,7 @@ async def test_a_proxy_is_a_tunnel_for_tls() -> None:
         Http(ClusterConfig(fake.url, Trust(known.pem), proxy=way)) as http,
     ):
         for _ in range(2):
-            assert (await Api(http).server_version()).pair == (1, 36)
+            assert await Api(http).serves(PODS)
     assert len(seen) == 1  # the connection is kept
     assert seen[0].startswith(b"CONNECT 127.0.0.1:")
     assert b"Proxy-Authorization: Basic c29tZTpvbmU=\r\n" in seen[0]
@@ -306,8 +306,8 @@ async def test_a_proxy_is_a_tunnel_for_tls() -> None:
 async def test_a_proxy_reads_what_is_not_encrypted() -> None:
     seen: list[bytes] = []
     async with FakeApi() as fake, proxy(seen) as way, Http(ClusterConfig(fake.url, proxy=way)) as http:
-        assert (await Api(http).server_version()).pair == (1, 36)
-    assert seen[0].startswith(f"GET {fake.url}/version HTTP/1.1\r\n".encode())
+        assert await Api(http).serves(PODS)
+    assert seen[0].startswith(f"GET {fake.url}/api/v1 HTTP/1.1\r\n".encode())
 
 
 async def test_a_proxy_that_refuses_is_named() -> None:
@@ -318,7 +318,7 @@ async def test_a_proxy_that_refuses_is_named() -> None:
         Http(ClusterConfig("https://127.0.0.1:1", trust, proxy=way), retry=NO_RETRY) as http,
     ):
         with pytest.raises(Unanswered, match=r"the proxy 127.0.0.1 answers 407"):
-            await Api(http).server_version()
+            await Api(http).serves(PODS)
 
 
 async def test_a_proxy_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +337,7 @@ async def test_a_proxy_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPa
         config = ClusterConfig("https://127.0.0.1:1", Trust(insecure=True), proxy=way)
         async with Http(config, retry=NO_RETRY) as http:
             with pytest.raises(Unanswered, match="no connection"):
-                await Api(http).server_version()
+                await Api(http).serves(PODS)
             await asyncio.wait_for(left.wait(), 60)
 
 
@@ -345,7 +345,7 @@ async def test_headers_that_would_be_more_than_one_are_refused() -> None:
     config = ClusterConfig("http://127.0.0.1:1", credentials=Given(Secret("Bearer a\r\nX: y")), source="file")
     async with Http(config) as http:
         with pytest.raises(ConfigError, match="file: the header Authorization"):
-            await Api(http).server_version()
+            await Api(http).serves(PODS)
 
 
 # Lines out of pieces

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bursar.kube.client.api import Api
+from bursar.kube.client.api import PODS, Api
 from bursar.kube.client.auth import ClusterConfig, Given, Secret, Trust
 from bursar.kube.client.errors import Unanswered
 from bursar.kube.client.http import NO_RETRY, Http
@@ -32,32 +32,32 @@ async def strict(tmp_path: Path) -> AsyncIterator[FakeApi]:
         yield server
 
 
-async def minor_of(server: FakeApi, trust: Trust, shown: Certificate | None) -> int:
+async def reaches(server: FakeApi, trust: Trust, shown: Certificate | None) -> bool:
     secret = Secret("", shown.pem, shown.key) if shown else Secret()
     async with Http(ClusterConfig(server.url, trust, Given(secret)), retry=NO_RETRY) as http:
-        return (await Api(http).server_version()).pair[1]
+        return await Api(http).serves(PODS)
 
 
 async def test_both_sides_know_each_other(strict: FakeApi) -> None:
-    assert await minor_of(strict, Trust(AUTHORITY.pem), issued_by(AUTHORITY, "client")) == 36
+    assert await reaches(strict, Trust(AUTHORITY.pem), issued_by(AUTHORITY, "client"))
 
 
 async def test_an_unknown_server_is_refused(strict: FakeApi) -> None:
     with pytest.raises(Unanswered, match="certificate verify failed"):
-        await minor_of(strict, Trust(SOMEBODY.pem), issued_by(AUTHORITY, "client"))
+        await reaches(strict, Trust(SOMEBODY.pem), issued_by(AUTHORITY, "client"))
     assert strict.seen == []
 
 
 async def test_insecure_takes_any_server(strict: FakeApi) -> None:
-    assert await minor_of(strict, Trust(insecure=True), issued_by(AUTHORITY, "client")) == 36
+    assert await reaches(strict, Trust(insecure=True), issued_by(AUTHORITY, "client"))
 
 
 async def test_another_name_is_refused(strict: FakeApi) -> None:
     with pytest.raises(Unanswered, match="certificate verify failed"):
-        await minor_of(strict, Trust(AUTHORITY.pem, server_name="elsewhere"), issued_by(AUTHORITY, "client"))
+        await reaches(strict, Trust(AUTHORITY.pem, server_name="elsewhere"), issued_by(AUTHORITY, "client"))
 
 
 @pytest.mark.parametrize("shown", [None, issued_by(SOMEBODY, "client")], ids=["none", "foreign"])
 async def test_the_server_refuses_unknown_clients(strict: FakeApi, shown: Certificate | None) -> None:
     with pytest.raises(Unanswered):
-        await minor_of(strict, Trust(AUTHORITY.pem), shown)
+        await reaches(strict, Trust(AUTHORITY.pem), shown)

@@ -74,13 +74,9 @@ def _fault(stored: Certificates, names: Iterable[str], now: datetime) -> str:
     return ""
 
 
-def trusted(stored: Certificates, *more: Certificates) -> bytes:
-    """One bundle of all authorities of several states, each once."""
-    found: dict[bytes, None] = {}
-    for state in (stored, *more):
-        for authority in x509.load_pem_x509_certificates(state.authorities):
-            found[_pem(authority)] = None
-    return b"".join(found)
+def trusted(stored: Certificates) -> bytes:
+    """The bundle of all authorities, each once."""
+    return b"".join(dict.fromkeys(map(_pem, x509.load_pem_x509_certificates(stored.authorities))))
 
 
 def read_secret(data: dict[str, bytes]) -> Certificates:

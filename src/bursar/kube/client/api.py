@@ -16,7 +16,7 @@ import msgspec
 
 from bursar.kube.client.errors import ApiError, Conflict, KubeError, Malformed, NotFound, ServerError, Throttled
 from bursar.kube.client.http import JSON, Call, Http, Request, Retry, is_budget
-from bursar.kube.client.models import ApiResourceList, ListPage, RawObject, Version, level, read_any
+from bursar.kube.client.models import ApiResourceList, ListPage, RawObject, level, read_any
 from bursar.objects.kinds import Kind
 
 
@@ -152,7 +152,6 @@ class Writing:
 
 PLAIN = Writing()
 _decode_page = msgspec.json.Decoder(ListPage).decode
-_decode_version = msgspec.json.Decoder(Version).decode
 _decode_resources = msgspec.json.Decoder(ApiResourceList).decode
 
 
@@ -287,10 +286,6 @@ class Api:
         except ApiError as error:
             return _refused_eviction(error)
         return Eviction(Outcome.EVICTED)
-
-    async def server_version(self) -> Version:
-        request = Request(Call("get", "", "/version"), "GET", "/version")
-        return _read(request, await self.http.send(request), _decode_version)
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the server has this resource in this very version."""

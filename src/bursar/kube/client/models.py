@@ -85,8 +85,6 @@ class Cause(Wire, frozen=True):
 
 
 class StatusDetails(Wire, frozen=True):
-    name: str = ""
-    kind: str = ""
     causes: tuple[Cause, ...] = ()
     retry_after_seconds: int = 0
 
@@ -113,25 +111,8 @@ class ListPage(Wire, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-class Version(Wire, frozen=True):
-    git_version: str = ""
-    major: str = ""
-    minor: str = ""
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        """(1, 36), also where a vendor writes the minor as 36+."""
-        return int(_digits(self.major)), int(_digits(self.minor))
-
-
-def _digits(text: str) -> str:
-    return "".join(char for char in text if char in "0123456789") or "0"
-
-
 class ApiResource(Wire, frozen=True):
     name: str = ""
-    kind: str = ""
-    namespaced: bool = False
 
 
 class ApiResourceList(Wire, frozen=True):
@@ -141,8 +122,6 @@ class ApiResourceList(Wire, frozen=True):
 class LeaseSpec(Wire, frozen=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
-    acquire_time: str = ""
-    renew_time: str = ""
     lease_transitions: int = 0
 
 
