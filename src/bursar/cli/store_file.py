@@ -5,7 +5,6 @@ The file is opened read-only at its last record. No time passes: "now" is the la
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +66,7 @@ class FileClient(Client):
             return cast("T", iter(()))
         asked = RequestQuery(operation, values, body, content_type(operation))
         try:
-            found = asyncio.run(self._handlers.answer(asked))
+            found = self._handlers.answer(asked)
         except (StoreError, ManifestError):
             raise
         except Exception as error:

@@ -34,7 +34,7 @@ from bursar.server.metrics import ServerMetrics
 from bursar.server.operations import ADMIN, API, OPERATIONS, READ, Operation, Operations
 from bursar.server.problems import RefusedError, in_thread
 from bursar.server.requests import LARGEST_BODY, read_request
-from bursar.server.service import Service
+from bursar.server.service import Pending, Service
 from bursar.server.stream import Stream
 
 ROLES = (READ, ADMIN)
@@ -181,7 +181,11 @@ class App:
         async def handle(request: Request) -> Response:
             asked = await read_request(request, operation, self._limits.body)
             begun = perf_counter()
-            answer = await self._handlers.answer(asked)
+            answer = await in_thread(self._handlers.answer, asked)
+            if isinstance(answer, Pending):
+                if answer.durable is not None:
+                    await asyncio.wrap_future(answer.durable)
+                answer = answer.answer
             if operation.method == "POST" and operation.role != READ:
                 self._metrics.changes.labels(operation.name).observe(perf_counter() - begun)
             return _json(answer)

@@ -1,11 +1,11 @@
 """The handlers of the API: lists come in pages, and every other operation has a method of its name.
 
-Methods that read the cluster run in worker threads. An answer about state is given once that state is durable.
+They run in worker threads. An answer about state is given once that state is durable; a change is returned under way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -18,8 +18,8 @@ from bursar.objects.validation import duration_ms, timestamp
 from bursar.server import time_travel, types
 from bursar.server import what_if as trials
 from bursar.server.changes import load_changes
-from bursar.server.pages import LISTS, Reader, claim_key, durable
-from bursar.server.problems import RefusedError, in_thread
+from bursar.server.pages import LISTS, Reader, claim_key
+from bursar.server.problems import RefusedError
 from bursar.server.requests import RequestQuery
 from bursar.server.rows import ClaimView
 from bursar.server.service import Pending, Service
@@ -38,44 +38,37 @@ class Handlers:
         self._demo = demo
         self._reader = Reader(service)
 
-    async def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type
+    def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type, or a change under way
         """What the operation answers: a page of a list, or what the method of its name finds."""
         operation = asked.operation
         if operation.name in LISTS:
-            return await self._reader.page(asked, LISTS[operation.name](asked))
-        return await getattr(self, operation.name)(asked)
+            return self._reader.page(asked, LISTS[operation.name](asked))
+        return getattr(self, operation.name)(asked)
 
     # Changes
 
-    async def apply(self, asked: RequestQuery) -> types.Change:
-        documents = await in_thread(asked.documents)
-        return await self._change(lambda: self._service.apply(documents, **_once(asked), dry_run=_dry(asked)))
+    def apply(self, asked: RequestQuery) -> Pending:
+        return self._service.apply(asked.documents(), **_once(asked), dry_run=_dry(asked))
 
-    async def delete(self, asked: RequestQuery) -> types.Change:
-        references = self._references(asked.names())
-        return await self._change(lambda: self._service.delete(references, **_once(asked), dry_run=_dry(asked)))
+    def delete(self, asked: RequestQuery) -> Pending:
+        return self._service.delete(self._references(asked.names()), **_once(asked), dry_run=_dry(asked))
 
-    async def finish(self, asked: RequestQuery) -> types.Change:
-        return await self._change(lambda: self._service.finish(asked.names(), **_once(asked)))
+    def finish(self, asked: RequestQuery) -> Pending:
+        return self._service.finish(asked.names(), **_once(asked))
 
-    async def undo(self, asked: RequestQuery) -> types.Change:
-        return await self._change(lambda: self._service.undo(asked.number("id"), dry_run=_dry(asked)))
+    def undo(self, asked: RequestQuery) -> Pending:
+        return self._service.undo(asked.number("id"), dry_run=_dry(asked))
 
-    async def changes(self, asked: RequestQuery) -> types.ChangeList:
+    def changes(self, asked: RequestQuery) -> types.ChangeList:
         def look(cluster: Cluster) -> types.ChangeList:
             found = load_changes(self._service.store, asked.number("before"), asked.limit)
             return types.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
-        return await self._reader.look(look)
-
-    async def _change(self, make: Callable[[], Pending]) -> types.Change:
-        pending = await in_thread(make)
-        await durable(pending.durable)
-        return pending.answer
+        return self._reader.look(look)
 
     # State
 
-    async def info(self, asked: RequestQuery) -> types.Info:
+    def info(self, asked: RequestQuery) -> types.Info:
         def look(cluster: Cluster) -> types.Info:
             return types.Info(
                 version=__version__,
@@ -89,102 +82,78 @@ class Handlers:
                 demo=self._demo,
             )
 
-        return await self._reader.look(look)
+        return self._reader.look(look)
 
-    async def kinds(self, asked: RequestQuery) -> types.KindList:
+    def kinds(self, asked: RequestQuery) -> types.KindList:
         kinds = self._service.cluster.kinds
         return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
-    async def object(self, asked: RequestQuery) -> dict[str, Any]:
+    def object(self, asked: RequestQuery) -> dict[str, Any]:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
-        found = await self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
+        found = self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
         return found
 
-    async def claim(self, asked: RequestQuery) -> types.ClaimRow:
+    def claim(self, asked: RequestQuery) -> types.ClaimRow:
         key = _asked_claim(asked)
-        found = await self._reader.look(lambda cluster: ClaimView(cluster).row(key), asked.text("at"))
+        found = self._reader.look(lambda cluster: ClaimView(cluster).row(key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no claim {key!r:.200}")
         return found
 
-    async def explain(self, asked: RequestQuery) -> types.Explanation:
-        key = _asked_claim(asked)
+    def explain(self, asked: RequestQuery) -> types.Explanation:
+        """A search for fixes runs on a copy: it may take long, and must not hold the cluster's lock."""
+        key, at = _asked_claim(asked), asked.text("at")
         if not asked.truth("fixes"):
-            return await self._reader.look(lambda cluster: explanation(cluster, key), asked.text("at"))
-
-        def search() -> types.Explanation:
-            """On a copy: a search may take long, and must not hold the cluster's lock."""
-            at = asked.text("at")
-            moment = self._service.moment(at) if at else self._service.position()
-            return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
-
-        return await in_thread(search)
+            return self._reader.look(lambda cluster: explanation(cluster, key), at)
+        moment = self._service.moment(at) if at else self._service.position()
+        return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
 
     # History
 
-    async def decisions(self, asked: RequestQuery) -> types.DecisionList:
+    def decisions(self, asked: RequestQuery) -> types.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
-        moment = await self._reader.look(moment_of)
-
-        def read() -> list[types.DecisionRow]:
-            store = self._service.store
-            return (
-                time_travel.about(store, key, before, limit) if key else list(time_travel.latest(store, before, limit))
-            )
-
-        rows = await in_thread(read)
+        moment, store = self._reader.look(moment_of), self._service.store
+        rows = time_travel.about(store, key, before, limit) if key else list(time_travel.latest(store, before, limit))
         more = rows[-1].seq if rows and (key or rows[-1].seq > 1) and len(rows) >= limit else 0
         return types.DecisionList(items=rows, moment=moment, next=more)
 
-    async def history(self, asked: RequestQuery) -> types.ObjectHistory:
+    def history(self, asked: RequestQuery) -> types.ObjectHistory:
         kind, key = self._kind(asked.text("kind")), asked.text("key")
-        moment = await self._reader.look(moment_of)
+        moment, store = self._reader.look(moment_of), self._service.store
+        found = time_travel.object_history(store, self._service.cluster.kinds, kind.name, key)
+        if not found:
+            raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}")
+        rows = time_travel.about(store, key, 0, asked.limit) if kind.name == POD.name else []
+        return types.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
 
-        def read() -> types.ObjectHistory:
-            store, kinds = self._service.store, self._service.cluster.kinds
-            found = time_travel.object_history(store, kinds, kind.name, key)
-            if not found:
-                raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}")
-            rows = time_travel.about(store, key, 0, asked.limit) if kind.name == POD.name else []
-            return types.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
-
-        return await in_thread(read)
-
-    async def diff(self, asked: RequestQuery) -> types.Difference:
-        def read() -> types.Difference:
-            service = self._service
-            start = service.moment(asked.text("from"), "from")
-            end = service.moment(asked.text("to"), "to") if asked.text("to") else service.position()
-            if (start.seq, start.version) > (end.seq, end.version):
-                raise RefusedError(400, "the moment in `from` is after the one in `to`")
-            found = list(time_travel.object_differences(service.store, service.cluster.kinds, start, end))
-            return types.Difference(
-                start=service.read_past(moment_of, start),
-                end=service.read_past(moment_of, end),
-                objects=found,
-                pods=time_travel.pod_counts(found),
-            )
-
-        return await in_thread(read)
+    def diff(self, asked: RequestQuery) -> types.Difference:
+        service = self._service
+        start = service.moment(asked.text("from"), "from")
+        end = service.moment(asked.text("to"), "to") if asked.text("to") else service.position()
+        if (start.seq, start.version) > (end.seq, end.version):
+            raise RefusedError(400, "the moment in `from` is after the one in `to`")
+        found = list(time_travel.object_differences(service.store, service.cluster.kinds, start, end))
+        return types.Difference(
+            start=service.read_past(moment_of, start),
+            end=service.read_past(moment_of, end),
+            objects=found,
+            pods=time_travel.pod_counts(found),
+        )
 
     # Trials
 
-    async def what_if(self, asked: RequestQuery) -> types.WhatIf:
-        documents = await in_thread(asked.documents)
-        return await self._reader.look(lambda cluster: trials.what_if(cluster, documents))
+    def what_if(self, asked: RequestQuery) -> types.WhatIf:
+        documents = asked.documents()
+        return self._reader.look(lambda cluster: trials.what_if(cluster, documents))
 
-    async def plan(self, asked: RequestQuery) -> types.Plan:
+    def plan(self, asked: RequestQuery) -> types.Plan:
         horizon = _span(asked.text("horizon"))
         delete = self._references(asked.values.get("delete", ()))
-        documents = [] if delete and not asked.body.strip() else await in_thread(asked.documents)
-
-        def read() -> types.Plan:
-            moment = self._service.position()
-            return trials.plan(lambda: self._service.archive.scratch(moment), documents, delete, horizon)
-
-        return await in_thread(read)
+        documents = [] if delete and not asked.body.strip() else asked.documents()
+        moment = self._service.position()
+        return trials.plan(lambda: self._service.archive.scratch(moment), documents, delete, horizon)
 
     # Kinds and references
 

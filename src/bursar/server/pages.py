@@ -7,11 +7,9 @@ of quotas cannot change afterwards, so their rows are made without the lock.
 
 from __future__ import annotations
 
-import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +17,7 @@ import msgspec
 from bursar.objects.decode import ManifestError
 from bursar.server import quotas as quota_views
 from bursar.server import types
-from bursar.server.problems import RefusedError, in_thread
+from bursar.server.problems import RefusedError
 from bursar.server.requests import RequestQuery, label_filter
 from bursar.server.rows import claim_rows, gpu_rows, labels_of, node_rows, queue_rows, stored_objects
 from bursar.server.service import Service
@@ -181,24 +179,23 @@ class Reader:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def look(self, look: Look[T], at: str = "") -> T:
-        found, written = await in_thread(self._service.read, look, at)
-        await durable(written)
+    def look(self, look: Look[T], at: str = "") -> T:
+        found, written = self._service.read(look, at)
+        if written is not None:
+            written.result()
         return found
 
-    async def page(self, asked: RequestQuery, take: Take[Row]) -> Any:  # noqa: ANN401 of the operation's type
+    def page(self, asked: RequestQuery, take: Take[Row]) -> Any:  # noqa: ANN401 of the operation's type
         """A page after what the token says, of the token's moment, with the token of the next one."""
         token, at, make = asked.text("continue"), asked.text("at"), cast("Any", asked.operation.answer)
         if not token:
-            rows, moment = await self.look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
-            start = await in_thread(self._service.moment, at) if at else None
+            rows, moment = self.look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
+            start = self._service.moment(at) if at else None
         else:
             page = read_token(token)
             start = page.moment
-            rows, moment = await in_thread(
-                self._again, page, lambda cluster: (take(cluster, page.after), moment_of(cluster))
-            )
-        items, remaining, last = await in_thread(rows)
+            rows, moment = self._again(page, lambda cluster: (take(cluster, page.after), moment_of(cluster)))
+        items, remaining, last = rows()
         if not remaining:
             return make(items=items, moment=moment, remaining=0, next="")
         when = start.at if start is not None else self._service.cluster.now()
@@ -218,11 +215,3 @@ class Reader:
             return service.read_past(look, page.moment)
         except (MomentError, StoreError) as error:
             raise RefusedError(410, str(error)) from None
-
-
-async def durable(written: Future[int] | None) -> None:
-    """Wait until it is on the disk; None: nothing has to be."""
-    if written is not None and not written.done():
-        await asyncio.wrap_future(written)
-    if written is not None:
-        written.result()

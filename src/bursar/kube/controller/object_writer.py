@@ -14,7 +14,7 @@ stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from bursar.kube.client.api import NAMESPACES, Api, JsonPatch, PatchKind, Resource, Writing
 from bursar.kube.client.events import whole_seconds
@@ -179,34 +179,26 @@ class ObjectWriter:
             raise
 
     async def _write(self, kind: Kind, output: Output) -> None:
-        resource = Resource.of(kind)
-        namespace, name = self._place(kind, output.key)
-        if output.part == "object":
-            await self._write_object(resource, namespace, name, output)
+        resource, (namespace, name) = Resource.of(kind), self._place(kind, output.key)
+        how = Writing(dry_run=self._dry_run)
+        write: Awaitable[object]
+        if output.part == "object" and output.value is None:
+            write = self._api.delete(resource, name, namespace, how=how)
+        elif output.part == "object":
+            write = self._api.apply(resource, name, namespace, output.value or {}, force=True, how=how)
         elif output.part == "status":
             how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
-            if status_is_ours(kind):
-                whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._whole_status(output)}]
-                write = self._api.patch(resource, name, namespace, PatchKind.JSON, whole, subresource="status", how=how)
-            else:
-                part = {"status": output.value or {}}
-                write = self._api.patch(resource, name, namespace, PatchKind.MERGE, part, subresource="status", how=how)
-            await sent(write, refused=self._refused(output))
+            whole: JsonPatch = [{"op": "add", "path": "/status", "value": self._whole_status(output)}]
+            part = {"status": output.value or {}}
+            form, patch = (PatchKind.JSON, whole) if status_is_ours(kind) else (PatchKind.MERGE, part)
+            write = self._api.patch(resource, name, namespace, form, patch, subresource="status", how=how)
         else:
             # As it is sent: by the time it is seen again, something else may be wanted.
             self._cache.note_written(output)
-            patch = {"metadata": {output.part: output.value or {}}}
-            how = Writing(dry_run=self._dry_run)
-            write = self._api.patch(resource, name, namespace, PatchKind.MERGE, patch, how=how)
-            await sent(write, refused=self._refused(output))
-
-    async def _write_object(self, resource: Resource, namespace: str, name: str, output: Output) -> None:
-        how = Writing(dry_run=self._dry_run)
-        if output.value is None:
-            await sent(self._api.delete(resource, name, namespace, how=how), refused=self._refused(output))
-        else:
-            write = self._api.apply(resource, name, namespace, output.value, force=True, how=how)
-            await sent(write, refused=self._refused(output))
+            marks = {"metadata": {output.part: output.value or {}}}
+            write = self._api.patch(resource, name, namespace, PatchKind.MERGE, marks, how=how)
+        why = f"{output.part} cannot be written"
+        await sent(write, refused=lambda problem: self._report(output.kind, output.key, INVALID, f"{why}: {problem}"))
 
     def _place(self, kind: Kind, key: str) -> tuple[str, str]:
         known = self._cache.find(kind.name, key)
@@ -214,9 +206,6 @@ class ObjectWriter:
             return known.namespace, known.name
         namespace, _, name = key.rpartition("/")
         return namespace, name
-
-    def _refused(self, output: Output) -> Refused:
-        return lambda why: self._report(output.kind, output.key, INVALID, f"{output.part} cannot be written: {why}")
 
 
 def _holds(found: object, wanted: object) -> bool:
