@@ -120,7 +120,7 @@ def test_a19_a20_pods_of_a_quota_that_comes_late_are_counted_at_once() -> None:
     world.quota("other", cm(1, 1))
     for _ in range(4):
         world.start(cm(10, 10), "test1")
-    assert (world.used(DEFAULT), len(world.branch(DEFAULT).members)) == (cm(40, 40), 4)
+    assert (world.used(DEFAULT), len(world.branch(DEFAULT).members.claims)) == (cm(40, 40), 4)
     world.quota("test1", cm(100, 100))
     assert (world.used(DEFAULT), world.used("test1"), world.request("test1")) == ({}, cm(40, 40), cm(40, 40))
     assert sorted(world.policy.derived.resolver.quotas) == [DEFAULT, SYSTEM, "other", "test1"]

@@ -171,7 +171,7 @@ class World:
             branch = forest.branches[key]
             if branch.quota is None:
                 assert not branch.askers
-                assert not branch.members
+                assert not branch.members.claims
                 continue
             tied = branch.built_in or forest.refresh(branch)
             numbers: list[Iterable[int]] = [branch.own_request, branch.own_used]
@@ -179,8 +179,8 @@ class World:
                 numbers += [branch.request, branch.child_request, branch.lim, branch.allocated, branch.guaranteed]
                 numbers += [branch.non_preemptible_request, branch.non_preemptible_used, branch.runtime]
             shown = [self._shown(amounts) for amounts in numbers]
-            people = [sorted(branch.askers), sorted(branch.members)]
-            order = [claim.uid for claim in branch.least_important_first()]
+            people = [sorted(branch.askers), sorted(branch.members.claims)]
+            order = [claim.uid for claim in branch.members.least_important_first()]
             found[key] = [tied, shown, people, order]
         found["nodes"] = dict(sorted(self.policy.derived.node_pools.owners.items()))
         resolver = self.policy.derived.resolver

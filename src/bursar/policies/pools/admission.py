@@ -17,7 +17,7 @@ from typing import Any, Final
 from bursar.objects.decode import ManifestError, join
 from bursar.policies.pools.node_pools import Profile
 from bursar.policies.pools.parse import amounts_in, max_amounts, quota_from, stored_quota, text_list, weight_from
-from bursar.policies.pools.root_quotas import as_json, shown
+from bursar.policies.pools.root_quotas import as_json, listing, shown
 from bursar.policies.pools.settings import (
     BUILT_IN,
     DEFAULT,
@@ -172,11 +172,11 @@ def _check_parenthood(topology: Topology, quota: PoolQuotaBody, before: QuotaObj
     if before.quota.is_parent:
         children = topology.names.children.get(quota.name, [])
         if children:
-            raise ManifestError(f"must stay true: {_listing(children)} are its children", path)
+            raise ManifestError(f"must stay true: {listing(children)} are its children", path)
         return
     pods = topology.pods_of(quota.name)
     if pods:
-        raise ManifestError(f"must stay false: {_listing(pods)} belong to it", path)
+        raise ManifestError(f"must stay false: {listing(pods)} belong to it", path)
 
 
 def _check_place(topology: Topology, given: QuotaObject, before: PoolQuotaBody | None, guarantee: bool) -> None:
@@ -241,7 +241,7 @@ def _check_sum(children: list[PoolQuotaBody], parent: PoolQuotaBody) -> None:
         has = parent.minimum.get(resource, 0)
         if sums[resource] > has:
             show = dimension(resource).show
-            together = f"{show(sums[resource])} for {_listing([child.name for child in children])} together"
+            together = f"{show(sums[resource])} for {listing([child.name for child in children])} together"
             problem = f"{together} is more than the {show(has)} of their parent {parent.name}"
             raise ManifestError(problem, join("spec.min", resource))
 
@@ -288,10 +288,10 @@ def check_quota_removal(topology: Topology, manifest: Mapping[str, Any]) -> None
 def _check_unused(topology: Topology, name: str) -> None:
     children = topology.names.children.get(name, [])
     if children:
-        raise ManifestError(f"has children: {_listing(children)}")
+        raise ManifestError(f"has children: {listing(children)}")
     pods = topology.pods_of(name)
     if pods:
-        raise ManifestError(f"is in use by {len(pods)} {'pod' if len(pods) == 1 else 'pods'}: {_listing(pods, 2)}")
+        raise ManifestError(f"is in use by {len(pods)} {'pod' if len(pods) == 1 else 'pods'}: {listing(pods, 2)}")
 
 
 def check_root_unused(topology: Topology, name: str) -> None:
@@ -300,10 +300,6 @@ def check_root_unused(topology: Topology, name: str) -> None:
         _check_unused(topology, name)
     except ManifestError as error:
         raise ManifestError(f"its root quota {name} {error.problem}") from None
-
-
-def _listing(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -323,12 +319,9 @@ def admit_pod(
     if quota is None:
         return new
     if quota.is_parent and name not in (DEFAULT, before) and not parent_pods:
-        raise ManifestError(f"quota {name} has children: a pod must name one of those", _path(labels))
+        path = join("metadata.labels", QUOTA_OF_POD) if labels.get(QUOTA_OF_POD) else "metadata.namespace"
+        raise ManifestError(f"quota {name} has children: a pod must name one of those", path)
     return with_affinity(new, topology.node_pools.profiles_of(quota.tree)) if quota.tree else new
-
-
-def _path(labels: Mapping[str, str]) -> str:
-    return join("metadata.labels", QUOTA_OF_POD) if labels.get(QUOTA_OF_POD) else "metadata.namespace"
 
 
 def with_affinity(pod: dict[str, Any], profiles: list[Profile]) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Changer:
         if key + STRAY_DEMAND in self.state.accounts:
             accounts.append(self.state.accounts[key + STRAY_DEMAND])
         branch = self.derived.forest.branches[key]
-        if branch.askers or branch.members or any(account.used.vector() for account in accounts):
+        if branch.askers or branch.members.claims or any(account.used.vector() for account in accounts):
             return
         self.tx.put(NAME, CLOSING, key, None)
         for account in accounts:
@@ -259,7 +259,7 @@ class Changer:
 
 def in_use(branch: Branch) -> bool:
     """Whether the branch has claims or children."""
-    return bool(branch.askers or branch.members or branch.child_quotas())
+    return bool(branch.askers or branch.members.claims or branch.child_quotas())
 
 
 def _built_in(name: str) -> PoolQuotaBody:

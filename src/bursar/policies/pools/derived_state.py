@@ -159,9 +159,9 @@ class DerivedState:
         elif suffix == OWN:
             self.forest.use(branch, cost, sign)
             if sign > 0:
-                branch.join(claim)
+                branch.members.add(claim)
             else:
-                branch.quit(claim)
+                branch.members.remove(claim)
         elif suffix == NON_PREEMPTIBLE:
             self.forest.use_non_preemptible(branch, cost, sign)
         else:

@@ -175,7 +175,7 @@ class NodePools:
         self.profiles.pop(key, None)
         if profile is not None:
             self.profiles[key] = profile
-        self.order = sorted(self.profiles.values(), key=_order)
+        self.order = sorted(self.profiles.values(), key=lambda profile: (profile.name, profile.namespace))
         self.sums.clear()
         self.sums[NO_PROFILE] = NodeSum()
         for other in self.profiles:
@@ -270,10 +270,6 @@ class NodePools:
         if self.fitting[tree][requests] != could:
             self.fitting[tree][requests] = could
             self.differing.add(tree)
-
-
-def _order(profile: Profile) -> tuple[str, str]:
-    return (profile.name, profile.namespace)
 
 
 def _scaled(amounts: dict[str, int], unlisted: dict[str, int], profile: Profile) -> dict[str, int]:

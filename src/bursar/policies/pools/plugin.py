@@ -32,6 +32,7 @@ from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.settings import (
+    ENDLESS,
     IS_PARENT,
     NAME,
     NAMESPACES,
@@ -46,8 +47,6 @@ from bursar.policies.pools.settings import (
 from bursar.policies.pools.topology import Topology
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Refusal, Setting
-
-_ENDLESS = "4611686018427387"  # how upstream writes a max that does not limit
 
 # Translation
 
@@ -166,7 +165,7 @@ def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, An
     row.account = account_key(row.tree, row.name)
     spec = body.get("spec") or {}
     row.fill("min", spec.get("min"))
-    row.fill("max", {name: most for name, most in (spec.get("max") or {}).items() if str(most) != _ENDLESS})
+    row.fill("max", {name: most for name, most in (spec.get("max") or {}).items() if str(most) != str(ENDLESS)})
     row.fill("used", written.get("status", {}).get("used"))
     runtime = written.get("annotations", {}).get(RUNTIME)
     row.fill("runtime", msgspec.json.decode(runtime) if runtime else None)

@@ -311,10 +311,10 @@ class PoolsPolicy(QuotaPolicy):
         return iter(())
 
     def _victims(self, claim: Claim, branch: Branch, resource: str) -> Iterator[Claim]:
-        for candidate in branch.least_important_first():
+        for candidate in branch.members.least_important_first():
             if candidate.spec.priority >= claim.spec.priority:
                 return
-            if candidate.uid in branch.members and candidate.spec.requests.amount(resource) > 0:
+            if candidate.uid in branch.members.claims and candidate.spec.requests.amount(resource) > 0:
                 yield candidate
 
     # Answers

@@ -50,7 +50,7 @@ class Propagation:
     def note(self, branch: Branch) -> None:
         """Notes that something about the branch changed."""
         self.changed[branch.key] = None
-        if branch.members:
+        if branch.members.claims:
             self.suspects[branch.key] = None
 
     def tree(self, tree_id: str) -> PoolTree:
@@ -212,7 +212,7 @@ class Propagation:
         tree = self.tree(tree_id)
         self._fill(tree)
         while tree.stale:
-            for branch in sorted(tree.stale.values(), key=_depth):
+            for branch in sorted(tree.stale.values(), key=lambda branch: len(branch.ancestors())):
                 if branch.stale:
                     self._share(tree, branch)
 
@@ -225,7 +225,3 @@ class Propagation:
                     if child.children:
                         self._stale(child, 1 << slot)
         branch.stale = 0
-
-
-def _depth(branch: Branch) -> int:
-    return len(branch.ancestors())

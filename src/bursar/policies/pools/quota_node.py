@@ -14,7 +14,8 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
-from bursar.ledger.state import Account, Ordered
+from bursar.ledger.state import Account
+from bursar.policies.placement_kit import Residents
 from bursar.policies.pools.settings import PoolQuotaBody
 from bursar.quantity import MAX_AMOUNT
 
@@ -37,8 +38,7 @@ class Branch:
         self.built_in: bool = False  # system or default quota: served first, and not limited by a runtime
         self.lends: bool = True
         self.askers: Final[dict[str, Claim]] = {}  # claims whose demand is counted here
-        self.members: Final[dict[str, Claim]] = {}  # claims that count here, by uid
-        self.order: Ordered | None = None
+        self.members: Final = Residents()  # claims that count here
         self.maxima: vec[i64] = filled(size, NO_MAX)
         self.minima: vec[i64] = filled(size, 0)
         self.weights: vec[i64] = filled(size, 0)
@@ -158,28 +158,6 @@ class Branch:
         self.children.remove(child)
         child.parent = None
 
-    # Claims
-
-    def join(self, claim: Claim) -> None:
-        self.members[claim.uid] = claim
-        if self.order is not None:
-            self.order.add(importance(claim))
-
-    def quit(self, claim: Claim) -> None:
-        del self.members[claim.uid]
-        if self.order is not None:
-            try:
-                self.order.remove(importance(claim))
-            except KeyError:
-                self.order = None  # its priority changed while it counted: sort again on demand
-
-    def least_important_first(self) -> list[Claim]:
-        if self.order is None:
-            self.order = Ordered()
-            for claim in self.members.values():
-                self.order.add(importance(claim))
-        return [self.members[str(key[-1])] for key in self.order.keys()]  # noqa: SIM118 - no dictionary
-
 
 def filled(size: int, value: int) -> vec[i64]:
     return grown(vec[i64](), size, value)
@@ -189,8 +167,3 @@ def grown(amounts: vec[i64], size: int, value: int) -> vec[i64]:
     while len(amounts) < size:
         amounts = append(amounts, i64(value))
     return amounts
-
-
-def importance(claim: Claim) -> tuple[object, ...]:
-    """Sorts the least important first: lower priority, then newer, then by name."""
-    return (claim.spec.priority, -claim.created, claim.namespace, claim.name, claim.uid)

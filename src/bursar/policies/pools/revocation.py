@@ -50,7 +50,7 @@ class Revoker:
         forest.suspects.clear()
         for key in suspects:
             branch = forest.branches.get(key)
-            if branch is None or not branch.members or not self._over(state, branch):
+            if branch is None or not branch.members.claims or not self._over(state, branch):
                 continue
             still[key] = self.since.get(key, now)
             if now - still[key] >= options.delay:
@@ -75,9 +75,9 @@ class Revoker:
         if branch.quota is None or not self.derived.forest.is_connected(branch):
             return []
         used = list(branch.own_used)
-        for uid in branch.members:
+        for uid, claim in branch.members.claims.items():
             if state.cell("revoked", uid) is not None:
-                leaving = self._amounts([branch.members[uid]])[uid]
+                leaving = self._amounts([claim])[uid]
                 used = [used[slot] - leaving[slot] for slot in range(len(used))]
         over = [max(0, used[slot] - self._limit(branch, slot)) for slot in range(len(used))]
         return over if any(over) else []
@@ -93,7 +93,7 @@ class Revoker:
         sentence = self._sentence(branch, over)
         candidates = [
             claim
-            for claim in branch.least_important_first()
+            for claim in branch.members.least_important_first()
             if claim.spec.preemptible and claim.uid not in blocked and state.cell("revoked", claim.uid) is None
         ]
         found: list[Revocation] = []

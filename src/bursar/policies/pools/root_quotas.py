@@ -124,5 +124,9 @@ def shown(amounts: dict[str, int]) -> dict[str, str]:
     return {resource: dimension(resource).show(amounts[resource]) for resource in sorted(amounts)}
 
 
+def listing(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
 def as_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))

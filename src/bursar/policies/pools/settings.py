@@ -52,7 +52,7 @@ ALLOCATED: Final = PREFIX + "allocated"
 NON_PREEMPTIBLE_REQUEST: Final = PREFIX + "non-preemptible-request"
 NON_PREEMPTIBLE_USED: Final = PREFIX + "non-preemptible-used"
 
-# The max of a root quota: the largest number of cores whose millicores still fit 64 bits.
+# A max that does not limit, as upstream writes it: the largest number of cores whose millicores still fit 64 bits.
 ENDLESS: Final = 4611686018427387
 
 

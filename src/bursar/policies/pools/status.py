@@ -11,7 +11,7 @@ from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
-from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, root_manifest, shown
+from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, listing, root_manifest, shown
 from bursar.policies.pools.runtime import Trace, distribute_children
 from bursar.policies.pools.settings import (
     ALLOCATED,
@@ -77,8 +77,8 @@ class PoolStatusWriter(StatusWriter):
     def _users(self, quota: PoolQuotaBody) -> str:
         branch = self.derived.forest.branch(quota.tree, quota.name)
         names = [f"quota {child.name}" for child in branch.child_quotas()]
-        pods = {claim.key for claims in (branch.askers, branch.members) for claim in claims.values()}
-        return _first_few(names + [f"pod {key}" for key in sorted(pods)])
+        pods = {claim.key for claims in (branch.askers, branch.members.claims) for claim in claims.values()}
+        return listing(names + [f"pod {key}" for key in sorted(pods)])
 
     def _profile(self, key: str) -> None:
         profile = self.derived.node_pools.profiles.get(key)
@@ -99,7 +99,7 @@ class PoolStatusWriter(StatusWriter):
             for name, owner in sorted(self.derived.node_pools.owners.items())
             if owner not in ("", profile.key) and profile.selects(self.derived.node_pools.nodes[name].labels)
         ]
-        message = f"these nodes belong to another profile that selects them too: {_first_few(lost)}" if lost else ""
+        message = f"these nodes belong to another profile that selects them too: {listing(lost)}" if lost else ""
         self._warn(PROFILE_OBJECT, key, _OVERLAP, message)
 
     def _warn(self, kind: str, key: str, reason: str, message: str) -> None:
@@ -178,10 +178,6 @@ def _listed(amounts: vec[i64]) -> list[int]:
     return [int(amount) for amount in amounts]
 
 
-def _first_few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
 def explain_branch(derived: DerivedState, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
     """The claim's quota and those above it, each with its numbers in what the claim asks for."""
     dims = binding.costs[1].indices()
@@ -230,14 +226,11 @@ def runtime_steps(derived: DerivedState, branch: Branch, dim: int) -> list[str]:
     steps.append(f"{parent.name} has {whole}, the needs are {needed}: granted")
     for number, turn in enumerate(trace.rounds):
         if at in turn.handed:
-            weight = f"weight {branch.weights[slot]} of {_weights(siblings, turn.handed, slot)}"
+            weights = sum([int(siblings[i].weights[slot]) for i in turn.handed])
+            weight = f"weight {branch.weights[slot]} of {weights}"
             steps.append(f"round {number + 1}: {show(turn.handed[at])} of {show(turn.pool)} by {weight}")
     steps.append(f"runtime {show(found[at])}")
     return steps
-
-
-def _weights(siblings: list[Branch], handed: dict[int, int], slot: int) -> int:
-    return sum([int(siblings[i].weights[slot]) for i in handed])
 
 
 def _asked(branch: Branch, slot: int, dim: int) -> str:
