@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from bursar.objects.decode import ManifestError
-from bursar.policies.crossquota.plugin import arguments_from, arguments_of_file
+from bursar.policies.crossquota.plugin import arguments_from
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -44,18 +42,6 @@ def test_the_seeds_arguments_are_read_out_of_the_text() -> None:
         {"memory": (50, 1)},
     )
     assert (read.weight, read.weight_of("cpu"), read.weight_of("memory")) == (10, 10, 1)
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_file_holds_it_bare_or_in_a_config_map(tmp_path: Path, wrapped: bool) -> None:
-    text = CONF
-    if wrapped:
-        meta = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
-        data = {"volcano-scheduler.conf": CONF}
-        text = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
-    file = tmp_path / "volcano-scheduler.conf"
-    file.write_text(text)
-    assert arguments_of_file(str(file))["quota.cpu"] == "32"
 
 
 def test_a_selector_in_a_real_file_is_honoured() -> None:
@@ -98,21 +84,4 @@ def test_scoring_can_be_switched_off() -> None:
 def test_bad_text_is_refused_with_its_place(section: dict[str, object], problem: str) -> None:
     with pytest.raises(ManifestError) as caught:
         arguments_from(section)
-    assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("kind: ConfigMap\napiVersion: v1\n", "data.volcano-scheduler.conf: is required, as text"),
-        ("a: 1\n---\nb: 1\n", "holds 2 documents"),
-        ("a: 1\n", "tiers: expected a list"),
-    ],
-)
-def test_bad_files_are_named(tmp_path: Path, text: str, problem: str) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text(text)
-    with pytest.raises(ManifestError) as caught:
-        arguments_of_file(str(file))
-    assert str(caught.value).startswith(str(file))
     assert problem in str(caught.value)

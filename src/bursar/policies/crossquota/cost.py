@@ -30,8 +30,6 @@ FREE: Final[tuple[object, ...]] = ("free",)
 class NodeCosts:
     """What some requests cost in both accounts of a node."""
 
-    __slots__ = ("limited", "total", "wanted")
-
     def __init__(self, limited: Vector, total: Vector) -> None:
         self.limited: Final = limited  # of the quota, if the quota limits the claim
         self.total: Final = total  # in the account of all claims
@@ -93,8 +91,6 @@ _LARGEST_FACTOR: Final = 2**45
 class Weighing:
     """The weights of the resources that a claim requests."""
 
-    __slots__ = ("factors", "fast", "least", "total")
-
     def __init__(self, weight: int, weights: list[int], least: bool) -> None:
         self.least: Final = least
         self.total: Final = sum(weights)
@@ -125,8 +121,6 @@ class Weighing:
 @final
 class ScoreSum:
     """A sum of parts in 64 bits; ``floor_by`` divides it."""
-
-    __slots__ = ("fraction", "inexact", "whole")
 
     def __init__(self) -> None:
         self.whole: i64 = 0

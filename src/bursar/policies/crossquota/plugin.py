@@ -1,8 +1,7 @@
 """How the crossquota policy joins: its section of the Configuration, Nodes as settings, rows, marks and reasons.
 
-The arguments stand in the section, or in a Volcano scheduler configuration: the text of its file, or the ConfigMap
-around it. Only the entry of this plugin is read there. An entry that switches the filter off is refused; one that
-switches scoring off means a weight of 0.
+The arguments stand in the section, or in the text of a Volcano scheduler configuration. Only the entry of this plugin
+is read there. An entry that switches the filter off is refused; one that switches scoring off means a weight of 0.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final, cast
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
-from bursar.objects.manifests import documents, load_path
+from bursar.objects.manifests import documents
 from bursar.objects.pods import DEVICES, GPU_NODE_LABEL
 from bursar.objects.requests import node_amounts
 from bursar.policies.crossquota.arguments import (
@@ -51,28 +50,6 @@ def arguments_of_text(text: str, path: str = "") -> tuple[dict[str, object], str
     if len(contents) != 1 or not isinstance(contents[0], dict):
         raise ManifestError("is not a Volcano scheduler configuration: one mapping with tiers", path)
     return _arguments(cast("dict[str, object]", contents[0]), path)
-
-
-def arguments_of_file(source: str) -> dict[str, object]:
-    """The arguments in a file that holds a scheduler configuration, or a ConfigMap with one."""
-    found = load_path(source)
-    if len(found) != 1:
-        raise ManifestError(f"holds {len(found)} documents, not one scheduler configuration", source=source)
-    body = cast("dict[str, object]", found[0].body)
-    try:
-        if body.get("kind") == "ConfigMap":
-            return arguments_of_text(_conf_of(body), f"data.{VOLCANO}")[0]
-        return _arguments(body, "")[0]
-    except ManifestError as error:
-        raise error.located(source=source) from None
-
-
-def _conf_of(config_map: dict[str, object]) -> str:
-    data = config_map.get("data")
-    text = cast("dict[str, object]", data).get(VOLCANO) if isinstance(data, dict) else None
-    if not isinstance(text, str):
-        raise ManifestError("is required, as text", f"data.{VOLCANO}")
-    return text
 
 
 def _arguments(configuration: dict[str, object], path: str) -> tuple[dict[str, object], str]:

@@ -70,66 +70,27 @@ PoolCell = tuple[str, bool, str, tuple[int, int, int] | None]
 
 
 @final
+@dataclass(eq=False)
 class Gpu:
     """One GPU, apart from what is used of it."""
 
-    __slots__ = (
-        "index",
-        "isolation",
-        "model",
-        "name",
-        "node",
-        "plugin",
-        "pool",
-        "supports",
-        "tflops",
-        "usable",
-        "vendor",
-        "vram",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        node: str,
-        tflops: int,
-        vram: int,
-        pool: str = "",
-        model: str = "",
-        vendor: str = "NVIDIA",
-        index: int = -1,
-        usable: bool = True,
-        plugin: bool = False,
-        isolation: str = "",
-        supports: tuple[str, ...] | None = None,
-    ) -> None:
-        self.name: Final = name
-        self.node: Final = node
-        self.tflops: Final = tflops  # milli
-        self.vram: Final = vram  # bytes
-        self.pool: Final = pool
-        self.model: Final = model
-        self.vendor: Final = vendor
-        self.index: Final = index  # -1: not known
-        self.usable: Final = usable  # it runs, and its isolation mode is fixed
-        self.plugin: Final = plugin  # handed out whole by the device plugin, which chooses by itself
-        self.isolation: Final = isolation  # the mode its node runs it in; "": any
-        self.supports: Final = supports  # isolation modes; None: not given
+    name: str
+    node: str
+    tflops: int  # milli
+    vram: int  # bytes
+    pool: str = ""
+    model: str = ""
+    vendor: str = "NVIDIA"
+    index: int = -1  # -1: not known
+    usable: bool = True  # it runs, and its isolation mode is fixed
+    plugin: bool = False  # handed out whole by the device plugin, which chooses by itself
+    isolation: str = ""  # the mode its node runs it in; "": any
+    supports: tuple[str, ...] | None = None  # isolation modes; None: not given
 
     def cell(self) -> tuple[object, ...]:
-        return (
-            self.node,
-            self.tflops,
-            self.vram,
-            self.pool,
-            self.model,
-            self.vendor,
-            self.index,
-            self.usable,
-            self.plugin,
-            self.isolation,
-            self.supports,
-        )
+        """Its fields after the name."""
+        what = (self.node, self.tflops, self.vram, self.pool, self.model, self.vendor, self.index)
+        return (*what, self.usable, self.plugin, self.isolation, self.supports)
 
     def suits(self, worker: Worker, default_pool: str) -> bool:
         """Whether the worker could run on it if it were empty."""

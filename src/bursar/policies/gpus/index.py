@@ -30,8 +30,6 @@ _FULL: Final[i64] = 100_000  # a whole GPU in thousandths of a percent
 class _WorkerShape:
     """Where one shape of worker has room, by node slot, as of the first ``cursor`` changes."""
 
-    __slots__ = ("cursor", "open")
-
     def __init__(self, slots: int) -> None:
         self.cursor: int = 0
         self.open: Final = bytearray(slots)
@@ -40,8 +38,6 @@ class _WorkerShape:
 @final
 class _Ranks:
     """How good nodes are for workers with the same needs, by node slot: lower is better. All are rated at first."""
-
-    __slots__ = ("cursor", "ranks")
 
     def __init__(self, slots: int) -> None:
         self.cursor: int = -1
@@ -209,12 +205,10 @@ class GpuNodeIndex:
             room = 0
             for at in range(start, end):
                 gpu = fleet.gpus[at]
-                if suits[at] and (worker.whole or _holds(worker, gpu.tflops, gpu.vram)):
+                request = worker.request
+                fits_empty = request.tflops_of(gpu.tflops) <= gpu.tflops and request.vram <= gpu.vram
+                if suits[at] and (worker.whole or fits_empty):
                     room += 1
             if slot < len(mask) and mask[slot] and room >= worker.count:
                 kept[slot] = 1
         mask[:] = kept
-
-
-def _holds(worker: Worker, tflops: int, vram: int) -> bool:
-    return worker.request.tflops_of(tflops) <= tflops and worker.request.vram <= vram

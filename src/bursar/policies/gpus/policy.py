@@ -16,7 +16,7 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus.fleet import GPUS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
 from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
-from bursar.policies.gpus.selection import choose, fits, held, suiting, unknown
+from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
 from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
@@ -211,7 +211,7 @@ class GpusPolicy(PlacementPolicy):
         if account.name.startswith(PLUGIN_PREFIX):
             if first_short(NOTHING_USED, binding.costs[0], account.limits) >= 0:
                 return []
-            return sorted(self.index.residents.get(account.name, {}).values(), key=_importance)
+            return sorted(self.index.residents.get(account.name, {}).values(), key=importance)
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker) or not refusal.reason.startswith(ROOM):
             return None
@@ -225,7 +225,7 @@ class GpusPolicy(PlacementPolicy):
             for other in self.index.residents.get(account.name, {}).values():
                 if other.spec.priority < claim.spec.priority:
                     found[other.uid] = other
-        return sorted(found.values(), key=_importance)
+        return sorted(found.values(), key=importance)
 
     def _victims(self, claim: Claim, worker: Worker, place: str) -> Iterator[Claim]:
         """Workers of lower priority on GPUs that suit, until enough GPUs have room."""
@@ -311,8 +311,3 @@ def _costs(worker: Worker, gpus: list[Gpu]) -> tuple[Vector, ...]:
     footprints = [worker.footprint(gpu.tflops, gpu.vram) for gpu in gpus]
     costs = [gpu_share(tflops, vram) for tflops, vram, _, _ in footprints]
     return tuple([known.setdefault(cost, cost) for cost in costs])
-
-
-def _importance(claim: Claim) -> tuple[int, int, str, str]:
-    """Sorts the least important first: lower priority, then newer, then by name."""
-    return (claim.spec.priority, -claim.created, claim.key, claim.uid)

@@ -126,3 +126,8 @@ def follow(residents: dict[str, dict[str, Claim]], claim: Claim, account: Accoun
         there[claim.uid] = claim
     else:
         there.pop(claim.uid, None)
+
+
+def importance(claim: Claim) -> tuple[int, int, str, str]:
+    """Sorts the least important first: lower priority, then newer, then by name."""
+    return (claim.spec.priority, -claim.created, claim.key, claim.uid)

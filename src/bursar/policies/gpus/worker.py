@@ -78,8 +78,6 @@ class Unreadable(Exception):  # noqa: N818 it is also returned, not only raised
 class Side:
     """The requests or the limits of one GPU; compute is given in tflops or in percent of the GPU, never in both."""
 
-    __slots__ = ("percent", "tflops", "vram")
-
     def __init__(self, tflops: int, percent: int, vram: int) -> None:
         self.tflops: Final = tflops  # milli, or NOT_GIVEN
         self.percent: Final = percent  # thousandths of a percent, or NOT_GIVEN
@@ -98,23 +96,6 @@ class Side:
 @final
 class Worker:
     """What a worker pod asks for."""
-
-    __slots__ = (
-        "containers",
-        "cost",
-        "count",
-        "indices",
-        "isolation",
-        "limit",
-        "model",
-        "needs",
-        "pool",
-        "request",
-        "shape",
-        "share",
-        "vendor",
-        "whole",
-    )
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ Defaults are filled in when a pod is created, and stay what they were then: a la
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -163,14 +164,6 @@ def demand_settings(kind: str, key: str, workload: Workload | None) -> list[Sett
     return [Setting(DEMAND, name, DemandBody(from_amounts(amounts)))]
 
 
-def _workload_settings(key: str, workload: Workload | None) -> list[Setting]:
-    return demand_settings(WORKLOAD_KIND.kind, key, workload)
-
-
-def _profile_settings(key: str, workload: Workload | None) -> list[Setting]:
-    return demand_settings(PROFILE_KIND.kind, key, workload)
-
-
 # Defaults of pods
 
 
@@ -186,11 +179,9 @@ def admit_pod(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, An
 
 def _kept(old: Mapping[str, Any], given: dict[str, str]) -> dict[str, str]:
     before: Mapping[str, str] = (old.get("metadata") or {}).get("annotations") or {}
-    if any(name in given for name in _COMPUTE):
-        names = {*_REQUESTS.values(), *_LIMITS.values()} & {VRAM_REQUEST, VRAM_LIMIT}
-    else:
-        names = {*_REQUESTS.values(), *_LIMITS.values()}
-    return {**{name: before[name] for name in sorted(names) if name in before}, **given}
+    vram = (VRAM_LIMIT, VRAM_REQUEST)
+    names = vram if any(name in given for name in _COMPUTE) else (TFLOPS_LIMIT, TFLOPS_REQUEST, *vram)
+    return {**{name: before[name] for name in names if name in before}, **given}
 
 
 def _with_defaults(view: ObjectView, namespace: str, given: dict[str, str]) -> dict[str, str]:
@@ -324,8 +315,8 @@ PLUGIN = Plugin(
     kinds=(QUOTA_KIND, WORKLOAD_KIND, PROFILE_KIND),
     translate={
         QUOTA_KIND.name: quota_settings,
-        WORKLOAD_KIND.name: _workload_settings,
-        PROFILE_KIND.name: _profile_settings,
+        WORKLOAD_KIND.name: partial(demand_settings, WORKLOAD_KIND.kind),
+        PROFILE_KIND.name: partial(demand_settings, PROFILE_KIND.kind),
     },
     admit={QUOTA_KIND.name: admit_quota, "Pod": admit_pod},
     namespaces={QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],)},

@@ -17,7 +17,7 @@ from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus.fleet import GPUS, Fleet, Gpu, gpu_of, peak
-from bursar.policies.gpus.selection import choose, follow, held
+from bursar.policies.gpus.selection import choose, follow, held, importance
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, total_cost
 from bursar.policies.namespace.settings import (
     CHECKS,
@@ -274,7 +274,7 @@ class LimitsPolicy(QuotaPolicy):
     def _victims(self, claim: Claim, account: Account, cost: Vector) -> Iterator[Claim]:
         residents = self.residents.get(account.name, {})
         lower = [other for other in residents.values() if other.spec.priority < claim.spec.priority]
-        lower.sort(key=_importance)
+        lower.sort(key=importance)
         for other in lower:
             short = shortfall(account.used, cost, account.limits)
             if not short:
@@ -338,7 +338,7 @@ class LimitsPolicy(QuotaPolicy):
         account = self.state.accounts.get(PREFIX + namespace)
         residents = self.residents.get(PREFIX + namespace, {})
         workers = [(claim.key, _cost_of(claim)) for claim in residents.values()]
-        workers.sort(key=_by_key)
+        workers.sort(key=lambda worker: worker[0])
         used = EMPTY if account is None else account.used.vector()
         quotas = tuple(self.space(namespace).quotas.values())
         return NamespaceUsage(quotas, used, self._declared(namespace), workers)
@@ -353,10 +353,6 @@ def _grown(before: Vector, after: Vector) -> Vector:
     return from_indices([(dim, after.get(dim)) for dim in after.indices() if after.get(dim) > before.get(dim)])
 
 
-def _by_key(worker: tuple[str, Vector]) -> str:
-    return worker[0]
-
-
 def _cost_of(claim: Claim) -> Vector:
     binding = claim.binding_of(NAME)
     return binding.costs[0] if binding is not None and binding.costs else EMPTY
@@ -368,8 +364,3 @@ def _holds(claim: Claim, short: Vector) -> bool:
         if cost.get(dim) > 0:
             return True
     return False
-
-
-def _importance(claim: Claim) -> tuple[int, int, str, str]:
-    """The least important first: lower priority, then newer, then by name."""
-    return (claim.spec.priority, -claim.created, claim.key, claim.uid)
