@@ -219,10 +219,6 @@ class Vector:
     def minus(self, other: Vector) -> Vector:
         return _merge(self, other, -1)
 
-    def times(self, factor: int) -> Vector:
-        # In Python integers: a 64-bit product would wrap before it is checked.
-        return from_indices([(int(self.dims[i]), int(self.amounts[i]) * factor) for i in range(len(self.dims))])
-
     def peak(self, other: Vector) -> Vector:
         """Per dimension the larger of both; a missing one counts as 0."""
         both = {*self.indices(), *other.indices()}
@@ -231,13 +227,6 @@ class Vector:
     def only(self, names: Iterable[str]) -> Vector:
         kept = set(names)
         return from_amounts({name: amount for name, amount in self.pairs() if name in kept})
-
-    def within(self, other: Vector) -> bool:
-        """Every listed amount is at most the other's; what the other does not list counts as 0."""
-        for i in range(len(self.dims)):
-            if self.amounts[i] > other.get(self.dims[i]):
-                return False
-        return True
 
 
 EMPTY: Final = Vector(vec[i64](), vec[i64]())
@@ -385,14 +374,6 @@ class Limits:
 
 
 NO_LIMITS: Final = Limits({})
-
-
-def parse_limits(quantities: Mapping[str, object], path: str = "", stock: bool = False) -> Limits:
-    """Limits from Kubernetes quantities; zero stays listed, because it means none."""
-    parsed: dict[str, int] = {}
-    for name, value in quantities.items():
-        parsed[name] = dimension(name).parse(value, f"{path}.{name}" if path else name)
-    return Limits(parsed, stock)
 
 
 def first_short(used: Tally, cost: Vector, limits: Limits) -> int:

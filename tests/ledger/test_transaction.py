@@ -189,7 +189,7 @@ def test_undo_walks_back_through_the_sums_that_were_there() -> None:
     claim, most = Claim("c", SPECS[0]), from_amounts({"cpu": MAX_AMOUNT})
     tx.charge(claim, (account,), (most,))
     mark = tx.savepoint()
-    tx.charge(claim, (account, account), (most.times(-1), most))
+    tx.charge(claim, (account, account), (from_amounts({"cpu": -MAX_AMOUNT}), most))
     tx.rollback_to(mark)
     assert account.used.vector() == most
 

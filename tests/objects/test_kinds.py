@@ -296,7 +296,7 @@ def test_bad_configuration(body: dict[str, Any], problem: str) -> None:
 
 
 def test_quantities_become_limits() -> None:
-    assert limits_from({"cpu": 0}, "p", stock=True).show() == {"cpu": "0"}
+    assert limits_from({"cpu": 0}, "p").show() == {"cpu": "0"}
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

@@ -15,16 +15,8 @@ def plus(left: Amounts, right: Amounts, sign: int = 1) -> Amounts | None:
     return clean({name: left.get(name, 0) + sign * right.get(name, 0) for name in left | right})
 
 
-def times(amounts: Amounts, factor: int) -> Amounts | None:
-    return clean({name: amount * factor for name, amount in amounts.items()})
-
-
 def peak(left: Amounts, right: Amounts) -> Amounts | None:
     return clean({name: max(left.get(name, 0), right.get(name, 0)) for name in left | right})
-
-
-def within(left: Amounts, right: Amounts) -> bool:
-    return all(amount <= right.get(name, 0) for name, amount in left.items())
 
 
 def short(used: Amounts, cost: Amounts, caps: Amounts, stock: bool) -> Amounts:

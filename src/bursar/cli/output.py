@@ -155,7 +155,6 @@ def plain(value: object) -> Any:  # noqa: ANN401 whatever can be JSON
 
 
 def machine(value: object, output: str) -> list[str]:
-    """An answer as JSON or YAML."""
     if output == "json":
         import msgspec
 

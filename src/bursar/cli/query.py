@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import textwrap
+from typing import TYPE_CHECKING
 
 import click
 
@@ -119,7 +120,8 @@ def text(found: types.Explanation, *, wide: bool, searched: bool) -> list[str]:
     if found.fixes:
         lines += ["", "What would let it in (each was tried):"]
         for number, fix in enumerate(found.fixes, 1):
-            first, *more = wrapped(f"{fix.sentence}{_when(fix)}  [{fix.code}]", 5)
+            when = f" (at {fix.ends_at})" if fix.ends_at else ""
+            first, *more = wrapped(f"{fix.sentence}{when}  [{fix.code}]", 5)
             lines += [f"  {number}. {first}", *more]
     elif searched and found.claim.state == "pending" and found.fixes_complete:
         lines += ["", "No change of one thing was found that would let it in now."]
@@ -148,10 +150,6 @@ def _tree(check: types.CheckNode, indent: str, *, wide: bool) -> list[str]:
     return lines
 
 
-def _when(fix: types.Fix) -> str:
-    return f" (at {fix.ends_at})" if fix.ends_at else ""
-
-
 LAST = 8
 
 
@@ -171,17 +169,14 @@ def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa
         if output in {"json", "yaml"}:
             echo(machine(body, output))
             return
-        lines = [f"{body.get('kind')} {key}", "", *_manifest(body)]
+        manifest = "\n".join(machine(body, "yaml"))
+        lines = [f"{body.get('kind')} {key}", "", textwrap.indent(manifest, "  ")]
         if body.get("kind") == "Pod":
             lines += _pod(client, key, at)
         else:
             lines += _used_by(client, str(body.get("kind")), key, at)
         lines += _happened(client, kind, key)
     echo(lines)
-
-
-def _manifest(body: dict[str, Any]) -> list[str]:
-    return [f"  {line}" for part in machine(body, "yaml") for line in part.splitlines()]
 
 
 def _pod(client: Client, key: str, at: str) -> list[str]:

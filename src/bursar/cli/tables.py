@@ -76,7 +76,6 @@ def pages(fetch: Callable[..., Any], query: dict[str, str], most: int = 0) -> An
 
 
 def _named(found: Any, asked: ListQuery, key: Callable[[Any], str]) -> Any:  # noqa: ANN401 a list of the API
-    """Only the rows that were named."""
     import msgspec
 
     items = [item for item in found.items if asked.wants(key(item))]

@@ -31,7 +31,7 @@ from bursar.objects.pods import CLAIMS_DEVICES, PREEMPTIBLE_LABEL
 from bursar.policies.plugin import Registry, installed_marks
 
 Body = dict[str, Any]
-_BOOKKEEPING = ("resourceVersion", "uid", "managedFields", "selfLink")
+_BOOKKEEPING = ("resourceVersion", "uid", "managedFields", "selfLink")  # a copy has an identity of its own
 _EMBEDDED = "sim.bursar.dev/"  # annotations by which pods of an embedded cluster would end
 _RECORDS = frozenset(installed_marks().records)  # of a pod on its node: which GPUs are its own
 
@@ -112,7 +112,9 @@ async def _list(api: Api, kind: Kind) -> list[Body] | None:
     narrow, head = narrowed(kind), {"apiVersion": kind.api_version, "kind": kind.kind}
 
     def read(raw: bytes) -> Body:
-        return head | _unversioned(msgspec.json.decode(narrow(Meta(), raw)))
+        body = msgspec.json.decode(narrow(Meta(), raw))
+        kept = {name: value for name, value in body["metadata"].items() if name not in _BOOKKEEPING}
+        return {**head, **body, "metadata": kept}
 
     found: list[Body] = []
     try:
@@ -136,12 +138,6 @@ async def _devices(api: Api) -> Devices | None:
     except Forbidden:
         return None
     return found
-
-
-def _unversioned(body: Body) -> Body:
-    """A copy belongs to no version, and has an identity of its own."""
-    kept = {name: value for name, value in body["metadata"].items() if name not in _BOOKKEEPING}
-    return {**body, "metadata": kept}
 
 
 def _is_there(pod: Body) -> bool:

@@ -124,7 +124,6 @@ def _people_role(name: str, kinds: list[Kind], verbs: tuple[str, ...], part_of: 
 
 
 def manifests(registry: Registry, namespace: str) -> list[Manifest]:
-    """All roles, and those of the controller bound to its service account."""
     return [*controller_roles(registry, namespace), *people_roles(registry)]
 
 

@@ -220,7 +220,6 @@ def definitions(kinds: Iterable[Kind]) -> list[dict[str, Any]]:
 
 
 def definition(kind: Kind) -> dict[str, Any]:
-    """One CustomResourceDefinition."""
     schema = root_schema(kind)
     metadata: dict[str, Any] = {"name": f"{kind.plural}.{kind.group}"}
     if kind.group in _APPROVALS:

@@ -44,9 +44,9 @@ def node_amounts(status: core.NodeStatus) -> Amounts:
     return amounts_from(status.capacity, "status.capacity")
 
 
-def limits_from(quantities: Mapping[str, object], path: str, stock: bool = False) -> Limits:
-    """Zero stays listed, because it means none; ``stock``: what is not listed is none too."""
-    return Limits(amounts_from(quantities, path), stock)
+def limits_from(quantities: Mapping[str, object], path: str) -> Limits:
+    """Zero stays listed, because it means none."""
+    return Limits(amounts_from(quantities, path))
 
 
 _RESTART_POLICIES = ("", "Always", "OnFailure", "Never")

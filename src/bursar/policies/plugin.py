@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module, metadata
-from typing import Any, Final, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
@@ -83,14 +83,13 @@ CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
 RESOURCE: Final = "<resource>"
 
 
-@final
+@dataclass(frozen=True, slots=True)
 class Reason:
     """A code; ``<resource>`` at its end stands for the name of any resource."""
 
-    def __init__(self, code: str, means: str, helps: str) -> None:
-        self.code: Final = code
-        self.means: Final = means
-        self.helps: Final = helps
+    code: str
+    means: str
+    helps: str
 
     def covers(self, code: str) -> bool:
         """Whether the code of a refusal or event is this one."""

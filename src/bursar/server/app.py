@@ -136,8 +136,6 @@ class RequestLimits:
 
 
 class App:
-    """Builds the ASGI application over a service."""
-
     def __init__(
         self,
         service: Service,

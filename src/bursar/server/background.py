@@ -141,7 +141,6 @@ class AuditWatch(_Worker):
 
     @property
     def pid(self) -> int:
-        """The process that checks."""
         return self._process.pid
 
     def _run(self) -> None:

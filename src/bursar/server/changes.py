@@ -144,6 +144,7 @@ def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Sto
     before, after = _versions(store, change)
     manifests = ManifestReader(cluster.kinds, store.manifest)
     known = cluster.objects.find(change.kind, change.key)
+    pod = cluster.doing(change.key) if kind.name == POD.name else None
     subject = f"{kind.kind} {change.key}"
     if change.result == "deleted":
         if known is not None:
@@ -164,15 +165,10 @@ def _invert(inverse: Inverse, change: LoggedObject, cluster: Cluster, store: Sto
         inverse.deletions.append((kind, change.key))
         if before is not None:
             inverse.lost.append(f"{subject} had ended before it was created again, and that pod is not brought back")
-        elif kind.name == POD.name and _runs(cluster, change.key):
+        elif pod is not None and pod.phase == RUNNING:
             inverse.lost.append(f"{subject} runs on {known.node}, and what it has done is lost")
     else:
         inverse.bodies.append(manifests.body(before.applied_as))
-
-
-def _runs(cluster: Cluster, key: str) -> bool:
-    pod = cluster.doing(key)
-    return pod is not None and pod.phase == RUNNING
 
 
 def _versions(store: Store, change: LoggedObject) -> tuple[ObjectRecord | None, ObjectRecord | None]:

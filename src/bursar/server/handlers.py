@@ -31,8 +31,6 @@ HORIZON_MOST = 7 * 24 * 3600 * 1000
 
 
 class Handlers:
-    """The operations over one service."""
-
     def __init__(self, service: Service, *, demo: bool = False) -> None:
         self._service = service
         self._demo = demo

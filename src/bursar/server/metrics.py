@@ -75,8 +75,6 @@ def snapshot(cluster: Cluster) -> MetricsSnapshot:
 
 
 class ServerMetrics(Collector):
-    """All metrics of a server."""
-
     def __init__(self, service: Service, audit: AuditWatch | None) -> None:
         self._service = service
         self._audit = audit

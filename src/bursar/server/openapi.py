@@ -38,7 +38,6 @@ def components() -> dict[str, dict[str, Any]]:
 
 
 def document() -> dict[str, Any]:
-    """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         described = _operation(operation)

@@ -132,7 +132,6 @@ _OBJECT_FAULTS = (404, 409)
 
 
 def _list(path: str, about: str, answer: type[T], *filters: Parameter, problems: tuple[int, ...] = ()) -> Operation[T]:
-    """A list in pages."""
     return Operation(path, about, answer, *filters, _LIMIT, _CONTINUE, _AT, problems=problems)
 
 

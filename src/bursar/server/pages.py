@@ -174,8 +174,6 @@ Look = Callable[[Cluster], T]
 
 
 class Reader:
-    """Looks at the cluster of one service."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
 

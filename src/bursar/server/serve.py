@@ -142,9 +142,9 @@ def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
         raise StartError(f"{problem}; name another port with --port") from error
     try:
         with _on_signals(_end), running(options) as (service, app), _lively(service, options):
-            address = (
-                f"{'https' if options.certificate else 'http'}://{_shown(options.host)}:{listener.getsockname()[1]}"
-            )
+            scheme = "https" if options.certificate else "http"
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            address = f"{scheme}://{host}:{listener.getsockname()[1]}"
             built = server(app, options)
             with built.capture_signals():  # before anybody can know of it
                 say(address)
@@ -183,7 +183,3 @@ def _lively(service: Service, options: ServeOptions) -> Iterator[None]:
         yield
     finally:
         demo.stop()
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

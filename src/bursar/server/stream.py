@@ -24,8 +24,6 @@ _CHUNK = 500
 
 
 class Stream:
-    """One listener."""
-
     def __init__(self, service: Service, last: int | None, heartbeat: float = HEARTBEAT) -> None:
         self._service = service
         self._last = last

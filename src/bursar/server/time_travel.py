@@ -252,14 +252,10 @@ def about(store: Store, key: str, before: int, limit: int) -> list[types.Decisio
     """
     rows: list[types.DecisionRow] = []
     for line in verify.lines_about(store, key, before):
-        rows.extend(row for row in decision_rows(line) if _concerns(row, key))
+        rows.extend(row for row in decision_rows(line) if key in {row.claim, row.by, *row.subjects, *row.victims})
         if len(rows) >= limit:
             break
     return rows
-
-
-def _concerns(row: types.DecisionRow, key: str) -> bool:
-    return key in {row.claim, row.by, *row.subjects, *row.victims}
 
 
 # Objects

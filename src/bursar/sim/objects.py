@@ -156,8 +156,6 @@ def shared(kind: Kind, written: dict[str, Body]) -> dict[str, Body]:
 
 
 class ObjectStore:
-    """The objects that are there now."""
-
     def __init__(self, manifests: ManifestReader) -> None:
         self._objects: dict[str, dict[str, dict[str, Stored]]] = {}  # by kind, namespace and key
         self.manifests = manifests
@@ -174,7 +172,6 @@ class ObjectStore:
         return sorted(kind for kind, spaces in self._objects.items() if spaces)
 
     def count(self) -> int:
-        """How many objects there are."""
         return sum(len(objects) for spaces in self._objects.values() for objects in spaces.values())
 
     def all(self, kind: str, namespace: str | None = None) -> list[Stored]:
@@ -232,7 +229,6 @@ class ObjectStore:
         self.touched[kind, key] = self.version
 
     def stage(self) -> Stage:
-        """Somewhere to try changes."""
         return Stage(self)
 
     def take(self, stage: Stage) -> None:

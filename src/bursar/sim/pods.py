@@ -120,7 +120,6 @@ class Clock:
 
     @property
     def next_due(self) -> int | None:
-        """When the next timer is due."""
         return self._timers[0][0] if self._timers else None
 
     def at(self, moment: int, action: Callable[[], None]) -> int:
@@ -244,7 +243,6 @@ class PodLife:
             self._has_left(pod)
 
     def running(self, key: str) -> SimPod:
-        """The pod, which must be running."""
         pod = self.by_key.get(key)
         if pod is None:
             raise ManifestError("does not exist", subject=f"Pod {key}")

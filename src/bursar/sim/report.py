@@ -57,15 +57,11 @@ def story(result: Result) -> list[str]:
     lines = [result.scenario.name, "", *rows.pop(0)]
     for step in result.steps:
         verdict = _verdict(step)
-        title = f"{_number(step):<4}{_GAP}{step.title}{': ' if verdict else ''}{verdict}"
+        title = f"{step.step.number or '-':<4}{_GAP}{step.title}{': ' if verdict else ''}{verdict}"
         lines += textwrap.wrap(title, WIDTH, subsequent_indent=" " * 6)
         for _ in step.happenings:
             lines += rows.pop(0)
     return [*lines, ""]
-
-
-def _number(step: StepResult) -> str:
-    return str(step.step.number) if step.step.number else "-"
 
 
 def _verdict(step: StepResult) -> str:

@@ -236,7 +236,6 @@ class Store:
             return db.execute(query, values).fetchall()
 
     def line(self, seq: int) -> bytes:
-        """One journal line."""
         found = self.rows("SELECT line FROM journal WHERE seq = ?", seq)
         if not found:
             pruned = f"; records up to {self.pruned_to} were pruned" if seq <= self.pruned_to else ""

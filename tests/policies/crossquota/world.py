@@ -7,7 +7,8 @@ from bursar.policies.crossquota.arguments import ARGUMENTS_KIND, CURRENT, NAME, 
 from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.results import Refusal, Setting
-from bursar.resources import parse_limits, parse_vector
+from bursar.resources import parse_vector
+from tests.amounts import parse_limits
 from tests.policies.placement_machine import PlacementWorld
 
 GPU = "nvidia.com/gpu"

@@ -22,7 +22,8 @@ from bursar.policies.nodes.policy import KIND as NODE_SETTING
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Setting
-from bursar.resources import parse_limits, parse_vector
+from bursar.resources import parse_vector
+from tests.amounts import parse_limits
 
 GM = "n8s.nebuly.ai/gpu-memory"
 GPU = "nvidia.com/gpu"

@@ -18,7 +18,8 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Setting
-from bursar.resources import parse_limits, parse_vector
+from bursar.resources import parse_vector
+from tests.amounts import parse_limits
 from tests.policies.elastic.world import quota_setting
 from tests.policies.gpus.world import GI, marks
 

@@ -29,8 +29,9 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Body, Setting
-from bursar.resources import dimension, parse_limits, parse_vector
+from bursar.resources import dimension, parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds
+from tests.amounts import parse_limits
 
 GI = 2**30
 NS = "test-ns"

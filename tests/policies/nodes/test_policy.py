@@ -9,7 +9,8 @@ import pytest
 from bursar.ledger.claims import Binding, ClaimSpec
 from bursar.policies.nodes.table import FULL_SCORE, SPREAD_DIVISOR, NodeColumns, share_left
 from bursar.policies.placement_kit import BindingCache
-from bursar.resources import UNLIMITED, Tally, from_amounts, parse_limits, parse_vector
+from bursar.resources import UNLIMITED, Tally, from_amounts, parse_vector
+from tests.amounts import parse_limits
 from tests.policies.nodes.world import World, body, claim, porting, tolerating
 
 ROOM = [

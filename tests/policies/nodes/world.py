@@ -6,8 +6,9 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.policies.nodes.policy import KIND, NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Setting
-from bursar.resources import parse_limits, parse_vector
+from bursar.resources import parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds, Taint, Toleration
+from tests.amounts import parse_limits
 from tests.policies.placement_machine import PlacementWorld
 
 

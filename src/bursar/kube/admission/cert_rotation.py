@@ -50,8 +50,6 @@ def now_utc() -> datetime:
 
 
 class CertificateKeeper:
-    """One for each replica."""
-
     def __init__(
         self,
         api: Api,
@@ -81,7 +79,6 @@ class CertificateKeeper:
             await asyncio.sleep(FIRST_SECONDS if self._tls.loaded is None else PASS_SECONDS)
 
     async def sync(self) -> None:
-        """One pass."""
         stored = await self._keep() if self._leading() else (await self._stored())[0]
         if stored is not None:
             self._tls.load(stored)

@@ -120,7 +120,6 @@ _Dumper.add_representer(str, _text)
 
 
 def render(objects: Sequence[Mapping[str, Any]]) -> str:
-    """Documents in the given order."""
     parts = (yaml.dump(dict(one), Dumper=_Dumper, sort_keys=False, width=110) for one in objects)
     return _HEADER + "---\n".join(parts)
 

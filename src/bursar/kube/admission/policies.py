@@ -309,5 +309,4 @@ def _patch(operation: str, path: str, value: str) -> str:
 
 
 def policies(options: AdmissionOptions) -> list[Object]:
-    """All admission policies: gate and guards."""
     return [*gate(options), *guards(options)]

@@ -308,8 +308,6 @@ def names_an_original(options: AdmissionOptions) -> str:
 
 
 class Governed:
-    """The predicate in Python."""
-
     def __init__(self, options: AdmissionOptions) -> None:
         self._arms = [(arm.namespaces, arm.governs()) for arm in arms(options)]
 

@@ -210,7 +210,9 @@ class QuotaReviewer:
     def _read(self, request: AdmissionRequest) -> tuple[TypedObject | None, Body | None]:
         """The object as it is to be judged, None if it need not be, and what it was before."""
         body, old = request.object, request.old_object
-        if body is None or _is_leaving(body) or (old is not None and _meaning(old) == _meaning(body)):
+        if body is None or (body.get("metadata") or {}).get("deletionTimestamp"):
+            return None, old
+        if old is not None and _meaning(old) == _meaning(body):
             return None, old
         return self._kinds.read(Document("", 0, body)), old
 
@@ -218,10 +220,6 @@ class QuotaReviewer:
 def _kind_name(body: Body) -> str:
     group = str(body.get("apiVersion", "")).rpartition("/")[0]
     return f"{body.get('kind', '')}.{group}" if group else str(body.get("kind", ""))
-
-
-def _is_leaving(body: Body) -> bool:
-    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _meaning(body: Body) -> list[object]:

@@ -53,8 +53,6 @@ class RequestError(Exception):
 
 
 class Webhook:
-    """The application."""
-
     def __init__(
         self, options: AdmissionOptions, registry: Registry, view: LiveView, fetch: Fetch | None = None
     ) -> None:
@@ -181,8 +179,6 @@ def _memory_file(content: bytes) -> Iterator[str]:
 
 
 class WebhookServer(BackgroundServer):
-    """Serves the webhook."""
-
     def __init__(
         self,
         app: Webhook,

@@ -156,8 +156,6 @@ _decode_resources = msgspec.json.Decoder(ApiResourceList).decode
 
 
 class Api:
-    """All verbs over one session."""
-
     def __init__(self, http: Http) -> None:
         self.http = http
 

@@ -114,12 +114,10 @@ class ExecPlugin:
         used = self._secret
         async with self._lock:
             replaced = self._secret is not used  # by a call that waited before us
-            if self._secret is None or self._expired() or (renew and not replaced):
+            expired = self._expires is not None and datetime.now(UTC) >= self._expires
+            if self._secret is None or expired or (renew and not replaced):
                 self._secret, self._expires = await self._fetch()
             return self._secret
-
-    def _expired(self) -> bool:
-        return self._expires is not None and datetime.now(UTC) >= self._expires
 
     async def _fetch(self) -> tuple[Secret, datetime | None]:
         status = self._read(await self._run())

@@ -115,7 +115,6 @@ def status_from(body: bytes, code: int) -> ApiStatus:
 
 
 def error_for(call: str, code: int, status: ApiStatus, retry_after: float | None = None) -> ApiError:
-    """The exception for an answer."""
     if retry_after is None and status.details.retry_after_seconds > 0:
         retry_after = float(status.details.retry_after_seconds)
     if code == 409 and status.reason == "AlreadyExists":

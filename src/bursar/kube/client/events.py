@@ -35,8 +35,6 @@ Known = Callable[[str, str], bool]
 
 
 class Said(NamedTuple):
-    """What an event says."""
-
     reason: str
     message: str
 

@@ -80,12 +80,10 @@ class _Asked:
         parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
         known = self._read.get(id(claim.spec))
         if known is None or known[0] != parts:
-            known = self._read[id(claim.spec)] = parts, _how_much(claim.spec.requests, pod_resources(spec).requests)
+            counted, asked = claim.spec.requests, pod_resources(spec).requests
+            wrong = f"asks for {_shown(asked)}, but counts for {_shown(counted)}" if counted != asked else ""
+            known = self._read[id(claim.spec)] = parts, wrong
         return known[1]
-
-
-def _how_much(counted: Vector, asked: Vector) -> str:
-    return "" if counted == asked else f"asks for {_shown(asked)}, but counts for {_shown(counted)}"
 
 
 def _shown(amounts: Vector) -> str:

@@ -78,10 +78,7 @@ class EventDeduplicator:
     async def _recalled(self, recall: Recall) -> dict[str, Said]:
         try:
             async with asyncio.timeout(PATIENCE):
-                return await recall(self._knows)
+                return await recall(lambda kind, uid: kind != POD.kind or uid in self._mirror.pods.by_uid)
         except (KubeError, TimeoutError) as error:
             log.warning("everybody is told again why they wait; events: %s", str(error) or "not listed in time")
             return {}
-
-    def _knows(self, kind: str, uid: str) -> bool:
-        return kind != POD.kind or uid in self._mirror.pods.by_uid

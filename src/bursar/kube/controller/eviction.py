@@ -27,8 +27,6 @@ _UNSEEN_PAUSE = 2.0  # seconds for what the server knows of a pod to be seen her
 
 
 class Evictor:
-    """Carries out evictions."""
-
     def __init__(
         self,
         api: Api,
@@ -65,7 +63,6 @@ class Evictor:
         return True
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
         self._lost.discard(uid)
         self._shielded.forget(uid)
         self.queue.forget(uid)

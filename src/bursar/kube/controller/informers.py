@@ -101,7 +101,9 @@ class Watches:
             lambda meta, item: take(listener.slice_seen, meta, item[1]),
             lambda meta: take(listener.slice_seen, meta, None),
         )
-        self._slices = Reflector(api, RESOURCE_SLICES, _slice, slices, Following(optional=True))
+        self._slices = Reflector(
+            api, RESOURCE_SLICES, lambda meta, raw: (meta.name, read_slice(raw)), slices, Following(optional=True)
+        )
 
     def _all(self) -> list[Reflector[Any]]:
         return [*(reflector for _, reflector in self._objects), self._slices, self._pods]
@@ -110,7 +112,6 @@ class Watches:
         return [reflector.run() for reflector in self._all()]
 
     async def synced(self) -> None:
-        """Return when everything was listed once."""
         await asyncio.gather(*(reflector.wait_synced() for reflector in self._all()))
 
     def objects(self) -> list[tuple[Kind, bytes]]:
@@ -121,10 +122,6 @@ class Watches:
 
     def pods(self) -> list[SeenPod]:
         return list(self._pods.store.items())
-
-
-def _slice(meta: Meta, raw: bytes) -> tuple[str, Published]:
-    return meta.name, read_slice(raw)
 
 
 class _Handler(Generic[T]):

@@ -56,8 +56,6 @@ class JournalKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TermOptions:
-    """How a term is conducted."""
-
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     dry_run: bool = False  # everything is sent, for the server to check and not to keep
     pin_patience: int = pod_writer.PATIENCE

@@ -28,8 +28,6 @@ from bursar.policies.plugin import Registry, default_registry
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a process runs."""
-
     process: ProcessOptions = field(default_factory=ProcessOptions)
     host: str = "0.0.0.0"  # noqa: S104 all addresses of the pod
     health_port: int = 8080
@@ -37,8 +35,6 @@ class RunOptions:
 
 
 class Process:
-    """One process, from its start to its end."""
-
     def __init__(self, api: Api, options: RunOptions, registry: Registry | None = None) -> None:
         self._options = options
         registry = default_registry() if registry is None else registry

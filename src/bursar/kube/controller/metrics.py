@@ -33,8 +33,6 @@ SLICE = 250
 
 
 class ControllerMetrics:
-    """Everything that is worth an alert or a picture."""
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
@@ -165,8 +163,6 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> 
 
 
 class HealthApp:
-    """A raw ASGI application."""
-
     def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], Awaitable[bytes]]) -> None:
         self._unready = unready
         self._metrics = metrics

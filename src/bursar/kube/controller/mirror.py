@@ -35,8 +35,6 @@ CONFIGURATION_KIND = "Configuration.bursar.dev"
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """How a cluster is read."""
-
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
     shadow: bool = False
     pin_all: bool = False

@@ -65,8 +65,6 @@ def read_slice(raw: bytes) -> Published:
 
 
 class Devices:
-    """The slices of all nodes."""
-
     def __init__(self) -> None:
         self._slices: dict[str, Published] = {}  # by name of the slice
         self._by_node: dict[str, set[str]] = {}  # names of slices

@@ -98,7 +98,6 @@ class ObjectSync:
         return taken
 
     def gone(self, kind: Kind, namespace: str, name: str) -> bool:
-        """An object is gone."""
         key = self._cache.key_at(kind.name, namespace, name)
         if key is None:
             return self._forget_refused(kind, namespace, name)
@@ -265,12 +264,10 @@ class QuotaSelection:
             chosen = labels.get(label, "") if label else ""  # whoever names a quota is not of its namespace's
             mark = (plugin.name, label, chosen) if chosen else (plugin.name, "", namespace)
             if self._unknown.get(mark) and mark not in self._in_force:
-                return self._words(min(self._unknown[mark]))
+                quota = min(self._unknown[mark])
+                why = self._by_quota[quota].problem
+                return f"its quota {quota[0]} {quota[1]} is not in force, so nobody knows what it allows: {why}"
         return ""
-
-    def _words(self, quota: ObjectKey) -> str:
-        problem = self._by_quota[quota].problem
-        return f"its quota {quota[0]} {quota[1]} is not in force, so nobody knows what it allows: {problem}"
 
 
 def _spaces(named: _Named | None) -> frozenset[str]:

@@ -34,8 +34,6 @@ _SINCE = "lastTransitionTime"
 
 
 class ObjectWriter:
-    """Carries out what policies want written."""
-
     def __init__(self, api: Api, cache: ObjectCache, report: Report, *, dry_run: bool = False) -> None:
         self._api = api
         self._cache = cache

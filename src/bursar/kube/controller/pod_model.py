@@ -212,8 +212,6 @@ class PodRequest:
 
 
 class GatedPodReader:
-    """Reads gated pods."""
-
     def __init__(
         self, controller: Controller, cache: ObjectCache, admission: Admission, placement: PlacementJudge
     ) -> None:

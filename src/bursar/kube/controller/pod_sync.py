@@ -125,8 +125,6 @@ def _meta(pod: SeenPod, governed: bool, annotations: dict[str, str]) -> ObjectMe
 
 
 class PodSync:
-    """Tells the loop of pods."""
-
     def __init__(
         self,
         controller: Controller,
@@ -154,7 +152,6 @@ class PodSync:
     # What is seen
 
     def seen(self, pod: SeenPod, now: int) -> None:
-        """A pod came or changed."""
         known = self.by_key.get(pod.key)
         if known is not None and known.uid != pod.metadata.uid:
             self.gone(pod.key)

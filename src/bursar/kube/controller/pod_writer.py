@@ -150,8 +150,6 @@ class Wanted:
 
 
 class PodWriter:
-    """Carries out what is wanted of pods."""
-
     def __init__(
         self,
         api: Api,

@@ -43,8 +43,6 @@ def own_identity() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """How a replica takes part."""
-
     term: TermOptions = field(default_factory=TermOptions)
     timing: Timing = field(default_factory=Timing)
     namespace: str = "bursar-system"
@@ -54,8 +52,6 @@ class ProcessOptions:
 
 
 class Replica:
-    """One process of the controller."""
-
     def __init__(self, api: Api, registry: Registry, options: ProcessOptions) -> None:
         self.api = api
         self.options = options

@@ -35,8 +35,6 @@ class Finding:
 
 
 class Shadow:
-    """Keeps the findings."""
-
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.counts: Counter[str] = Counter()

@@ -151,7 +151,6 @@ class Scope:
         self.reasons: Final[dict[ClaimSpec, str]] = {}  # by identity: why it is not limited, "" if it is
 
     def limited(self, claim: Claim) -> bool:
-        """Whether the quota limits the claim."""
         return not self.why_not(claim)
 
     def why_not(self, claim: Claim) -> str:

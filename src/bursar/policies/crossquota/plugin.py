@@ -100,7 +100,6 @@ Section = dict[str, object]
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
-    """A Node as a setting."""
     if node is None:
         return [Setting(NODE_KIND, key, None)]
     meta = node.metadata

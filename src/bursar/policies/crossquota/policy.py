@@ -66,7 +66,6 @@ def judge(index: QuotaNodeIndex, facts: GpuNodeFacts, wanted: Vector, had: Vecto
 
 
 def first(index: QuotaNodeIndex, facts: GpuNodeFacts | None, wanted: Vector, had: Vector) -> Refusal | None:
-    """The first of the refusals."""
     found = [] if facts is None else judge(index, facts, wanted, had)
     return found[0] if found else None
 

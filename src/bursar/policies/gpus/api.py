@@ -111,8 +111,6 @@ class Model(Part, frozen=True):
 
 
 class GpusSection(Part, frozen=True):
-    """``Configuration.spec.gpus``."""
-
     placement_mode: Annotated[Mode, Meta(description="Of pools that have no mode of their own.")] = (
         "NodeCompactGPULowLoad"
     )

@@ -71,8 +71,6 @@ _PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
 
 @final
 class GpusPolicy(PlacementPolicy):
-    """GPU inventory and allocator."""
-
     def __init__(self) -> None:
         super().__init__(NAME, KINDS)
         self.workers: Final = WorkerCache()

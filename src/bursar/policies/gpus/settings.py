@@ -28,8 +28,6 @@ def is_derived(name: str) -> bool:
 @final
 @dataclass
 class GpuBody(Body):
-    """A GPU object."""
-
     gpu: Gpu
 
 
@@ -52,8 +50,6 @@ class HostBody(Body):
 @final
 @dataclass
 class PoolBody(Body):
-    """A pool of GPUs."""
-
     template: str = ""  # with its placement mode
     default: bool = False  # for workers that name no pool
     oversell: tuple[int, int, int] | None = None  # percent of host memory, of host disk, of tflops

@@ -43,8 +43,6 @@ def topic_of(tree: str) -> str:
 
 @final
 class DerivedState:
-    """Trees, node pools, names and options of one policy."""
-
     def __init__(self) -> None:
         self.forest: Final = Forest()
         self.node_pools: Final = NodePools()

@@ -66,8 +66,6 @@ QuotaCell = tuple[str, str, str, bool, bool, Amounts, Amounts, Amounts, tuple[st
 @final
 @dataclass
 class PoolQuotaBody(Body):
-    """One elastic quota."""
-
     name: str
     namespace: str = ""
     parent: str = ROOT
@@ -94,7 +92,6 @@ class PoolQuotaBody(Body):
         return mine == (other.namespace, other.parent, other.tree, other.is_parent, other.namespaces, other.maximum)
 
     def cell(self) -> QuotaCell:
-        """The plain form for the ledger."""
         return (
             self.namespace,
             self.parent,

@@ -192,7 +192,6 @@ def explain_branch(derived: DerivedState, branch: Branch, binding: Binding, refu
 
 
 def runtime_check(derived: DerivedState, branch: Branch, dim: int) -> Check:
-    """One resource of one quota."""
     resource = dimension_at(dim)
     slot = derived.forest.slot_of(dim)
     if slot < 0 or branch.maxima[slot] == NO_MAX:
