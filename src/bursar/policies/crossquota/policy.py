@@ -243,25 +243,14 @@ class CrossQuotaPolicy(PlacementPolicy):
         reserve = self.state.accounts.get(PREFIX + place + RESERVE) if index.arguments.reserves else None
         return index.cache.binding(account if index.scope.limited(claim) else None, reserve, claim.spec.requests)
 
-    def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
-        if not forced and binding.data != FREE:
-            refusal = first(self.index, self._facts(binding), self.wanted(claim), EMPTY)
-            if refusal is not None:
-                return refusal
-        tx.charge(claim, binding.accounts, binding.costs)
-        return None
+    def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        return self._refusal(claim, binding, EMPTY)
 
-    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        mark = tx.savepoint()
-        self.release(tx, claim, old)
-        if not forced and new.data != FREE:
-            had = EMPTY if old.data == FREE or _node(old) != _node(new) else _costs(old)
-            refusal = first(self.index, self._facts(new), self.wanted(claim), had)
-            if refusal is not None:
-                tx.rollback_to(mark)
-                return refusal
-        tx.charge(claim, new.accounts, new.costs)
-        return None
+    def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
+        return self._refusal(claim, new, EMPTY if old.data == FREE or _node(old) != _node(new) else _costs(old))
+
+    def _refusal(self, claim: Claim, binding: Binding, had: Vector) -> Refusal | None:
+        return None if binding.data == FREE else first(self.index, self._facts(binding), self.wanted(claim), had)
 
     def _facts(self, binding: Binding) -> GpuNodeFacts | None:
         return self.index.node(_node(binding))
@@ -303,11 +292,6 @@ class CrossQuotaPolicy(PlacementPolicy):
         check = node_check(self.index, facts, self.wanted(claim), claim.counts())
         return Check(NAME, check.passed, "", (check,))
 
-    def explain_node(self, claim: Claim, node: str) -> Refusal | None:
-        if not self.index.scope.limited(claim):
-            return None
-        return first(self.index, self.index.node(node), self.wanted(claim), EMPTY)
-
     def explain_nodes(self, claim: Claim) -> Check | None:
         if not self.index.patterns:
             return None
@@ -315,17 +299,6 @@ class CrossQuotaPolicy(PlacementPolicy):
         if why_not:
             return Check(NAME, True, f"not limited: {why_not}")
         return check_nodes(self.index, self.wanted(claim), SHOWN)
-
-    def ready(self, claim: Claim, binding: Binding) -> bool:
-        for i in range(len(binding.accounts)):
-            account = binding.accounts[i]
-            if not account.physical:
-                continue
-            for dim in binding.costs[i].indices():
-                busy = account.busy.get(dim)
-                if busy > account.limits.get(dim) and busy > account.used.get(dim):
-                    return False
-        return True
 
     def outputs(self, now: int) -> list[Output]:
         return self.status.outputs(self.index)

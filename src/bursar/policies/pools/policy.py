@@ -291,15 +291,8 @@ class PoolsPolicy(QuotaPolicy):
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         return check(self.derived, binding, None)
 
-    def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        mark = tx.savepoint()
-        self.release(tx, claim, old)
-        refusal = None if forced else check(self.derived, new, old)
-        if refusal is None:
-            tx.charge(claim, new.accounts, new.costs)
-        else:
-            tx.rollback_to(mark)
-        return refusal
+    def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
+        return check(self.derived, new, old)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Claims of the same quota with a lower priority that use the resource that is short."""
