@@ -76,6 +76,7 @@ class Core:
         "demanding",
         "eviction_rules",
         "following",
+        "keepers",
         "known",
         "known_version",
         "last",
@@ -83,7 +84,6 @@ class Core:
         "lineages",
         "nodes",
         "opening",
-        "ordering",
         "placing",
         "policies",
         "revoking",
@@ -105,8 +105,8 @@ class Core:
         self.selective: Final = [p for p in policies if overrides(p, Policy, "concerns")]
         self.checking: Final = [_has_check(p) for p in policies]
         self.settling: Final = [p for p in policies if overrides(p, Policy, "settle")]
+        self.keepers: Final = [p for p in self.placing if overrides(p, PlacementPolicy, "residents")]
         self.searching: Final = [p for p in policies if overrides(p, PreemptionHooks, "search_begins")]
-        self.ordering: Final = [p for p in policies if overrides(p, PreemptionHooks, "order_node_victims")]
         self.advancing: Final = [p for p in policies if overrides(p, TimeHooks, "advance")]
         self.revoking: Final = [p for p in policies if overrides(p, TimeHooks, "revocations")]
         self.waking: Final = [p for p in policies if overrides(p, TimeHooks, "next_due")]
@@ -277,13 +277,6 @@ class Core:
         if place:
             tx.set_place(claim, place)
         return ()
-
-    def approves(self, claim: Claim, victims: list[Claim]) -> bool:
-        for i in range(len(claim.bindings)):
-            binding = claim.bindings[i]
-            if binding is not None and not self.policies[i].approve(self.tx, claim, binding, victims):
-                return False
-        return True
 
     def set_seen(self, claim: Claim, state: int) -> None:
         """The claim was observed in a later state; budgets and policies that count running claims follow."""

@@ -16,7 +16,7 @@ from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
 from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, keep_place, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
-from bursar.engine.preemption import apply_plan, best_plan
+from bursar.engine.preemption import VictimSearch, apply_plan
 from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.policy import PlacementPolicy
@@ -40,9 +40,11 @@ def admit(core: Core, claim: Claim, at: int) -> Decision:
         core.tx.set_state(claim, RESERVED)
         return Decision(claim.uid, ADMITTED, at)
     if may_preempt(claim, refusals):
-        plan = best_plan(core, claim, placed=False)
+        search = VictimSearch(core, claim)
+        plan = search.best_plan(placed=False)
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
+        refusals = _with_limit(search, refusals)
     return refused(claim, at, refusals)
 
 
@@ -144,9 +146,11 @@ def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
 
 def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
     if may_preempt(claim, refusals):
-        plan = best_plan(core, claim)
+        search = VictimSearch(core, claim)
+        plan = search.best_plan()
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
+        refusals = _with_limit(search, refusals)
         if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
             refusals = (*refusals, *no_node(core, claim))
     return refused(claim, at, refusals)
@@ -158,7 +162,15 @@ def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal
     for refusal in refusals:
         if refusal.policy in placing:
             return False
-    return best_plan(core, claim, placed=False) is not None
+    return VictimSearch(core, claim).best_plan(placed=False) is not None
+
+
+def _with_limit(search: VictimSearch, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+    """Say so if sets of victims were left unjudged: the claim may wait although one of them is allowed."""
+    if not search.cut:
+        return refusals
+    note = "too many sets of victims are possible: not all of them were judged"
+    return (*refusals, Refusal("engine", "engine.search-limit", note, topics=refusals[0].topics))
 
 
 def _admitted(core: Core, claim: Claim, at: int) -> Decision:

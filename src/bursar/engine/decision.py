@@ -229,6 +229,11 @@ REASONS: Final = (
         "See the reason of the pod that the note names.",
     ),
     Reason(
+        "engine.search-limit",
+        "Disruption budgets or fair shares forbid so many sets of victims that not all were judged (4,096 a node).",
+        "Widen the budgets that the pod runs into, or wait.",
+    ),
+    Reason(
         "engine.out-of-range",
         "What the pod asks for, together with what others have, is more than can be counted exactly (4 Ei).",
         "Ask for an amount that exists.",

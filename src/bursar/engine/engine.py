@@ -12,8 +12,8 @@ from bursar.engine import decide as deciding
 from bursar.engine import eviction
 from bursar.engine.decide import apply_settings
 from bursar.engine.decision import ADMITTED, EVICTED, RELEASED, WAITING, Decision, explain_claim, explain_departed
+from bursar.engine.eligibility import may_take
 from bursar.engine.placement import is_possible
-from bursar.engine.preemption import may_take
 from bursar.engine.rebinding import respec
 from bursar.engine.session import EngineError, LockedLedger
 from bursar.engine.what_if import Assumption, Outlook, look_ahead

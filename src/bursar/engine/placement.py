@@ -9,7 +9,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from bursar.engine.charging import Core
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Claim
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal
 
 
@@ -36,18 +37,18 @@ def is_possible(core: Core, claim: Claim, node: str) -> bool:
     return mask[slot] == 1
 
 
-def nodes_with_victims(core: Core, claim: Claim) -> list[str]:
-    """Feasible nodes, by name, on which a victim may be found.
+def possible_slots(core: Core, claim: Claim) -> list[int]:
+    """The slots of the nodes on which the claim could run if they were empty."""
+    return _slots(_possible(core, claim))
 
-    These are all feasible nodes if a quota policy, and not priority, says who may be displaced.
-    """
-    mask = _possible(core, claim)
-    for quota in core.ordering:
-        if isinstance(quota.bind(claim, ""), Binding):
-            return _named(core, mask)
+
+def open_to_all_but(core: Core, claim: Claim, spared: PlacementPolicy | None) -> bytearray:
+    """Nodes that every placement policy but one would take the claim on now."""
+    mask = bytearray(b"\x01" * len(core.nodes))
     for policy in core.concerned(claim).placing:
-        policy.has_victims(claim, mask)
-    return _named(core, mask)
+        if policy is not spared:
+            policy.filter(claim, mask)
+    return mask
 
 
 def _possible(core: Core, claim: Claim) -> bytearray:
@@ -172,8 +173,7 @@ def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
 
 def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     """The refusal of a claim that fits on no node; ``explain`` finds out where, and by how much."""
-    ordering = [policy for policy in core.ordering if isinstance(policy.bind(claim, ""), Binding)]
-    rights = tuple([policy.node_victims_topic() for policy in ordering])
+    rights = tuple([policy.node_victims_topic() for policy in core.searching if policy.concerns(claim)])
     shut = _why_no_node(core, claim)
     if shut is not None:
         return (shut.listening(rights),)

@@ -1,209 +1,289 @@
 """The search for victims: which claims to evict so that another fits, with the least harm.
 
-For one place: while a policy refuses, it names the next victim (least harm first), the victim is released in every
-policy, and the claim is tried again. The set that works is then pruned: from the most to the least important victim,
-each is left out if the claim still fits without it, so that no subset would do.
+What is missing is known as amounts in accounts, so the least set at a place is found by arithmetic (``victim_sets``).
+A quota policy that governs the claim may have rules of its own (``Rights``): they say who may be displaced, in which
+order, and which sets are legal. Without such a policy a claim displaces claims of lower priority on its node. The set
+is then applied in the transaction: a policy that decides otherwise than by amounts still refuses there.
 
-If a claim needs a node and none has room, the search runs for every feasible node, and the plan with the least harm
-wins: the least important victims, then the fewest, then the newest, then the node's name. If quota and node both
-refuse, victims on that node come first, so that the same ones serve both.
+Nodes are compared by the harm of their least sets: class first, then the highest priority hit, number, sum of
+priorities, newest, name. A node whose bound is no better than the best set found so far is not looked at, and only a
+set that is better is applied.
 
-On a node priority alone says who may be displaced, unless a quota policy that governs the claim has a rule of its own
-(``order_node_victims``).
-
-The engine decides who may be a victim at all: counted, preemptible, not of the claim's own gang, allowed by disruption
-budgets, and not barred by preemption history.
+Where a refusing policy cannot say what is missing (a quota tree, parts of GPUs), victims are found by trial: while a
+policy refuses, the first one that does names the next victim, which leaves in every policy, and the claim is tried
+again; then those that can be spared are, the most important first, by halves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heapify, heappop
 from typing import Final, final
 
 from bursar.engine.charging import Core
-from bursar.engine.eviction import begin_eviction
-from bursar.engine.placement import best_node, nodes_with_victims, open_nodes
+from bursar.engine.eligibility import EligibleVictims, relief_of
+from bursar.engine.placement import best_node, open_nodes, open_to_all_but, possible_slots
+from bursar.engine.preemption_trial import Trial, evict, makes_room
+from bursar.engine.victim_sets import Judge, JudgedSets, least_set
 from bursar.ledger.claims import Binding, Claim
-from bursar.policies.policy import PlacementPolicy, Policy
+from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal
-from bursar.resources import EMPTY
+from bursar.policies.rights import Contender, Rights, Row, Shortage, in_order
+
+Harm = tuple[int, int, int, int, int, str]
 
 
 @final
 class PreemptionPlan:
     """Victims that make room for a claim at a place."""
 
-    __slots__ = ("place", "victims")
+    __slots__ = ("place", "victims", "worst")
 
-    def __init__(self, place: str, victims: list[Claim]) -> None:
+    def __init__(self, place: str, victims: list[Claim], worst: int = 0) -> None:
         self.place: Final = place
         self.victims: Final = victims
+        self.worst: Final = worst  # the best class that is hit
 
-    def harm(self) -> tuple[int, int, int, int, str]:
-        """Smaller is better: highest priority hit, how many, all priorities together, oldest hit, name."""
+    def harm(self) -> Harm:
+        """Smaller is better: class, highest priority hit, how many, all priorities together, oldest hit, name."""
         priorities = [v.spec.priority for v in self.victims]
         oldest = min([v.created for v in self.victims], default=0)
-        return (max(priorities, default=-(2**40)), len(priorities), sum(priorities), -oldest, self.place)
+        return (self.worst, max(priorities, default=-(2**40)), len(priorities), sum(priorities), -oldest, self.place)
 
 
-def may_take(core: Core, victim: Claim) -> bool:
-    """Whether a claim may be evicted at all, for any other claim."""
-    return not core.eviction_rules.protection(victim)
+@final
+class VictimSearch:
+    """The search for one decision. ``cut`` says that sets were left unjudged, because there are too many."""
 
+    __slots__ = ("amounts_tell", "claim", "core", "governed", "judged", "quota_rows", "rights", "victims")
 
-def eligible(core: Core, claim: Claim, victim: Claim) -> bool:
-    """Whether the engine lets this claim displace that one."""
-    return not core.eviction_rules.obstacle(claim, victim)
+    def __init__(self, core: Core, claim: Claim) -> None:
+        self.core: Final = core
+        self.claim: Final = claim
+        self.judged: Final = JudgedSets()
+        self.rights: Rights = Rights(claim)
+        self.governed: str = ""  # the policy that gave the rights
+        self.quota_rows: list[Row] = []
+        self.amounts_tell: bool = True  # of the quotas that refuse
+        self.victims: EligibleVictims = EligibleVictims(core, claim)
 
+    @property
+    def cut(self) -> bool:
+        return self.judged.cut
 
-def best_plan(core: Core, claim: Claim, placed: bool = True) -> PreemptionPlan | None:
-    """The plan with the least harm, or None; for quota alone if not ``placed``. Leaves the transaction as it was."""
-    for policy in core.searching:
-        policy.search_begins(claim)
-    try:
-        return _best_plan(core, claim) if placed and core.needs_place(claim) else plan_at(core, claim, "")
-    finally:
+    def best_plan(self, placed: bool = True) -> PreemptionPlan | None:
+        """The plan with the least harm, or None; for quota alone if not ``placed``. Changes nothing."""
+        core = self.core
         for policy in core.searching:
-            policy.search_ends()
+            found = policy.search_begins(self.claim)
+            if found is not None:
+                self.rights = found
+                self.governed = policy.name
+        try:
+            self._read_quotas()
+            if not placed or not core.needs_place(self.claim):
+                return self._plan_at("")
+            open_now = best_node(core, self.claim, open_nodes(core, self.claim))
+            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node.
+            return self._plan_at(open_now) if open_now else self._over_nodes()
+        finally:
+            for policy in core.searching:
+                policy.search_ends()
+
+    def _read_quotas(self) -> None:
+        """What the quotas are short of, wherever the claim runs."""
+        core = self.core
+        names = [refusal.policy for refusal in core.quota_refusals(self.claim)]
+        self.quota_rows = []
+        for policy in core.policies:
+            if policy.name in names:
+                bound = policy.bind(self.claim, "")
+                rows = policy.missing(self.claim, bound) if isinstance(bound, Binding) else None
+                if rows is None:
+                    self.amounts_tell = False
+                else:
+                    self.quota_rows.extend(rows)
+
+    # One place
+
+    def _plan_at(self, place: str) -> PreemptionPlan | None:
+        """The plan where only quotas refuse."""
+        if self.amounts_tell:
+            plan = self._least_plan(Shortage(place, self.quota_rows, []), None)
+            if plan is None:
+                return None
+            if makes_room(self.core, self.claim, place, plan.victims):
+                return plan
+        return self._plan_by_trial(place)
+
+    def _least_plan(self, shortage: Shortage, residents: dict[str, Claim] | None) -> PreemptionPlan | None:
+        best: list[Contender] | None = None
+        self.judged.next_place()
+        for way in self.rights.ways():
+            found = self._least_in(way, shortage, residents)
+            if found is not None and (best is None or self._less_harm(found, best)):
+                best = found
+        if best is None:
+            return None
+        return PreemptionPlan(shortage.place, [c.claim for c in best], max([c.rank for c in best], default=0))
+
+    def _least_in(self, way: int, shortage: Shortage, residents: dict[str, Claim] | None) -> list[Contender] | None:
+        rows = [*shortage.rows, *shortage.on_node, *self.rights.needs(way)]
+        contenders = self._contenders(way, shortage, residents, rows)
+        judge = _SetJudge(self, shortage, rows)
+        return least_set(contenders, [row.amount for row in rows], self.judged, judge)
+
+    def _less_harm(self, one: list[Contender], other: list[Contender]) -> bool:
+        """Compares the most important members, then the next ones. Both are given least important first."""
+        for i in range(min(len(one), len(other))):
+            mine, theirs = one[len(one) - 1 - i], other[len(other) - 1 - i]
+            if mine.claim is not theirs.claim:
+                return self._precedes(mine, theirs)
+        return len(one) < len(other)
+
+    def _precedes(self, one: Contender, other: Contender) -> bool:
+        mine, theirs = one.key(), other.key()
+        return mine < theirs or (mine == theirs and self.rights.precedes(one, other))
+
+    # Contenders
+
+    def _contenders(
+        self, way: int, shortage: Shortage, residents: dict[str, Claim] | None, rows: list[Row]
+    ) -> Iterator[Contender]:
+        """The eligible contenders that relieve any row, the least important first."""
+        here = self._on_node(way, shortage, residents, rows)
+        if not self.quota_rows and not self.rights.needs(way):
+            yield from here
+            return
+        at = 0
+        for contender in self.rights.everywhere(way, shortage):
+            if residents is not None and contender.claim.uid in residents:
+                continue
+            while at < len(here) and self._precedes(here[at], contender):
+                yield here[at]
+                at += 1
+            if self._counts(contender, rows):
+                yield contender
+        yield from here[at:]
+
+    def _on_node(
+        self, way: int, shortage: Shortage, residents: dict[str, Claim] | None, rows: list[Row]
+    ) -> list[Contender]:
+        if residents is None:
+            return []
+        found: list[Contender] = []
+        for resident in residents.values():
+            contender = self.rights.contender(way, resident, shortage)
+            if contender is not None and self._counts(contender, rows):
+                found.append(contender)
+        return in_order(self.rights, found)
+
+    def _counts(self, contender: Contender, rows: list[Row]) -> bool:
+        relief = relief_of(contender.claim, rows)
+        for amount in relief:
+            if amount > 0:
+                contender.relief = relief
+                return self.victims.admit(contender)
+        return False
+
+    # All nodes
+
+    def _over_nodes(self) -> PreemptionPlan | None:
+        core = self.core
+        keeper = _keeper_of(core, self.claim)
+        others = open_to_all_but(core, self.claim, keeper)
+        best: PreemptionPlan | None = None
+        bounds = self._bounds(keeper)
+        while bounds:
+            bound = heappop(bounds)
+            slot = bound[-1]
+            if best is not None and (*bound[:-1], core.nodes.names[slot]) > best.harm():
+                break
+            plan = self._plan_on(keeper, slot, others[slot] == 1, best)
+            if plan is not None and (best is None or plan.harm() < best.harm()):
+                best = plan
+        return best
+
+    def _bounds(self, keeper: PlacementPolicy | None) -> list[tuple[int, int, int, int, int, int]]:
+        """A heap of the least harm that a plan could do on each feasible node, with its slot."""
+        found: list[tuple[int, int, int, int, int, int]] = []
+        for slot in possible_slots(self.core, self.claim):
+            least = None if keeper is None else keeper.least_important(slot)
+            if least is not None and self.rights.may_help(slot, least):
+                priority = least.spec.priority
+                found.append((0, priority, 1, priority, -least.created, slot))
+            elif keeper is None:
+                found.append((0, -(2**40), 0, -(2**62), -(2**62), slot))
+        heapify(found)
+        return found
+
+    def _plan_on(
+        self, keeper: PlacementPolicy | None, slot: int, only_room: bool, best: PreemptionPlan | None
+    ) -> PreemptionPlan | None:
+        """The plan on one full node; None if there is none, or none better than the best so far."""
+        core = self.core
+        name = core.nodes.names[slot]
+        if keeper is None or not self.amounts_tell or not only_room:
+            return self._plan_by_trial(name)
+        bound = keeper.bind(self.claim, name)
+        rows = keeper.missing(self.claim, bound) if isinstance(bound, Binding) else None
+        residents = keeper.residents(slot)
+        if rows is None or residents is None:
+            return self._plan_by_trial(name)
+        plan = self._least_plan(Shortage(name, self.quota_rows, rows), residents)
+        if plan is None or (best is not None and plan.harm() > best.harm()):
+            return None
+        return plan if makes_room(core, self.claim, name, plan.victims) else self._plan_by_trial(name)
+
+    # By trial
+
+    def _plan_by_trial(self, place: str) -> PreemptionPlan | None:
+        best: PreemptionPlan | None = None
+        for way in self.rights.ways():
+            trial = Trial(self.core, self.claim, self.rights, self.governed, way, place, self.quota_rows)
+            victims = trial.run()
+            plan = None if victims is None else PreemptionPlan(place, victims, trial.worst)
+            if plan is not None and (best is None or plan.harm() < best.harm()):
+                best = plan
+        return best
 
 
-def _best_plan(core: Core, claim: Claim) -> PreemptionPlan | None:
-    open_now = best_node(core, claim, open_nodes(core, claim))
-    if open_now:
-        # Nodes have room: only quotas refuse, and whom they need to take does not depend on the node.
-        return plan_at(core, claim, open_now)
-    best: PreemptionPlan | None = None
-    for name in nodes_with_victims(core, claim):
-        plan = plan_at(core, claim, name)
-        if plan is not None and (best is None or plan.harm() < best.harm()):
-            best = plan
-    return best
+def _keeper_of(core: Core, claim: Claim) -> PlacementPolicy | None:
+    """The placement policy that knows which claims are on a node."""
+    for policy in core.keepers:
+        if policy in core.concerned(claim).placing:
+            return policy
+    return None
 
 
-def plan_at(core: Core, claim: Claim, place: str) -> PreemptionPlan | None:
-    """Victims that make the claim fit at one place, pruned; None if there are none that do."""
-    tx = core.tx
-    mark = tx.savepoint()
-    search = _Search(core, claim, place)
-    chosen = search.run()
-    tx.rollback_to(mark)
-    if chosen is None:
-        return None
-    plan = PreemptionPlan(place, _pruned(core, claim, place, chosen))
-    accepted = not apply_plan(core, claim, plan) and core.approves(claim, plan.victims)
-    tx.rollback_to(mark)
-    return plan if accepted else None
+@final
+class _SetJudge(Judge):
+    """Sums with those that return, then the rights."""
+
+    def __init__(self, search: VictimSearch, shortage: Shortage, rows: list[Row]) -> None:
+        self.search: Final = search
+        self.shortage: Final = shortage
+        self.rows: Final = rows
+
+    def accepts(self, chosen: list[Contender]) -> bool:
+        returning = self.search.victims.returning(chosen)
+        if returning and not self._enough(chosen, returning):
+            return False
+        return not self.search.rights.judge([c.claim for c in chosen], returning, self.shortage)
+
+    def _enough(self, chosen: list[Contender], returning: list[Claim]) -> bool:
+        sums = [-row.amount for row in self.rows]
+        for contender in chosen:
+            for r in range(len(sums)):
+                sums[r] += contender.relief[r]
+        for claim in returning:
+            relief = relief_of(claim, self.rows)
+            for r in range(len(sums)):
+                sums[r] -= relief[r]
+        return min(sums, default=0) >= 0
 
 
 def apply_plan(core: Core, claim: Claim, plan: PreemptionPlan) -> tuple[Refusal, ...]:
     """Evict the victims and charge the claim; () if it worked."""
-    for victim in plan.victims:
-        if victim.counts():  # one that only counts again because another victim goes may have been told already
-            begin_eviction(core, victim)
+    evict(core, plan.victims)
     return core.attempt(claim, plan.place, False)
-
-
-def _pruned(core: Core, claim: Claim, place: str, chosen: list[Claim]) -> list[Claim]:
-    """Leave out victims that the claim does not need, the most important first.
-
-    Displacing a held claim lets its own victims back in, so sparing one victim can make another one needless.
-    Passes are repeated until none can be spared.
-    """
-    kept = chosen
-    while True:
-        before = len(kept)
-        for victim in reversed(kept):
-            fewer = [other for other in kept if other is not victim]
-            mark = core.tx.savepoint()
-            if fewer and not apply_plan(core, claim, PreemptionPlan(place, fewer)):
-                kept = fewer
-            core.tx.rollback_to(mark)
-        if len(kept) == before:
-            return kept
-
-
-@final
-class _Search:
-    """One run for one place: asks refusing policies for victims until the claim fits."""
-
-    __slots__ = ("candidates", "claim", "core", "local_only", "place", "reason")
-
-    def __init__(self, core: Core, claim: Claim, place: str) -> None:
-        self.core: Final = core
-        self.claim: Final = claim
-        self.place: Final = place
-        self.candidates: Iterator[Claim] = iter(())
-        self.reason: str = ""
-        self.local_only: bool = False
-
-    def run(self) -> list[Claim] | None:
-        """The victims in the order they were chosen, or None; their evictions stay in the transaction."""
-        chosen: list[Claim] = []
-        while True:
-            refusals = self.core.attempt(self.claim, self.place, False)
-            if not refusals:
-                return chosen
-            victim = self._next(refusals)
-            if victim is None:
-                return None
-            begin_eviction(self.core, victim)
-            chosen.append(victim)
-
-    def _next(self, refusals: tuple[Refusal, ...]) -> Claim | None:
-        """The next victim for the binding refusal, from the policy that refused."""
-        refusal = refusals[0]
-        if refusal.permanent:
-            return None
-        if refusal.reason != self.reason:
-            self._ask(refusals)
-        found = self._pull()
-        if found is None:
-            # The list may have been made for a state that is past: ask once more, now without preference.
-            self.local_only = False
-            self._ask_again(refusal)
-            found = self._pull()
-        return found
-
-    def _ask(self, refusals: tuple[Refusal, ...]) -> None:
-        placing = {policy.name for policy in self.core.placing}
-        mixed = refusals[0].policy not in placing and any(r.policy in placing for r in refusals)
-        self.local_only = mixed and bool(self.place)
-        self._ask_again(refusals[0])
-
-    def _ask_again(self, refusal: Refusal) -> None:
-        self.reason = refusal.reason
-        self.candidates = iter(())
-        core = self.core
-        for i in range(len(core.policies)):
-            policy = core.policies[i]
-            if policy.name == refusal.policy:
-                bound = policy.bind(self.claim, self.place)
-                if isinstance(bound, Binding):
-                    ordered = self._ordered_by_quota(policy, bound, refusal)
-                    own = policy.victims(core.tx, self.claim, bound, refusal)
-                    self.candidates = own if ordered is None else iter(ordered)
-
-    def _ordered_by_quota(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim] | None:
-        """If a node refuses, the first quota policy that governs the claim orders the victims there."""
-        core = self.core
-        if not isinstance(policy, PlacementPolicy) or not core.ordering:
-            return None
-        victims = policy.victims_on_node(core.tx, self.claim, binding, refusal)
-        if victims is None:
-            return None
-        short = EMPTY
-        for i in range(len(binding.accounts)):
-            short = short.peak(binding.accounts[i].missing(binding.costs[i]))
-        for quota in core.ordering:
-            ranked = quota.order_node_victims(core.tx, self.claim, victims, short)
-            if ranked is not None:
-                return ranked
-        return None
-
-    def _pull(self) -> Claim | None:
-        for victim in self.candidates:
-            if self.local_only and victim.place != self.place:
-                continue
-            if eligible(self.core, self.claim, victim):
-                return victim
-        return None

@@ -21,7 +21,6 @@ REMOVED: Final[tuple[object, ...]] = ()  # the cell of a deleted node or GPU on 
 NOTHING: Final = Limits({}, True)
 NOTHING_USED: Final = Tally()
 ONE_POD: Final = from_amounts({"pods": 1})
-NO_PRIORITY: Final = 2**40  # above every priority
 CACHED: Final = 65_536
 _UNLIMITED: Final[i64] = UNLIMITED
 
@@ -171,36 +170,40 @@ class BindingCache:
 class Residents:
     """The counted claims of one account. Their order is built when a search for victims first asks for it."""
 
-    __slots__ = ("claims", "lowest", "lowest_known", "order")
+    __slots__ = ("claims", "least", "least_known", "order")
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
         self.order: Ordered | None = None
-        self.lowest: int = NO_PRIORITY
-        self.lowest_known: bool = True
+        self.least: Claim | None = None  # the one of lowest priority, the newest of several
+        self.least_known: bool = True
 
     def add(self, claim: Claim) -> None:
         self.claims[claim.uid] = claim
-        self.lowest = min(self.lowest, claim.spec.priority)
+        if self.least_known and (self.least is None or _goes_first(claim, self.least)):
+            self.least = claim
         if self.order is not None:
             self.order.add(_importance(claim))
 
     def remove(self, claim: Claim) -> None:
         del self.claims[claim.uid]
-        if claim.spec.priority == self.lowest:
-            self.lowest_known = False
+        if claim is self.least:
+            self.least = None
+            self.least_known = False
         if self.order is not None:
             try:
                 self.order.remove(_importance(claim))
             except KeyError:
                 self.order = None  # its priority changed while it counted here: sort again when asked
 
-    def lowest_priority(self) -> int:
-        """The lowest priority of all claims here; ``NO_PRIORITY`` if there are none."""
-        if not self.lowest_known:
-            self.lowest = min([claim.spec.priority for claim in self.claims.values()], default=NO_PRIORITY)
-            self.lowest_known = True
-        return self.lowest
+    def least_important(self) -> Claim | None:
+        """The claim of lowest priority, the newest of several; None if there is none."""
+        if not self.least_known:
+            self.least_known = True
+            for claim in self.claims.values():
+                if self.least is None or _goes_first(claim, self.least):
+                    self.least = claim
+        return self.least
 
     def least_important_first(self) -> list[Claim]:
         if self.order is None:
@@ -208,6 +211,12 @@ class Residents:
             for claim in self.claims.values():
                 self.order.add(_importance(claim))
         return [self.claims[str(key[-1])] for key in self.order.keys()]  # noqa: SIM118 it is no mapping
+
+
+def _goes_first(one: Claim, other: Claim) -> bool:
+    if one.spec.priority != other.spec.priority:
+        return one.spec.priority < other.spec.priority
+    return one.created > other.created
 
 
 def _importance(claim: Claim) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ from bursar.ledger.state import Account, State, Watcher, first_unfit
 from bursar.ledger.transaction import Transaction
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting, refusal_for
+from bursar.policies.rights import Rights, Row, missing_rows
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
 
@@ -108,11 +109,13 @@ class TimeHooks(StatusHooks):
 class PreemptionHooks(TimeHooks):
     """Whom a refused claim may displace."""
 
-    def search_begins(self, claim: Claim) -> None:
+    def search_begins(self, claim: Claim) -> Rights | None:
         """A search for victims for this claim begins; nothing has been evicted yet.
 
-        Rules that hold "as if nothing were evicted" read the state now: all places are tried from this same state.
+        Returns what the claim may displace if this policy has rules for it: they then hold wherever its own accounts
+        or a node refuse. All places are tried from this same state.
         """
+        return None
 
     def search_ends(self) -> None:
         """The search is over, with or without a plan."""
@@ -120,25 +123,20 @@ class PreemptionHooks(TimeHooks):
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Counted claims whose eviction may resolve the refusal, least harm first.
 
-        It is read lazily: the engine releases each victim in every policy before it asks for the next.
+        It is read lazily: the engine releases each victim in every policy before it asks for the next. A policy with
+        rights needs no victims.
         """
         return iter(())
 
-    def approve(self, tx: Transaction, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
-        """The last check of a pruned plan: the victims are released and the claim is charged. False drops the plan."""
-        return True
+    def missing(self, claim: Claim, binding: Binding) -> list[Row] | None:
+        """What the claim is short of, if it fits as soon as victims have freed that much; [] if it fits.
 
-    def order_node_victims(
-        self, tx: Transaction, claim: Claim, victims: list[Claim], short: Vector
-    ) -> list[Claim] | None:
-        """Of the claims on a node that is short of something, those that the claim may displace, least harm first.
-
-        Returns None if the policy does not govern the claim; the node's own rule, priority, holds then.
+        Returns None if amounts in accounts do not tell: victims are then found by trial.
         """
         return None
 
     def node_victims_topic(self) -> str:
-        """The topic whose change may change ``order_node_victims``: refused claims wait for it too."""
+        """The topic whose change may change whom claims may displace on nodes: refused claims wait for it too."""
         return ""
 
 
@@ -258,6 +256,15 @@ class Policy(PreemptionHooks):
         """How this policy words "does not fit"; override for codes and permanence of its own."""
         return refusal_for(self.name, "limit", account, dim, cost)
 
+    def missing_in_accounts(self, binding: Binding) -> list[Row]:
+        """The ``missing`` of a policy whose accounts alone decide."""
+        found: list[Row] = []
+        for i in range(len(binding.accounts)):
+            cost = binding.costs[i]
+            dims = cost.indices()
+            found.extend(missing_rows(binding.accounts[i], dims, [cost.get(dim) for dim in dims]))
+        return found
+
     def account_checks(self, claim: Claim, binding: Binding) -> Check:
         """One check an account: does the claim fit there, or (when it counts already) how full is it."""
         counted = claim.counts()
@@ -316,12 +323,6 @@ class PlacementPolicy(Policy):
     def filter(self, claim: Claim, mask: bytearray) -> None:
         """Clear ``mask[slot]`` for nodes that cannot take the claim now."""
 
-    def has_victims(self, claim: Claim, mask: bytearray) -> None:
-        """Clear ``mask[slot]`` for nodes without a claim that this claim's priority lets it displace.
-
-        It saves the search for victims there; a policy that cannot tell leaves the mask as it is.
-        """
-
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
         """Add to ``ranks[slot]``: a sort key before the score, lower first (keep CPU pods off GPU nodes).
 
@@ -344,6 +345,14 @@ class PlacementPolicy(Policy):
         return None
 
     # One node
+
+    def residents(self, slot: int) -> dict[str, Claim] | None:
+        """The counted claims on a node, by uid; None if the policy does not keep them."""
+        return None
+
+    def least_important(self, slot: int) -> Claim | None:
+        """Of those, the one with the lowest priority, the newest of several."""
+        return None
 
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         """Counted claims on the node whose eviction may resolve the refusal, for a quota policy to choose from.

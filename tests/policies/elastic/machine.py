@@ -9,6 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from bursar.ledger.claims import PENDING
+from bursar.policies.elastic.quota import ElasticQuotaState
+from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import (
     CAPACITY_LABEL,
     COMPOSITE,
@@ -116,9 +118,7 @@ class Machine:
         Random(len(shuffled)).shuffle(shuffled)  # labels depend on the set of pods alone
         for name in reference.quotas:
             quota = book.quotas[name]
-            assert quota.standing(book.share(quota)).ranks == {
-                uid: rank for uid, rank in reference.classes(name, dict(shuffled)).items() if rank < 2
-            }
+            assert ranks_of(book, quota) == reference.classes(name, dict(shuffled))
             account = self.world.engine.state.accounts[quota.account]
             for what in DIMENSIONS:
                 assert account.used.amount(what) == reference.used(name, what, reference.pods)
@@ -161,11 +161,15 @@ class Machine:
         for quota in world.policy.book.live():
             copied = replica.policy.book.quotas[quota.id]
             assert (copied.used, copied.idle) == (quota.used, quota.idle)
-            share = world.policy.book.share(quota)
-            assert replica.policy.book.share(copied) == share
-            assert copied.standing(share).ranks == quota.standing(share).ranks
+            assert replica.policy.book.share(copied) == world.policy.book.share(quota)
+            assert ranks_of(replica.policy.book, copied) == ranks_of(world.policy.book, quota)
         assert replica.policy.book.pool == world.policy.book.pool
         assert sorted(replica.policy.runners) == sorted(world.policy.runners)
+
+
+def ranks_of(book: QuotaBook, quota: ElasticQuotaState) -> dict[str, int]:
+    standing = quota.standing(book.share(quota))
+    return {uid: standing.rank(member) for uid, member in quota.members.items()}
 
 
 def _listed(first: int, second: int) -> dict[str, int]:

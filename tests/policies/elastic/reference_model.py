@@ -35,6 +35,7 @@ class ReferenceModel:
     displaced: set[tuple[str, str]] = field(default_factory=set)
     bounded: bool = True
     by_priority: bool = True
+    elsewhere: set[str] = field(default_factory=set)  # what the claim is short of beside its quotas: on a node
 
     # Sums
 
@@ -103,11 +104,14 @@ class ReferenceModel:
 
     def shortage(self, pod: Pod, pods: dict[str, Pod]) -> tuple[str, list[str]]:
         """The first rule that refuses the pod, and what it is short of."""
+        return next(((rule, short) for rule, short in self.shortages(pod, pods).items() if short), ("", []))
+
+    def shortages(self, pod: Pod, pods: dict[str, Pod]) -> dict[str, list[str]]:
         name = self.quota_of(pod.namespace)
         if name is None:
-            return "", []
+            return {}
         quota, asked = self.quotas[name], [what for what, amount in sorted(pod.wants.items()) if amount]
-        rules = {
+        return {
             "max": [w for w in asked if w in quota.max and self.used(name, w, pods) + pod.wants[w] > quota.max[w]],
             "total": [
                 w
@@ -121,7 +125,6 @@ class ReferenceModel:
                 if self.used(name, w, pods, firm=True) + pod.wants[w] > quota.min[w]
             ],
         }
-        return next(((rule, short) for rule, short in rules.items() if short), ("", []))
 
     def barred(self, claimant: str, victim: str) -> bool:
         reached, todo = {claimant}, [claimant]
@@ -133,69 +136,77 @@ class ReferenceModel:
                     todo.append(winner)
         return victim in reached - {claimant}
 
-    def candidates(self, pod: Pod, rule: str, short: list[str]) -> list[Pod]:
-        """Whom the pod may displace, in order; as if it were admitted and nobody evicted."""
+    def rights(self, pod: Pod) -> tuple[int, Amounts, Amounts]:
+        """Its class, and what its quota may end with at min and at its share, as if it were in and nobody evicted."""
         then = self.pods | {pod.uid: pod}
         own = self.quota_of(pod.namespace)
         assert own is not None
-        rank = self.classes(own, then)[pod.uid]
-        least, share = self.quotas[own].min, self.share(own, then)
-        asked = [what for what, amount in pod.wants.items() if amount and what in least]
-        claims_min = rank == IN and all(self.used(own, w, then) <= least[w] for w in asked)
-        claims_share = rank >= WITHIN and all(self.used(own, w, then) <= share[w] for w in asked)
+        return self.classes(own, then)[pod.uid], self.quotas[own].min, self.share(own, then)
+
+    def candidates(self, pod: Pod) -> list[Pod]:
+        """Whom it may have to displace in any way, in order."""
+        then = self.pods | {pod.uid: pod}
+        own = self.quota_of(pod.namespace)
+        rank = self.rights(pod)[0]
         found: list[tuple[object, ...]] = []
-        for name, quota in self.quotas.items():
-            classes, shares = self.classes(name, then), self.share(name, then)
-            exceeds = any(w in shares and self.used(name, w, then) > shares[w] for w in short)
+        for name in self.quotas:
+            classes = self.classes(name, then)
             for place, victim in enumerate(self.line(name, then)):
                 theirs = classes[victim.uid]
-                if name == own:
-                    touches = any(victim.wants.get(w, 0) for w in short)
-                    may = victim.priority < pod.priority and theirs <= rank
-                else:
-                    touches = rule == "total" and any(victim.wants.get(w, 0) and w in quota.min for w in short)
-                    may = (claims_min and theirs < IN) or (claims_share and theirs == BEYOND and exceeds)
-                if touches and may and victim.uid != pod.uid:
+                may = (victim.priority < pod.priority and theirs <= rank) if name == own else theirs < IN
+                if may and victim.preemptible and victim.uid != pod.uid and not self.barred(pod.uid, victim.uid):
                     found.append((theirs, victim.priority, -victim.created, name, -place, victim))
         return [entry[-1] for entry in sorted(found, key=lambda e: e[:-1])]  # type: ignore[misc]
 
-    def plan(self, pod: Pod) -> list[str] | None:
-        """The victims by whose leaving the pod fits; None: there are none that do."""
-        left = dict(self.pods)
-        chosen: list[str] = []
-        while True:
-            rule, short = self.shortage(pod, left)
-            if not rule:
-                break
-            free = [
-                v
-                for v in (self.candidates(pod, rule, short) if rule != "min" else [])
-                if v.uid in left and v.preemptible and not self.barred(pod.uid, v.uid)
-            ]
-            if not free:
-                return None
-            chosen.append(free[0].uid)
-            del left[free[0].uid]
-        for uid in list(reversed(chosen)):
-            if not self.shortage(pod, left | {uid: self.pods[uid]})[0]:
-                left[uid] = self.pods[uid]
-                chosen.remove(uid)
-        return chosen if self.keeps_floors(pod, chosen, left) else None
-
-    def keeps_floors(self, pod: Pod, victims: list[str], left: dict[str, Pod]) -> bool:
+    def legal(self, pod: Pod, victims: list[Pod]) -> bool:
+        """Whether the set may leave for the pod. Only the sums that quotas end with are those without the set."""
+        then = self.pods | {pod.uid: pod}
+        left = {uid: other for uid, other in then.items() if other not in victims}
         own = self.quota_of(pod.namespace)
         assert own is not None
-        then = self.pods | {pod.uid: pod}
-        least = self.quotas[own].min
+        rank, least, share = self.rights(pod)
         asked = [what for what, amount in pod.wants.items() if amount and what in least]
-        if self.classes(own, then)[pod.uid] == IN and all(self.used(own, w, then) <= least[w] for w in asked):
+        others = [victim for victim in victims if self.quota_of(victim.namespace) != own]
+        if not others:
             return True
-        for name in {self.quota_of(self.pods[uid].namespace) for uid in victims} - {own, None}:
+        if rank == IN and all(self.used(own, what, left) <= least[what] for what in asked):
+            return True
+        if rank < WITHIN or any(self.used(own, what, left) > share[what] for what in asked):
+            return False
+        return all(self.beyond(pod, victim, then) for victim in others) and self.keeps_floors(others, then, left)
+
+    def beyond(self, pod: Pod, victim: Pod, then: dict[str, Pod]) -> bool:
+        """Whether it is beyond the share of a quota that uses more than that of what is short."""
+        name = self.quota_of(victim.namespace)
+        assert name is not None
+        share = self.share(name, then)
+        short = self.short(pod)
+        exceeds = any(what in share and self.used(name, what, then) > share[what] for what in short)
+        return exceeds and self.classes(name, then)[victim.uid] == BEYOND
+
+    def keeps_floors(self, victims: list[Pod], then: dict[str, Pod], left: dict[str, Pod]) -> bool:
+        for name in {self.quota_of(victim.namespace) for victim in victims}:
             assert name is not None
             for what, floor in self.quotas[name].min.items():
-                if self.used(name, what, left) < floor <= self.used(name, what, self.pods):
+                if self.used(name, what, left) < floor <= self.used(name, what, then):
                     return False
         return True
+
+    def short(self, pod: Pod) -> set[str]:
+        """All that it is short of, by any rule."""
+        return self.elsewhere | {what for short in self.shortages(pod, self.pods).values() for what in short}
+
+    def plan(self, pod: Pod) -> list[str] | None:
+        """The least important set by whose leaving the pod fits, of all subsets in order; None: there is none."""
+        candidates = self.candidates(pod)
+        if self.shortage(pod, {uid: p for uid, p in self.pods.items() if p not in candidates})[0]:
+            return None
+        for number in range(1, 1 << len(candidates)):
+            victims = [one for at, one in enumerate(candidates) if number >> at & 1]
+            left = {uid: other for uid, other in self.pods.items() if other not in victims}
+            if not self.shortage(pod, left)[0] and self.legal(pod, victims):
+                return [victim.uid for victim in victims]
+        return None
 
     def decide(self, pod: Pod) -> list[str] | None:
         """The victims (none where it simply fits), or None: it waits."""

@@ -15,7 +15,7 @@ MIG = "nvidia.com/mig-1g.1gb"
 
 
 def line(world: World, namespace: str) -> list[str]:
-    return [member.claim.uid for member in world.found(namespace).in_order()]
+    return [member.claim.uid for member in world.found(namespace).line.in_order()]
 
 
 def outputs(world: World) -> list[Output]:

@@ -148,7 +148,7 @@ class World:
     def classes(self, namespace: str) -> dict[str, int]:
         quota = self.found(namespace)
         standing = quota.standing(self.policy.book.share(quota))
-        return {uid: standing.rank(uid) for uid in sorted(quota.members)}
+        return {uid: standing.rank(quota.members[uid]) for uid in sorted(quota.members)}
 
     def counted(self) -> list[str]:
         return sorted(uid for uid, claim in self.engine.state.claims.items() if claim.counts())

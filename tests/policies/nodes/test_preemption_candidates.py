@@ -1,4 +1,4 @@
-"""Where a search for victims is worth while: nodes on which somebody of lower priority stands."""
+"""Who is the least important claim of a node, as the search for victims bounds the harm there."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_says_the_same_as_looking_at_everybody() -> None:
             engine.release(rng.choice(claims))
         else:
             engine.decide(Claim(f"c{step}", ClaimSpec(from_amounts({"cpu": 1}), priority=rng.randrange(-2, 4)), step))
-        asker = Claim("asker", ClaimSpec(priority=rng.randrange(-2, 5)))
-        mask = bytearray(b"\x01" * 4)
-        policy.has_victims(asker, mask)
-        lower = {c.place for c in engine.state.claims.values() if c.counts() and c.spec.priority < asker.spec.priority}
-        assert [name for name, kept in zip(policy.nodes.names, mask, strict=True) if kept] == sorted(lower)
+        for slot, name in enumerate(policy.nodes.names):
+            there = [c for c in engine.state.claims.values() if c.counts() and c.place == name]
+            least = min(there, key=lambda c: (c.spec.priority, -c.created), default=None)
+            assert policy.least_important(slot) is least
+            assert policy.residents(slot) == {c.uid: c for c in there}

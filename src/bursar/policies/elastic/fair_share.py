@@ -1,8 +1,7 @@
-"""Which claims of a quota are in-quota, within its share or beyond it, and which quota lends how much to which.
+"""The classes of claims by a quota's min and share, how much is guaranteed, and which quota lends how much to which.
 
-A walk goes through the claims in order and takes each that fits the caps together with those taken before it. Against
-``min`` it separates in-quota from over-quota; against ``min`` + guaranteed, within-share from beyond-share. It is first
-fit: a claim that is passed over does not push those behind it over the edge.
+The walk along the line against ``min`` separates in-quota from over-quota; the one against ``min`` + guaranteed,
+within-share from beyond-share. Walks are first fit: a claim that is passed over does not push those behind it over.
 
 Lending is a convention, because no particular GPU changes hands. What borrowers use beyond their min is assigned to the
 lenders in proportion to what each leaves unused, to the unit (largest remainder, ties by name). The rest has no lender;
@@ -14,123 +13,117 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from bursar.ledger.claims import Claim
+from bursar.policies.elastic.line import Bucket, Line, Member, Walk, before
 from bursar.policies.elastic.settings import BEYOND_SHARE, IN_MIN, WITHIN_SHARE
-from bursar.resources import Vector
 
-
-@final
-class Member:
-    """A counted claim of a quota: what it takes of each dimension that min lists, and its place in the order."""
-
-    __slots__ = ("amounts", "claim", "cost", "key")
-
-    def __init__(self, claim: Claim, cost: Vector, amounts: list[int]) -> None:
-        self.claim: Final = claim
-        self.cost: Final = cost
-        self.amounts: Final = amounts
-        self.key: tuple[object, ...] = ()  # its place in the order, computed when the order is needed
-
-
-@final
-class Walk:
-    """The walk against min. Members before ``tail`` are all in-quota, and sum up to ``base``."""
-
-    __slots__ = ("base", "fits", "tail")
-
-    def __init__(self, base: list[int], tail: list[Member], fits: list[bool]) -> None:
-        self.base: Final = base
-        self.tail: Final = tail  # from the first over-quota member on
-        self.fits: Final = fits  # for each of the tail, whether it is in-quota
+ANY_PRIORITY: Final = 2**40  # above every priority
 
 
 @final
 class Standing:
-    """The classes of the members of one quota, given its share."""
+    """The classes of the members of one quota, given its share. It stays true of a moment while members leave."""
 
-    __slots__ = ("beyond", "ranks", "share", "used", "within")
+    __slots__ = ("inside", "share", "sharing", "used")
 
-    def __init__(self, used: list[int], share: list[int], beyond: list[Member], within: list[Member]) -> None:
+    def __init__(self, used: list[int], share: list[int], inside: Walk, sharing: Walk) -> None:
         self.used: Final = used
         self.share: Final = share  # min + guaranteed
-        self.beyond: Final = beyond  # those to be taken away first come first
-        self.within: Final = within
-        self.ranks: Final[dict[str, int]] = {}
-        for member in beyond:
-            self.ranks[member.claim.uid] = BEYOND_SHARE
-        for member in within:
-            self.ranks[member.claim.uid] = WITHIN_SHARE
+        self.inside: Final = inside
+        self.sharing: Final = sharing
 
-    def rank(self, uid: str) -> int:
-        return self.ranks.get(uid, IN_MIN)
+    def rank(self, member: Member) -> int:
+        if self.inside.takes(member):
+            return IN_MIN
+        return WITHIN_SHARE if self.sharing.takes(member) else BEYOND_SHARE
 
-
-def takes(sums: list[int], amounts: list[int], caps: list[int]) -> bool:
-    """Add the amounts to the sums if they fit the caps wherever something is requested."""
-    for k in range(len(caps)):
-        amount = amounts[k]
-        if amount > 0 and sums[k] + amount > caps[k]:
-            return False
-    for k in range(len(caps)):
-        sums[k] += amounts[k]
-    return True
+    def span(self, bucket: Bucket, rank: int) -> tuple[int, int]:
+        """Where in a bucket the members of one class are."""
+        inside = self.inside.end_in(bucket)
+        if rank == IN_MIN:
+            return (0, inside)
+        sharing = max(inside, self.sharing.end_in(bucket))
+        return (inside, sharing) if rank == WITHIN_SHARE else (sharing, len(bucket.members))
 
 
-def walk_against_min(members: list[Member], floor: list[int]) -> Walk:
-    sums = [0] * len(floor)
-    at = 0
-    while at < len(members) and takes(sums, members[at].amounts, floor):
-        at += 1
-    base = list(sums)
-    tail = members[at:]
-    return Walk(base, tail, [takes(sums, member.amounts, floor) for member in tail])
+@final
+class ClassQueue:
+    """The preemptible members of one class of a quota below some priority: lower priority first, then newest.
+
+    Members may leave meanwhile; the next one is then looked up again.
+    """
+
+    __slots__ = ("below", "edits", "ends", "line", "rank", "spans", "standing", "upcoming")
+
+    def __init__(self, line: Line, standing: Standing, rank: int, below: int) -> None:
+        self.line: Final = line
+        self.standing: Final = standing
+        self.rank: Final = rank
+        self.below: Final = below
+        self.spans: list[Bucket] = []  # of the lowest priority that has one left
+        self.ends: list[tuple[int, int]] = []
+        self.edits: int = line.edits
+        self.upcoming: Member | None = self._from(None)
+
+    def advance(self) -> Member | None:
+        """The next one, and steps on."""
+        found = self.upcoming
+        if found is not None:
+            self.upcoming = self._after(found)
+        return found
+
+    def _after(self, last: Member) -> Member | None:
+        if self.edits != self.line.edits:
+            self.edits = self.line.edits
+            return self._from(last)
+        for i in range(len(self.spans)):
+            start, end = self.ends[i]
+            if end > start and self.spans[i].members[end - 1] is last:
+                self.ends[i] = (start, end - 1)
+        found = self._newest()
+        return self._from(last) if found is None else found
+
+    def _newest(self) -> Member | None:
+        best: Member | None = None
+        for i in range(len(self.spans)):
+            start, end = self.ends[i]
+            if end > start:
+                member = self.spans[i].members[end - 1]
+                if best is None or before(best, member):
+                    best = member
+        return best
+
+    def _from(self, last: Member | None) -> Member | None:
+        """Fills the spans of the next priority after the last one taken."""
+        found: dict[int, list[Bucket]] = {}
+        for shape in self.line.shapes.values():
+            for bucket in shape.buckets.values():
+                if bucket.preemptible and bucket.priority < self.below:
+                    found.setdefault(bucket.priority, []).append(bucket)
+        for priority in sorted(found):
+            if last is None or priority >= last.priority:
+                self.spans = found[priority]
+                self.ends = [self._end(bucket, last) for bucket in self.spans]
+                newest = self._newest()
+                if newest is not None:
+                    return newest
+        return None
+
+    def _end(self, bucket: Bucket, last: Member | None) -> tuple[int, int]:
+        start, end = self.standing.span(bucket, self.rank)
+        if last is not None and last.priority == bucket.priority:
+            end = min(end, bucket.position(last))
+        return (start, end)
 
 
-def over_quota(walk: Walk) -> set[str]:
-    """The uids of the members that do not fit min."""
-    over: set[str] = set()
-    for i in range(len(walk.tail)):
-        if not walk.fits[i]:
-            over.add(walk.tail[i].claim.uid)
-    return over
-
-
-def standing_of(walk: Walk, used: list[int], share: list[int]) -> Standing:
-    """The share is at least min, so all members before the tail are within it too."""
-    sums = list(walk.base)
-    beyond: list[Member] = []
-    within: list[Member] = []
-    for i in range(len(walk.tail)):
-        member = walk.tail[i]
-        fits = takes(sums, member.amounts, share)
-        if not walk.fits[i]:
-            if fits:
-                within.append(member)
-            else:
-                beyond.append(member)
-    return Standing(used, share, in_victim_order(beyond), in_victim_order(within))
-
-
-def in_victim_order(members: list[Member]) -> list[Member]:
-    """Lower priority first, then newest, then the last in order. The members are given in order."""
-    members.reverse()
-    members.sort(key=victim_key)  # stable: of ties, the last in order comes first
-    return members
-
-
-def victim_key(member: Member) -> tuple[int, int]:
-    claim = member.claim
-    return (claim.spec.priority, -claim.created)
-
-
-def first_victim(walk: Walk) -> tuple[int, int] | None:
-    """The victim key of the over-quota member that would have to go first, whatever the share is."""
+def first_victim(inside: Walk) -> tuple[int, int] | None:
+    """The priority and age of the over-quota member that would have to go first, whatever the share is."""
     found: tuple[int, int] | None = None
-    for i in range(len(walk.tail)):
-        if not walk.fits[i]:
-            key = victim_key(walk.tail[i])
-            if found is None or key < found:
-                found = key
+    for shape in inside.firsts:
+        for bucket in shape.buckets.values():
+            if bucket.preemptible and inside.end_in(bucket) < len(bucket.members):
+                key = (bucket.priority, -bucket.members[-1].created)
+                if found is None or key < found:
+                    found = key
     return found
 
 

@@ -1,33 +1,21 @@
 """One quota: its numbers, its counted claims in order, and what claims cost in it.
 
-All of it is derived: built from the quota's cell, and updated by charges that are done, undone or replayed. Claims that
-come and go are sorted when the order is next needed; the walk is kept until a claim comes or goes.
+All of it is derived: built from the quota's cell, and updated by charges that are done, undone or replayed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import lcm
-from typing import Final, cast, final
+from typing import Final, final
 
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
-from bursar.ledger.state import Account, Ordered
-from bursar.policies.elastic.fair_share import Member, Standing, Walk, standing_of, walk_against_min
+from bursar.ledger.state import Account
+from bursar.policies.elastic.fair_share import Standing
+from bursar.policies.elastic.line import Line, Measure, Member, Walk
 from bursar.policies.elastic.settings import FIRM_SUFFIX, IN_FORCE, NAME, PREFIX, RUNNING_SUFFIX, ElasticQuotaBody
 from bursar.resources import Vector, dimension, from_indices
 
 _BOUND: Final = 65_536  # of each cache; a full one is cleared
-
-
-@final
-@dataclass
-class Measure:
-    """One cost in the quota's terms."""
-
-    cost: Vector  # one object for all equal ones
-    amounts: list[int]  # aligned with the quota's dimensions
-    listed: Vector  # the cost in the dimensions that min lists
-    size: tuple[object, ...]  # sorts smaller requests first
 
 
 @final
@@ -51,11 +39,7 @@ class ElasticQuotaState:
         self.measures: Final[dict[Vector, Measure]] = {}
         self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
         self.last_measure: Measure | None = None  # most claims of a quota are alike
-        self.order: Final = Ordered()  # keys in order, as of the last call of in_order
-        self.late: Final[dict[str, Member]] = {}  # by uid: came since
-        self.gone: Final[list[Member]] = []  # went since
-        self.walk_cache: Walk | None = None
-        self.standing_cache: Standing | None = None
+        self.line: Final = Line(self.floor, by_priority)
 
     # Costs
 
@@ -67,9 +51,11 @@ class ElasticQuotaState:
         if known is None:
             amounts = [cost.get(dim) for dim in self.dims]
             listed = from_indices([(self.dims[k], amounts[k]) for k in range(len(amounts))])
-            known = Measure(cost, amounts, cost if listed == cost else listed, self._size(cost, amounts))
             if len(self.measures) >= _BOUND:
                 self.measures.clear()
+                self.line.drop_unused_shapes()
+            shape = self.line.shape(amounts)
+            known = Measure(cost, shape, cost if listed == cost else listed, self._size(cost, amounts))
             self.measures[cost] = known
         self.last_measure = known
         return known
@@ -113,61 +99,30 @@ class ElasticQuotaState:
     def add(self, claim: Claim, cost: Vector) -> list[int]:
         """The claim counts; returns what it takes of the quota's dimensions."""
         measure = self.measure(cost)
-        member = Member(claim, cost, measure.amounts)
+        member = self.line.member(claim, measure)
         self.members[claim.uid] = member
-        self.late[claim.uid] = member
-        self.walk_cache = None
-        self.standing_cache = None
+        self.line.add(member)
         return measure.amounts
 
     def remove(self, claim: Claim) -> list[int]:
         """The claim no longer counts; returns what it took."""
         member = self.members.pop(claim.uid)
-        if self.late.pop(claim.uid, None) is None:
-            self.gone.append(member)
-        self.walk_cache = None
-        self.standing_cache = None
+        self.line.remove(member)
         return member.amounts
 
-    def key(self, claim: Claim, measure: Measure) -> tuple[object, ...]:
-        """The order of claims: non-preemptible first, higher priority, older, smaller, then by name."""
-        spec = claim.spec
-        return (
-            spec.preemptible,
-            -spec.priority if self.by_priority else 0,
-            claim.created,
-            measure.size,
-            claim.namespace,
-            claim.name,
-            claim.uid,
-        )
-
-    def in_order(self) -> list[Member]:
-        for member in self.gone:
-            self.order.remove(member.key)
-        for member in self.late.values():
-            member.key = self.key(member.claim, self.measure(member.cost))
-            self.order.add(member.key)
-        self.gone.clear()
-        self.late.clear()
-        return [self.members[cast("str", key[-1])] for key in self.order.keys()]  # noqa: SIM118 not a dict
-
-    def walk(self) -> Walk:
-        """Within min all claims are in-quota whatever their order, so they are not sorted for it."""
-        if self.walk_cache is None:
-            if self.is_over():
-                self.walk_cache = walk_against_min(self.in_order(), self.floor)
-            else:
-                self.walk_cache = Walk(list(self.used), [], [])
-        return self.walk_cache
+    def inside(self) -> Walk:
+        """The walk against min. Within min all claims are in-quota, whatever their order."""
+        return self.line.walk(self.floor) if self.is_over() else self.line.everything
 
     def standing(self, share: list[int]) -> Standing:
-        """The classes of its members; kept until something changes."""
-        known = self.standing_cache
-        if known is None or known.share != share:
-            known = standing_of(self.walk(), list(self.used), share)
-            self.standing_cache = known
-        return known
+        """The classes of its members."""
+        inside = self.inside()
+        sharing = inside
+        for k in range(len(share)):
+            if inside.firsts and share[k] > self.floor[k]:
+                sharing = self.line.walk(share)
+                break
+        return Standing(list(self.used), share, inside, sharing)
 
     def is_over(self) -> bool:
         """Whether it uses more than min of something that min lists: only then has it over-quota claims."""

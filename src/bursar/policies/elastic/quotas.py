@@ -146,7 +146,7 @@ class QuotaBook:
             if old is not None:
                 self.heads.remove(old)
             quota = self.quotas.get(id)
-            first = None if quota is None or quota.state != IN_FORCE else first_victim(quota.walk())
+            first = None if quota is None or quota.state != IN_FORCE else first_victim(quota.inside())
             if first is not None:
                 head: tuple[object, ...] = (*first, id)
                 self.heads_of[id] = head

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
-from bursar.policies.elastic.fair_share import over_quota
+from bursar.policies.elastic.line import Member, Walk
 from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import (
@@ -35,7 +35,7 @@ class ElasticStatusWriter(StatusWriter):
         self.book: Final = book
         self.dirty: Final[set[str]] = set()  # ids of quotas
         self.started: Final[dict[str, dict[str, None]]] = {}  # by id of the quota: uids that run, to be labelled
-        self.over: Final[dict[str, set[str]]] = {}  # by id of the quota: uids labelled as over-quota
+        self.labelled: Final[dict[str, tuple[ElasticQuotaState, Walk]]] = {}  # by id: by what labels were written
         self.ended: Final[dict[str, Claim]] = {}  # by uid: no longer runs in a quota
 
     def runs(self, account: str, claim: Claim, running: bool) -> None:
@@ -70,20 +70,19 @@ class ElasticStatusWriter(StatusWriter):
         self.write_status(kind, key, None)
         if quota is None:
             self.started.pop(id, None)
-            self.over.pop(id, None)
+            self.labelled.pop(id, None)
         taken_over = quota is not None and quota.state == TAKEN_OVER
         if self.changed("taken over", id, taken_over) and taken_over:
             self.write(kind, key, "object", None)
 
     def _label(self, quota: ElasticQuotaState, runners: dict[str, tuple[Account, Vector]]) -> None:
         """Labels the claims that began to run, and those that became over-quota or in-quota since."""
-        over = over_quota(quota.walk())
-        labelled = self.over.pop(quota.id, set())
+        inside = quota.inside()
         todo = self.started.pop(quota.id, {})
-        if over or labelled:
-            todo.update(dict.fromkeys(sorted(over ^ labelled)))
+        for moved in self._moved(quota, inside):
+            todo[moved.claim.uid] = None
+        self.labelled[quota.id] = (quota, inside)
         for uid in todo:
-            labelled.discard(uid)
             running = runners.get(uid)
             if running is None or running[0].name != quota.running:
                 continue
@@ -91,13 +90,22 @@ class ElasticStatusWriter(StatusWriter):
             if member is None:  # it is being evicted, and may yet stay
                 self.started.setdefault(quota.id, {})[uid] = None
                 continue
-            if uid in over:
-                labelled.add(uid)
-            label = OVER_QUOTA if uid in over else IN_QUOTA
+            label = IN_QUOTA if inside.takes(member) else OVER_QUOTA
             if self.changed(CAPACITY_LABEL, uid, label):
                 self.write(_POD, member.claim.key, "labels", {CAPACITY_LABEL: label})
-        if labelled:
-            self.over[quota.id] = labelled
+
+    def _moved(self, quota: ElasticQuotaState, inside: Walk) -> list[Member]:
+        """The members that became over-quota or in-quota since labels were written; all if the quota is another one."""
+        last = self.labelled.get(quota.id)
+        if last is None:
+            return []
+        if last[0] is not quota:
+            return quota.line.in_order()
+        return sorted(quota.line.between(last[1], inside), key=_uid)
+
+
+def _uid(member: Member) -> str:
+    return member.claim.uid
 
 
 def status_of(quota: ElasticQuotaState, reserved: Account, running: Account) -> dict[str, object]:

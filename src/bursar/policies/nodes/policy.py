@@ -43,6 +43,7 @@ from bursar.policies.placement_kit import (
 )
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
+from bursar.policies.rights import Row
 from bursar.resources import Vector, first_short
 
 KIND: Final = "nodes.Node"
@@ -153,6 +154,18 @@ class NodesPolicy(PlacementPolicy):
             return self._victims(claim, binding.accounts[0], binding.costs[0])
         return iter(())
 
+    def missing(self, claim: Claim, binding: Binding) -> list[Row] | None:
+        account = binding.accounts[0]
+        if self._closed(claim, account) is not None:
+            return None
+        return self.missing_in_accounts(binding)
+
+    def residents(self, slot: int) -> dict[str, Claim] | None:
+        return self.index.residents[slot].claims if slot < len(self.index.residents) else {}
+
+    def least_important(self, slot: int) -> Claim | None:
+        return self.index.residents[slot].least_important() if slot < len(self.index.residents) else None
+
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         account = binding.accounts[0]
         cost = binding.costs[0]
@@ -226,6 +239,14 @@ class NodesPolicy(PlacementPolicy):
 
     def _judge(self, claim: Claim, account: Account, cost: Vector) -> Refusal | None:
         """The first rule that refuses the claim on the node now."""
+        closed = self._closed(claim, account)
+        if closed is not None:
+            return closed
+        short = account.short_dimension(cost)
+        return None if short < 0 else self.refusal(claim, account, short, cost)
+
+    def _closed(self, claim: Claim, account: Account) -> Refusal | None:
+        """The first rule, other than room, that refuses the claim on the node now."""
         facts = self.index.facts(account)
         if facts is None:
             return _removed(account.name[len(PREFIX) :])
@@ -240,20 +261,12 @@ class NodesPolicy(PlacementPolicy):
             taken = self.index.taken_port(self.index.slots[account.name], needs.host_ports)
             if taken is not None:
                 return _refusal("port", f"host port {show_port(taken)} of node {facts.name} is taken", facts.name)
-        short = account.short_dimension(cost)
-        return None if short < 0 else self.refusal(claim, account, short, cost)
+        return None
 
     # All nodes at once
 
     def feasible(self, claim: Claim, mask: bytearray) -> None:
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), True)
-
-    def has_victims(self, claim: Claim, mask: bytearray) -> None:
-        residents = self.index.residents
-        priority = claim.spec.priority
-        for slot in range(min(len(mask), len(residents))):
-            if mask[slot] and residents[slot].lowest_priority() >= priority:
-                mask[slot] = 0
 
     def filter(self, claim: Claim, mask: bytearray) -> None:
         self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), False)
