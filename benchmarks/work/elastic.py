@@ -87,8 +87,6 @@ def charges(quotas: int, each: int, count: int) -> dict[str, float]:
             tx.add_claim(claim)
             _cycle(policy, ledger, claim, keep=True)
         tx.log.clear()
-    for known in policy.book.live():
-        known.in_order()
     claims = [new_claim(f"n-{number}", f"team-{number * 7919 % quotas}", 10**6, number % 5) for number in range(count)]
 
     def run() -> int:

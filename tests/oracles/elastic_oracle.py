@@ -10,9 +10,12 @@ Where the text is open, the most literal reading is taken:
 * A dimension is *short* if the claimant does not get it with nobody evicted: from max, from the sum of mins, or from
   the node in question. The three kinds are not told apart where the text says "short dimension".
 * *Use of an unlisted dimension counts as over-quota on full nodes*: while the node is short of a dimension that a claim
-  requests and its quota's min does not list, the claim (the claimant, too) is over-quota. Nothing is guaranteed to the
-  quota there, so it is beyond its share, and the quota's use is above min + guaranteed. (The other reading, over-quota
-  but within-share, would give fair shares of a dimension to quotas that take no part in it.)
+  on it requests and its quota's min does not list, the claim is over-quota. Nothing is guaranteed to the quota there:
+  the claim is beyond its share, and the quota's use is above min + guaranteed. (The other reading, over-quota but
+  within-share, would give fair shares of a dimension to quotas that take no part in it.)
+* The claimant's own use of an unlisted short dimension gives it no right there, but takes none that its min gives it:
+  min is obtainable wherever the mins fit. Others are then judged by the short dimensions that its quota lists, and a
+  victim must hold some of those.
 * A claim that the walk against min takes is in-quota, even if the walk against min + guaranteed passes it over. The
   second walk starts from nothing, like the first.
 * A fair-share victim is one that only the fair-share rule gives; the floor holds for the quotas of those. *At or above
@@ -102,6 +105,7 @@ class Judge:
         self.guaranteed = {quota.name: self._guaranteed(quota) for quota in world.quotas}
         self.walked = {claim.name: self._walked_class(claim) for claim in self.all}
         self.lacking = {node: self.short_on_node(node) for node in world.nodes}
+        self.claimed = {node: self._claimed(lacking) for node, lacking in self.lacking.items()}
         self.short = {node: {*self.over_max(), *self.over_total(), *self.lacking[node]} for node in world.nodes}
         self.classes = {
             node: {claim.name: self._class_of(claim, node) for claim in self.all if self.quota_of(claim)}
@@ -170,13 +174,20 @@ class Judge:
             return IN_QUOTA
         return OVER_QUOTA if claim.name in self.walk(quota, self.share(quota)) else BEYOND_SHARE
 
+    def _claimed(self, lacking: list[str]) -> list[str]:
+        """The dimensions that the node is short of by which others may be displaced."""
+        listed = [name for name in lacking if name in self.quota.minimum]
+        return listed if len(listed) < len(lacking) else lacking
+
     def _class_of(self, claim: Asking, node: str) -> int:
         """On full nodes, use of an unlisted dimension counts as over-quota: no part of it is guaranteed."""
         quota, walked = self.quota_of(claim), self.walked[claim.name]
         assert quota is not None
         assert walked is not None
-        lacking = [name for name in self.lacking[node] if name not in quota.minimum]
-        unlisted = any(claim.requests.get(name, 0) > 0 for name in lacking)
+        if claim is self.claimant or claim.node != node:
+            return walked
+        lacking = self.lacking[node] if quota is self.quota else self.claimed[node]
+        unlisted = any(claim.requests.get(name, 0) > 0 for name in lacking if name not in quota.minimum)
         return BEYOND_SHARE if unlisted else walked
 
     # What is short
@@ -271,7 +282,7 @@ class Judge:
         if quota is None:
             return []
         requested = {name for name, amount in victim.requests.items() if amount > 0}
-        short, lacking = self.short[node], self.lacking[node]
+        short, lacking = self.short[node], self.claimed[node]
         ours, theirs = self.classes[node][self.claimant.name], self.classes[node][victim.name]
         if quota is self.quota:
             # Strictly lower priority and not of a better class; it requests a short dimension, or one in which the
@@ -279,7 +290,8 @@ class Judge:
             ending = {*self.above(self.quota.minimum), *self.above(self.share(self.quota))}
             lower = victim.priority < self.claimant.priority and theirs >= ours
             return ["own"] if lower and requested & (short | ending) else []
-        if not requested & short:
+        claimed = set(self.claimed[node]) if victim.node == node else set()
+        if not requested & {*claimed, *(set(self.over_total()) & set(quota.minimum))}:
             return []  # only claims that request a short dimension are candidates
         found = []
         # An in-quota claim whose quota ends within min may displace over-quota claims.

@@ -45,10 +45,11 @@ class PreemptionPlan:
         self.worst: Final = worst  # the best class that is hit
 
     def harm(self) -> Harm:
-        """Smaller is better: class, highest priority hit, how many, all priorities together, oldest hit, name."""
+        """Smaller is better: class, highest priority hit, how many, all priorities together, oldest of those, name."""
         priorities = [v.spec.priority for v in self.victims]
-        oldest = min([v.created for v in self.victims], default=0)
-        return (self.worst, max(priorities, default=-(2**40)), len(priorities), sum(priorities), -oldest, self.place)
+        highest = max(priorities, default=-(2**40))
+        oldest = min([v.created for v in self.victims if v.spec.priority == highest], default=0)
+        return (self.worst, highest, len(priorities), sum(priorities), -oldest, self.place)
 
 
 @final
@@ -83,9 +84,16 @@ class VictimSearch:
             self._read_quotas()
             if not placed or not core.needs_place(self.claim):
                 return self._plan_at("")
-            open_now = best_node(core, self.claim, open_nodes(core, self.claim))
-            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node.
-            return self._plan_at(open_now) if open_now else self._over_nodes()
+            free = open_nodes(core, self.claim)
+            open_now = best_node(core, self.claim, free)
+            if not open_now:
+                return self._over_nodes(free, None)
+            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node. Only a
+            # plan with fewer victims could do less harm.
+            plan = self._plan_at(open_now)
+            if plan is None or not self.amounts_tell or len(plan.victims) <= 1:
+                return plan
+            return self._over_nodes(free, plan)
         finally:
             for policy in core.searching:
                 policy.search_ends()
@@ -188,12 +196,12 @@ class VictimSearch:
 
     # All nodes
 
-    def _over_nodes(self) -> PreemptionPlan | None:
+    def _over_nodes(self, free: bytearray, best: PreemptionPlan | None) -> PreemptionPlan | None:
+        """The plan with the least harm over all nodes that have no room, and the best so far."""
         core = self.core
         keeper = _keeper_of(core, self.claim)
         others = open_to_all_but(core, self.claim, keeper)
-        best: PreemptionPlan | None = None
-        bounds = self._bounds(keeper)
+        bounds = self._bounds(keeper, free)
         while bounds:
             bound = heappop(bounds)
             slot = bound[-1]
@@ -204,10 +212,12 @@ class VictimSearch:
                 best = plan
         return best
 
-    def _bounds(self, keeper: PlacementPolicy | None) -> list[tuple[int, int, int, int, int, int]]:
+    def _bounds(self, keeper: PlacementPolicy | None, free: bytearray) -> list[tuple[int, int, int, int, int, int]]:
         """A heap of the least harm that a plan could do on each feasible node, with its slot."""
         found: list[tuple[int, int, int, int, int, int]] = []
         for slot in possible_slots(self.core, self.claim):
+            if free[slot]:
+                continue
             least = None if keeper is None else keeper.least_important(slot)
             if least is not None and self.rights.may_help(slot, least):
                 priority = least.spec.priority

@@ -12,7 +12,9 @@ There are three ways to be in the right:
   use more than min + guaranteed of a short dimension may go, too. It takes no quota from at or above min to below.
 
 On a full node a short dimension that a quota's min does not list is nothing that the quota guarantees: its use counts
-as beyond-share there, the claimant's own use too. GPUs count as listed where gpu-memory is, which is derived from them.
+as beyond-share there. If that holds for the claimant, its rights reach as far as its min: a victim must hold some of a
+short dimension that the claimant's quota lists, and is in the class that it has by those. GPUs count as listed where
+gpu-memory is, which is derived from them.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import BEYOND_SHARE, IN_MIN, TOTAL, WITHIN_SHARE
 from bursar.policies.rights import Allowance, Contender, Rights, Row, Shortage
-from bursar.resources import Vector
+from bursar.resources import Vector, dimension
 
+_PODS: Final = dimension("pods").index  # every claim takes one of a node
 OWN: Final = 0
 MIN: Final = 1
 SHARE: Final = 2
@@ -46,6 +49,7 @@ class ElasticRights(Rights):
         super().__init__(claim)
         self.book: Final = book
         self.quota: Final = quota
+        self.accounts: Final = accounts
         self.account: Final = accounts[quota.account]
         self.total: Final = accounts[TOTAL]
         measure = quota.measure(cost)
@@ -151,23 +155,29 @@ class ElasticRights(Rights):
     def rank_of(self, way: int, quota: ElasticQuotaState, member: Member, shortage: Shortage) -> int:
         """The class by which a member may be displaced at a place; -1 if the claimant may not displace it."""
         rank = self.standing(quota).rank(member)
+        on_node = member.claim.place == shortage.place
         if quota is self.quota:
+            if on_node and self._unlisted(quota, member.claim, shortage.on_node):
+                rank = BEYOND_SHARE
             lower = member.priority < self.claimant.spec.priority
             return rank if lower and rank <= self.rank else -1
         if way == OWN:
             return -1
-        unlisted = False
-        if not self._relieves_total(quota, member, shortage):
-            if member.claim.place != shortage.place or self._unlisted(self.quota, self.claimant, shortage):
-                return -1
-            unlisted = self._unlisted(quota, member.claim, shortage)
-        elif member.claim.place == shortage.place:
-            unlisted = self._unlisted(quota, member.claim, shortage)
-        if unlisted:
+        claimed = self._claimed(shortage) if on_node else []
+        if not _holds(member.claim, claimed) and not self._relieves_total(quota, member, shortage):
+            return -1
+        if self._unlisted(quota, member.claim, claimed):
             return BEYOND_SHARE
         if way == MIN:
             return rank if rank < IN_MIN else -1
         return rank if rank == BEYOND_SHARE and self._exceeds(quota, shortage) else -1
+
+    def _claimed(self, shortage: Shortage) -> list[Row]:
+        """The shortages of the node by which others may be displaced."""
+        rows = shortage.on_node
+        if not self._unlisted(self.quota, self.claimant, rows):
+            return rows
+        return [row for row in rows if self.position(self.quota, row.dim) >= 0]
 
     def _relieves_total(self, quota: ElasticQuotaState, member: Member, shortage: Shortage) -> bool:
         for row in shortage.rows:
@@ -176,18 +186,21 @@ class ElasticRights(Rights):
         return False
 
     def _exceeds(self, quota: ElasticQuotaState, shortage: Shortage) -> bool:
-        """Whether a quota uses more than min + guaranteed of a short dimension."""
+        """Whether a quota uses more than min + guaranteed of a short dimension; of an unlisted one, any."""
         standing = self.standing(quota)
-        for rows in (shortage.rows, shortage.on_node):
-            for row in rows:
-                k = self.position(quota, row.dim)
-                if k >= 0 and standing.used[k] > standing.share[k]:
-                    return True
+        for row in shortage.rows:
+            k = self.position(quota, row.dim)
+            if k >= 0 and standing.used[k] > standing.share[k]:
+                return True
+        for row in self._claimed(shortage):
+            k = self.position(quota, row.dim)
+            if standing.used[k] > standing.share[k] if k >= 0 else self.accounts[quota.account].used.get(row.dim) > 0:
+                return True
         return False
 
-    def _unlisted(self, quota: ElasticQuotaState, claim: Claim, shortage: Shortage) -> bool:
+    def _unlisted(self, quota: ElasticQuotaState, claim: Claim, rows: list[Row]) -> bool:
         """Whether the claim requests something that the node is short of and that the quota does not guarantee."""
-        for row in shortage.on_node:
+        for row in rows:
             if claim.spec.requests.get(row.dim) > 0 and self.position(quota, row.dim) < 0:
                 return True
         return False
@@ -291,6 +304,13 @@ class ElasticRights(Rights):
                     if quota is not self.quota and 0 <= self._floor(quota, k).left < amounts[k]:
                         return f"{quota.body.subject} would fall below its min"
         return ""
+
+
+def _holds(claim: Claim, rows: list[Row]) -> bool:
+    for row in rows:
+        if claim.spec.requests.get(row.dim) > 0 or row.dim == _PODS:
+            return True
+    return False
 
 
 def _count(lost: dict[str, list[int]], quota: ElasticQuotaState, amounts: list[int], sign: int) -> None:
