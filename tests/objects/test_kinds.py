@@ -11,7 +11,7 @@ from bursar.objects.crds import configuration_kind
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import CORE_KINDS, Kind, KindSet, int_or_percent
 from bursar.objects.manifests import Document, load_text
-from bursar.objects.pods import Priorities, spec_from_pod
+from bursar.objects.pods import Priorities, claim_from_pod
 from bursar.objects.requests import limits_from
 from tests.builders import disruption_budget, namespace_named, node, pod, priority_class, read, read_pod
 
@@ -336,7 +336,7 @@ def test_no_structure_raises_anything_else(head: dict[str, Any], path: list[str]
     with suppress(ManifestError):
         typed = KINDS.read(Document("f.yaml", 1, body)).typed
         if isinstance(typed, Pod):
-            spec_from_pod(typed, Priorities())
+            claim_from_pod(typed, 0, Priorities())
 
 
 # Core kinds

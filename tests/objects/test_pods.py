@@ -5,7 +5,7 @@ import pytest
 from bursar.ledger.claims import PENDING, ClaimSpec, spec_from_record
 from bursar.objects.core import PriorityClass
 from bursar.objects.decode import ManifestError
-from bursar.objects.pods import Priorities, SpecCache, claim_from_pod, spec_from_pod
+from bursar.objects.pods import Priorities, SpecCache, claim_from_pod
 from bursar.selectors import NO_NEEDS, Taint
 from tests.builders import container, pod, priority_class, read, read_pod
 
@@ -15,7 +15,7 @@ NO_CLASSES = Priorities()
 def spec_of(*classes: dict[str, Any], **fields: Any) -> ClaimSpec:  # noqa: ANN401
     typed = [read(given).typed for given in classes]
     priorities = Priorities(given for given in typed if isinstance(given, PriorityClass))
-    return spec_from_pod(read_pod(pod(**fields)), priorities)
+    return claim_from_pod(read_pod(pod(**fields)), 0, priorities).spec
 
 
 def refusal(**fields: Any) -> str:  # noqa: ANN401
@@ -34,11 +34,10 @@ def test_a_pod_becomes_a_pending_claim() -> None:
     }
 
 
-def test_uid_of_the_pod_wins_over_the_one_of_the_caller() -> None:
+def test_a_claim_has_the_uid_of_its_pod() -> None:
     manifest = pod("p1", "team-a")
-    assert claim_from_pod(read_pod(manifest), 0, NO_CLASSES, uid="u-7").uid == "u-7"
     manifest["metadata"]["uid"] = "u-1"
-    assert claim_from_pod(read_pod(manifest), 0, NO_CLASSES, uid="u-7").uid == "u-1"
+    assert claim_from_pod(read_pod(manifest), 0, NO_CLASSES).uid == "u-1"
 
 
 def test_spec_survives_its_record() -> None:
@@ -83,7 +82,7 @@ def test_preemptible_unless_the_label_or_a_dialect_says_no() -> None:
     assert spec_of(labels={"bursar.dev/preemptible": "true"}).preemptible
     assert not spec_of(labels={"bursar.dev/preemptible": "false"}).preemptible
     marked = read_pod(pod(annotations={"keep": "1"}))
-    spec = spec_from_pod(marked, NO_CLASSES, [lambda _, annotations: "keep" in annotations])
+    spec = claim_from_pod(marked, 0, NO_CLASSES, [lambda _, annotations: "keep" in annotations]).spec
     assert not spec.preemptible
 
 
@@ -104,7 +103,7 @@ def test_group_belongs_to_its_namespace() -> None:
 def test_owner_is_the_controller(reference: dict[str, Any], owner: str) -> None:
     manifest = pod("p", "team-a")
     manifest["metadata"]["ownerReferences"] = [reference]
-    assert spec_from_pod(read_pod(manifest), NO_CLASSES).owner == owner
+    assert claim_from_pod(read_pod(manifest), 0, NO_CLASSES).spec.owner == owner
 
 
 def test_a_pod_that_needs_nothing_special_says_so() -> None:
@@ -185,17 +184,17 @@ def test_bad_pods_are_named(fields: dict[str, Any], problem: str) -> None:
 def test_pods_that_ask_for_the_same_share_one_spec() -> None:
     cache = SpecCache()
     labels = {"job": "a", "team": "b"}
-    first = spec_from_pod(read_pod(pod("p1", requests={"cpu": 1}, labels=labels)), NO_CLASSES, (), cache)
+    first = claim_from_pod(read_pod(pod("p1", requests={"cpu": 1}, labels=labels)), 0, NO_CLASSES, (), cache).spec
     turned = dict(reversed(labels.items()))
-    again = spec_from_pod(read_pod(pod("p2", requests={"cpu": 1}, labels=turned)), NO_CLASSES, (), cache)
+    again = claim_from_pod(read_pod(pod("p2", requests={"cpu": 1}, labels=turned)), 0, NO_CLASSES, (), cache).spec
     assert again is first
 
 
 def test_specs_that_differ_share_what_is_equal() -> None:
     cache = SpecCache()
     needs: dict[str, Any] = {"nodeSelector": {"a": "b"}}
-    first = spec_from_pod(read_pod(pod("p1", labels={"i": "1"}, **needs)), NO_CLASSES, (), cache)
-    other = spec_from_pod(read_pod(pod("p2", labels={"i": "2"}, **needs)), NO_CLASSES, (), cache)
+    first = claim_from_pod(read_pod(pod("p1", labels={"i": "1"}, **needs)), 0, NO_CLASSES, (), cache).spec
+    other = claim_from_pod(read_pod(pod("p2", labels={"i": "2"}, **needs)), 0, NO_CLASSES, (), cache).spec
     assert first is not other
     assert first.containers is other.containers
     assert first.needs is other.needs
@@ -217,7 +216,7 @@ def test_everything_that_makes_a_difference_makes_another_spec() -> None:
         {"labels": {"bursar.dev/group": "g", "bursar.dev/group-size": "1"}},
         {"namespace": "other", "labels": {"bursar.dev/group": "g", "bursar.dev/group-size": "1"}},
     ]
-    specs = [spec_from_pod(read_pod(pod(**fields)), NO_CLASSES, (), cache) for fields in variants]
+    specs = [claim_from_pod(read_pod(pod(**fields)), 0, NO_CLASSES, (), cache).spec for fields in variants]
     assert len({id(spec) for spec in specs}) == len(variants)
 
 

@@ -101,9 +101,7 @@ def test_a_signal_for_all_its_processes_ends_it_quietly(tmp_path: Path, number: 
 def test_the_demo_goes_on_where_it_was_however_full_it_is(tmp_path: Path) -> None:
     service = Service.open(tmp_path / "b.db")
     for _ in range(12):
-        again = demo.Demo(service)
-        again.start()
-        again.stop()
+        demo.Demo(service).stop()
     service.close()
 
 

@@ -155,26 +155,14 @@ def claim_from_pod(
     priorities: Priorities,
     unpreemptible: Sequence[Unpreemptible] = (),
     cache: SpecCache | None = None,
-    uid: str = "",
 ) -> Claim:
-    """A pending claim. ``uid`` stands in where the pod has none of its own, and else its namespace/name."""
-    meta = pod.metadata
-    spec = spec_from_pod(pod, priorities, unpreemptible, cache)
-    namespace = intern(meta.namespace)  # that of many claims
-    return Claim(meta.uid or uid or f"{namespace}/{meta.name}", spec, created, namespace, meta.name)
-
-
-def spec_from_pod(
-    pod: Pod,
-    priorities: Priorities,
-    unpreemptible: Sequence[Unpreemptible] = (),
-    cache: SpecCache | None = None,
-) -> ClaimSpec:
-    """What a pod asks for; raises ``ManifestError`` with the pod's name and the field's path."""
+    """A pending claim, by the pod's uid or else its key; raises ``ManifestError`` with the pod and the path."""
+    namespace, name = intern(pod.metadata.namespace), pod.metadata.name  # the namespace of many claims
     try:
-        return _spec(pod, priorities, unpreemptible, SpecCache() if cache is None else cache)
+        spec = _spec(pod, priorities, unpreemptible, SpecCache() if cache is None else cache)
     except ManifestError as error:
-        raise error.located(subject=f"Pod {pod.metadata.namespace}/{pod.metadata.name}") from None
+        raise error.located(subject=f"Pod {namespace}/{name}") from None
+    return Claim(pod.metadata.uid or f"{namespace}/{name}", spec, created, namespace, name)
 
 
 def check_pod(pod: Pod) -> None:

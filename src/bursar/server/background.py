@@ -83,7 +83,7 @@ POLL_MS = 1000
 SNAPSHOT_EVERY = 20_000
 
 
-class _Worker:
+class BackgroundThread:
     """A thread that runs until it is stopped, and sleeps until it is woken."""
 
     def __init__(self, name: str, wake: Event | None = None) -> None:
@@ -101,7 +101,7 @@ class _Worker:
         self._thread.join()
 
 
-class Ticker(_Worker):
+class Ticker(BackgroundThread):
     """Sleeps until something is due. Policies revoke over-use after delays of their own, so it polls as well."""
 
     def __init__(self, service: Service, poll_ms: int = POLL_MS) -> None:
@@ -126,7 +126,7 @@ class Ticker(_Worker):
             self._wake.wait(wait / 1000)
 
 
-class AuditWatch(_Worker):
+class AuditWatch(BackgroundThread):
     """Has every durable journal line checked by the independent auditor, from the first one on."""
 
     def __init__(self, service: Service) -> None:
@@ -172,7 +172,7 @@ class AuditWatch(_Worker):
         self._process.close()
 
 
-class SnapshotKeeper(_Worker):
+class SnapshotKeeper(BackgroundThread):
     """Makes the past quick to read: sums the journal up every so many records, and extends the index of claims."""
 
     def __init__(self, service: Service, every: int = SNAPSHOT_EVERY) -> None:

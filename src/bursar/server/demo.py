@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
 from typing import Any
 
 from bursar.objects.manifests import Document, load_text
+from bursar.server.background import BackgroundThread
 from bursar.server.service import Service, StoppedError
 from bursar.sim.pods import ENDED, RUNS_FOR
 
@@ -132,23 +132,18 @@ def _age(uid: str) -> int:
     return int(uid.rpartition("#")[2])
 
 
-class Demo:
-    """Applies the organisation, then a beat every few seconds, in a thread."""
+class Demo(BackgroundThread):
+    """Applies the organisation, then a beat every few seconds. One that is there already is left as it is."""
 
     def __init__(self, service: Service, beat_seconds: float = BEAT_SECONDS) -> None:
         self._service = service
         self._pause = beat_seconds
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="bursar-demo", daemon=True)
-
-    def start(self) -> None:
-        """The organisation is there when this returns; one that is there already is left as it is."""
-        if not self._service.cluster.objects.count():
-            self._service.apply(organisation())
-        self._beats = beats(self._service.cluster.objects.uids + 1)
+        if not service.cluster.objects.count():
+            service.apply(organisation())
+        self._beats = beats(service.cluster.objects.uids + 1)
         for _ in range(WARM_UP):
             self._beat()
-        self._thread.start()
+        super().__init__("bursar-demo")
 
     def _beat(self) -> None:
         """The pods that come now; not those whose name is taken since before a restart: they would be changes."""
@@ -166,7 +161,7 @@ class Demo:
             self._service.apply(pods)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._pause):
+        while not self._wake.wait(self._pause):  # which only a stop sets
             try:
                 self._beat()
                 tidy(self._service)
@@ -175,7 +170,3 @@ class Demo:
             except Exception:
                 LOG.exception("the demo stopped")
                 return
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()

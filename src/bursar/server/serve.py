@@ -178,7 +178,6 @@ def _lively(service: Service, options: ServeOptions) -> Iterator[None]:
         yield
         return
     demo = Demo(service)
-    demo.start()
     try:
         yield
     finally:

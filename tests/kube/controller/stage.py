@@ -231,7 +231,7 @@ class Stage:
             for (resource, _, _), body in self.fake.state.objects.items()
             if (resource.group, resource.plural) in by_plural
         ]
-        mirror.build(objects, [read_pod(msgspec.json.encode(pod)) for pod in self.pods()])
+        list(mirror.building(objects, [read_pod(msgspec.json.encode(pod)) for pod in self.pods()]))
         return mirror
 
 

@@ -84,7 +84,7 @@ def test_a_node_becomes_a_gpu_node_and_back(driver: str, is_gpu_node: bool) -> N
     section = {"metadata": {"name": "default", "uid": "c"}, "spec": arguments}
     node = {"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "8", "pods": "10"}}}
     objects = [(configuration, json.dumps(section).encode()), (NODE, json.dumps(node).encode())]
-    mirror.build(objects, [], [("a", published(driver=driver))])
+    list(mirror.building(objects, [], [("a", published(driver=driver))]))
     policy = next(one for one in mirror.engine.policies if isinstance(one, CrossQuotaPolicy))
 
     def found() -> bool:
@@ -116,7 +116,7 @@ def test_a_gpu_node_is_cordoned_until_it_is_marked() -> None:
         assert isinstance(known.given.typed, Node)
         return known.given.typed.spec.unschedulable
 
-    mirror.build([(NODE, node())], [])
+    list(mirror.building([(NODE, node())], []))
     assert not cordoned(), "nothing is limited"
     mirror.object_seen(configuration, section)
     assert cordoned()

@@ -46,7 +46,7 @@ def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
         (mirror.cache.kinds.find(kind), msgspec.json.encode(body)) for (kind, _), body in kubernetes.objects.items()
     ]
     pods = [msgspec.json.encode(pod) for pod in kubernetes.pods.values()]
-    mirror.build(objects, [read_pod(raw) for raw in pods])
+    list(mirror.building(objects, [read_pod(raw) for raw in pods]))
     return mirror
 
 

@@ -70,7 +70,7 @@ DIFFERENT = {
 
 def _mirror() -> Mirror:
     mirror = Mirror(default_registry(), MirrorOptions())
-    mirror.build([], [])
+    list(mirror.building([], []))
     return mirror
 
 

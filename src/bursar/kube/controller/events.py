@@ -16,7 +16,7 @@ from bursar.control.controller import GROUP_INCOMPLETE
 from bursar.kube.client.errors import KubeError
 from bursar.kube.client.events import Known, Said, said
 from bursar.kube.controller.mirror import Mirror
-from bursar.kube.controller.work_queue import Notice
+from bursar.kube.controller.work_queue import Notice, cancelled
 from bursar.objects.kinds import POD
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,7 @@ class EventDeduplicator:
 
     async def end(self) -> None:
         if self._recalling is not None:
-            self._recalling.cancel()
-            await asyncio.gather(self._recalling, return_exceptions=True)
+            await cancelled(self._recalling)
 
     def tell(self, *, at_rest: bool) -> None:
         """Say what there is to say, as soon as it is known what was said before."""

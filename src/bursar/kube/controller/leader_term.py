@@ -34,7 +34,7 @@ from bursar.kube.controller.object_writer import NamespaceKeeper, ObjectWriter
 from bursar.kube.controller.patches import TERM
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_writer import PodWriter
-from bursar.kube.controller.work_queue import KeyedWorkQueue, LeadershipLost
+from bursar.kube.controller.work_queue import KeyedWorkQueue, LeadershipLost, cancelled
 from bursar.objects.kinds import NAMESPACE, POD, Kind
 from bursar.policies.plugin import Registry
 
@@ -126,9 +126,7 @@ class LeaderTerm:
             await self._first_of(self._broken, tasks)
         finally:
             self.ready = False
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(*tasks)
             await self._teller.end()
             for queue in self._desks():
                 await queue.close()

@@ -22,6 +22,7 @@ from bursar.kube.client.http import Http
 from bursar.kube.controller.informers import QuotaView
 from bursar.kube.controller.metrics import ControllerMetrics, HealthApp
 from bursar.kube.controller.replica import ProcessOptions, Replica
+from bursar.kube.controller.work_queue import cancelled
 from bursar.kube.http_server import BackgroundServer
 from bursar.policies.plugin import Registry, default_registry
 
@@ -76,9 +77,7 @@ class Process:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(*tasks)
             if self.webhook is not None:
                 await self.webhook.stop()
             await self.health.stop()

@@ -89,23 +89,13 @@ class Mirror:
 
     # At the start
 
-    def build(
-        self,
-        objects: Iterable[tuple[Kind, bytes]],
-        pods: Iterable[SeenPod],
-        slices: Iterable[tuple[str, Published]] = (),
-    ) -> None:
-        """Everything that lists showed."""
-        for _ in self.building(objects, pods, slices):
-            pass
-
     def building(
         self,
         objects: Iterable[tuple[Kind, bytes]],
         pods: Iterable[SeenPod],
         slices: Iterable[tuple[str, Published]] = (),
     ) -> Iterator[None]:
-        """The same in steps, for whoever has something else to do meanwhile."""
+        """Takes in everything that lists showed, in steps, for whoever has something else to do meanwhile."""
         for name, published in slices:
             self.cache.devices.seen(name, published)
         yield from self.objects.start(objects)

@@ -25,6 +25,7 @@ from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID
 from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Parts, Refused, add_output, sent
 from bursar.objects.kinds import NODE, Kind
 from bursar.policies.results import Output
+from bursar.policies.status import condition
 
 WIDTH = 4
 GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
@@ -135,13 +136,7 @@ class ObjectWriter:
         conditions = list(given) if isinstance(given, list) else []
         problem = self._invalid.get((output.kind, output.key))
         if problem:
-            told = {
-                "type": _INVALID,
-                "status": "True",
-                "reason": "Refused",
-                "message": problem,
-                _SINCE: whole_seconds(),
-            }
+            told = condition(_INVALID, True, "Refused", problem) | {_SINCE: whole_seconds()}
             conditions = [*(one for one in conditions if one.get("type") != _INVALID), told]
         if conditions:
             status["conditions"] = [self._since_when(output, one) for one in conditions]

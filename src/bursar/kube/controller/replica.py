@@ -23,7 +23,7 @@ from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.http import Backoff
 from bursar.kube.client.lease import Elector, Timing
 from bursar.kube.controller.leader_term import Fence, LeaderTerm, RebuildNeeded, TermOptions
-from bursar.kube.controller.work_queue import LeadershipLost, Notice
+from bursar.kube.controller.work_queue import LeadershipLost, Notice, cancelled
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
@@ -94,13 +94,13 @@ class Replica:
                 await self._end_term()
                 await self._say_the_rest()
             finally:
-                await _ended(recording)
-                await _ended(election)
+                await cancelled(recording)
+                await cancelled(election)
                 await self._end_term()  # of another election, meanwhile
 
     async def _end_term(self) -> None:
         if self._leading is not None:
-            await _ended(self._leading)
+            await cancelled(self._leading)
 
     async def _say_the_rest(self) -> None:
         if not self.elector.leading:
@@ -188,8 +188,3 @@ class Replica:
             namespace, name = known.namespace, known.name
         about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)
         self.recorder.record(about, told.type, told.reason, told.message)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

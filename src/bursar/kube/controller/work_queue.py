@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bursar.control import actions as outside
 from bursar.engine.decision import Decision
@@ -97,9 +97,14 @@ class KeyedWorkQueue(Generic[K]):
         """Stop all work at once."""
         tasks = list(self._tasks.values())
         self._wanted.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
+
+
+async def cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 T = TypeVar("T")
