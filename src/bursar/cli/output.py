@@ -148,20 +148,14 @@ def watch_options(command: F) -> F:
     return click.option("-w", "--watch", is_flag=True, help="Look again and again, until interrupted.")(command)
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 whatever can be JSON
+def machine(value: object, output: str) -> list[str]:
     import msgspec
 
-    return msgspec.to_builtins(value)
-
-
-def machine(value: object, output: str) -> list[str]:
     if output == "json":
-        import msgspec
-
         return [msgspec.json.format(msgspec.json.encode(value), indent=2).decode()]
     import yaml
 
-    return [yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True, width=1000).rstrip("\n")]
+    return [yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True, width=1000).rstrip("\n")]
 
 
 def shown(

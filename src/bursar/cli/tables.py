@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,10 +114,6 @@ def row_key(row: types.ClaimRow | types.QueueRow | types.QuotaRow) -> str:
     return _key(row.namespace, row.name)
 
 
-def _name(row: types.QuotaRow | types.NodeRow | types.GpuRow) -> str:
-    return row.name
-
-
 def _labels(labels: dict[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
@@ -196,7 +193,7 @@ def _none_if_zero(amount: str) -> str:
 
 def _trees(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("at")
-    found = selected(client.quotas, asked, {**query, "policy": "trees"}, _name)
+    found = selected(client.quotas, asked, {**query, "policy": "trees"}, attrgetter("name"))
     columns = (
         Column("TREE"), Column("NODE"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
         Column("QUOTA", fixed=True, right=True), Column("HARD", fixed=True), Column("BORROWED", fixed=True, right=True),
@@ -228,7 +225,7 @@ def _by_depth(rows: Sequence[types.QuotaRow]) -> list[tuple[types.QuotaRow, int]
 
 
 def _nodes(client: Client, asked: ListQuery, output: str) -> Lines:
-    found = selected(client.nodes, asked, asked.only("label", "at"), _name)
+    found = selected(client.nodes, asked, asked.only("label", "at"), attrgetter("name"))
     columns = (
         Column("NODE"), Column("READY", fixed=True), Column("PODS", fixed=True, right=True), Column("USED"),
         Column("LEAVING", wide=True), Column("LABELS", wide=True),
@@ -246,7 +243,7 @@ def _parts(used: dict[str, str], of: dict[str, str]) -> str:
 
 
 def _gpus(client: Client, asked: ListQuery, output: str) -> Lines:
-    found = selected(client.gpus, asked, asked.only("node", "at"), _name)
+    found = selected(client.gpus, asked, asked.only("node", "at"), attrgetter("name"))
     columns = (Column("GPU"), Column("NODE"), Column("MODEL"), Column("USED"), Column("CLAIMS"))
     rows = [
         (row.name, row.node, row.model, _parts(row.used, row.capacity), ", ".join(row.claims)) for row in found.items

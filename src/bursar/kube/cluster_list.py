@@ -24,8 +24,9 @@ from bursar.kube.client.models import Meta, read_any
 from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.object_cache import Devices, read_slice
 from bursar.kube.controller.object_sync import QuotaSelection
-from bursar.kube.controller.patches import GATE, AdmissionRecord, admission_of, is_own_annotation
-from bursar.kube.controller.pod_model import ENDED, wished_labels
+from bursar.kube.controller.patches import admission_of, is_own_annotation
+from bursar.kube.controller.pod_model import SeenPod, read_pod, wished_labels
+from bursar.kube.controller.pod_sync import entering
 from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
 from bursar.objects.pods import CLAIMS_DEVICES, PREEMPTIBLE_LABEL
 from bursar.policies.plugin import Registry, installed_marks
@@ -53,12 +54,12 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
         found = await asyncio.gather(*(_list(api, kind) for kind in chosen))
         devices = await _devices(api)
     listed = Listed()
-    pods: list[Body] = []
+    pods: list[tuple[SeenPod, Body]] = []
     for kind, bodies in zip(chosen, found, strict=True):
         if bodies is None:
             listed.unread.append(kind.plural)
         elif kind.name == POD.name:
-            pods = [body for body in sorted(bodies, key=_order) if _is_there(body)]
+            pods = [(read_pod(msgspec.json.encode(body)), body) for body in bodies]
         elif kind.name == NODE.name and devices is not None:
             listed.objects += [(kind, {**body, "metadata": devices.marked(body["metadata"])}) for body in bodies]
         else:
@@ -66,10 +67,11 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
     governing = _Governing(registry, listed.objects)
     if devices is None and governing.everywhere:  # which is about GPU nodes
         listed.unread.append(RESOURCE_SLICES.plural)
-    for pod in pods:
-        ours = _is_gated(pod) or _record(pod) is not None or governing.holds(pod)
-        if ours or pod["spec"].get("nodeName"):
-            listed.pods.append(_as_wished(pod, spared=not ours))
+    for pod, body in sorted(pods, key=lambda pair: entering(pair[0])):
+        runs = pod.spec.node_name or not pod.leaving  # who is deleted before it is bound never does
+        ours = pod.gated or admission_of(pod.metadata.annotations) is not None or governing.holds(body)
+        if runs and not pod.ended and (ours or pod.spec.node_name):
+            listed.pods.append(_as_wished(body, _place(pod), spared=not ours))
     return listed
 
 
@@ -140,43 +142,15 @@ async def _devices(api: Api) -> Devices | None:
     return found
 
 
-def _is_there(pod: Body) -> bool:
-    """It runs or may run: who is deleted before it is bound never does."""
-    if (pod.get("status") or {}).get("phase") in ENDED:
-        return False
-    return bool(pod["spec"].get("nodeName")) or not pod["metadata"].get("deletionTimestamp")
-
-
-def _order(pod: Body) -> tuple[int, int, int, str, str, str]:
-    """As a controller takes them in: who is there, those who were admitted in that order, then who waits, by age."""
-    metadata = pod["metadata"]
-    record = _record(pod)
-    rank = (0, 0, 0) if pod["spec"].get("nodeName") else (2, 0, 0)
-    if record is not None:
-        rank = (1, record.term, record.seq)
-    return *rank, metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]
-
-
-def _place(pod: Body) -> str:
+def _place(pod: SeenPod) -> str:
     """Its node, or where it was let go to and is about to be bound; "" while it waits."""
-    spec = pod["spec"]
-    if spec.get("nodeName") or _is_gated(pod):
-        return str(spec.get("nodeName") or "")
-    record = _record(pod)
-    return "" if record is None else record.place
+    record = None if pod.gated else admission_of(pod.metadata.annotations)
+    return pod.spec.node_name or ("" if record is None else record.place)
 
 
-def _is_gated(pod: Body) -> bool:
-    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates") or ())
-
-
-def _record(pod: Body) -> AdmissionRecord | None:
-    return admission_of(pod["metadata"].get("annotations") or {})
-
-
-def _as_wished(pod: Body, *, spared: bool) -> Body:
+def _as_wished(pod: Body, place: str, *, spared: bool) -> Body:
     """The pod without what Bursar wrote on it; what says which GPUs it has stays with a pod that has its node."""
-    metadata, place = pod["metadata"], _place(pod)
+    metadata = pod["metadata"]
     annotations = {
         name: value
         for name, value in (metadata.get("annotations") or {}).items()

@@ -218,7 +218,8 @@ def _failure(value: object, annotation: object) -> str | None:
 def _in_words(failure: str, value: object, annotation: object) -> str:
     text = failure.partition(" - at `")[0]
     if text.startswith("Invalid enum value"):
-        choices = [str(choice) for shape in _alternatives(annotation) for choice in _choices(shape)]
+        literals = [shape for shape in _alternatives(annotation) if get_origin(shape) is Literal]
+        choices = [str(choice) for shape in literals for choice in get_args(shape)]
         return f"{value!r:.40} is none of {', '.join(choices)}"
     match = _EXPECTED.fullmatch(text)
     if match is None:
@@ -228,10 +229,6 @@ def _in_words(failure: str, value: object, annotation: object) -> str:
         return f"{value!r:.40} is not {expected}{match['rest']}"
     hint = "; put it in quotes" if "str" in match["expected"] and match["got"] in {"int", "float", "bool"} else ""
     return f"expected {expected}, not {_named(match['got'])}{hint}"
-
-
-def _choices(shape: object) -> tuple[object, ...]:
-    return get_args(shape) if get_origin(shape) is Literal else ()
 
 
 def _named(names: str) -> str:

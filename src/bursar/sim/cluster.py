@@ -120,16 +120,12 @@ class Cluster:
 
     def settle(self) -> None:
         """Until nothing changes any more; no time passes."""
-        self._notify_controller()
-        self.controller.settle()
-        while self._pods.seen:
-            self._notify_controller()
+        while True:
+            while self._pods.seen:  # what the controller must be notified of
+                self._pods.seen.popleft()()
             self.controller.settle()
-
-    def _notify_controller(self) -> None:
-        """Notify the controller of what happened since the last call."""
-        while self._pods.seen:
-            self._pods.seen.popleft()()
+            if not self._pods.seen:
+                return
 
     # Applying
 
