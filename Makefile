@@ -19,7 +19,7 @@ help:
 	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
 	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
-	@echo "make soak [STEPS=n] [SEED=n]   the long seeded run of the engine against its reference model"
+	@echo "make soak [STEPS=n] [SEED=n]   long seeded runs: the engine against its reference model, random worlds of all policies"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
 	@echo "make golden            write tests/golden from the code and show what changed of API, journals, metrics, CLI"
@@ -46,6 +46,7 @@ cluster: setup-dev
 
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
+	PYTHONPATH=build/compiled:. $(VENV) -m tests.all_policies --steps $(STEPS) --seed $(SEED)
 
 lint: setup-dev
 	$(VENV) -m ruff check $(CHECKED)

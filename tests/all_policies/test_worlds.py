@@ -1,0 +1,51 @@
+"""Random worlds in short: fixed seeds, all rules. The long run is ``python -m tests.all_policies``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.all_policies.play import BrokenWorldError, Move, drawn, played, shrunk
+from tests.all_policies.violation import KNOWN
+
+SEEDS = range(100, 106)
+STEPS = 90
+
+
+def test_the_rules_hold_in_random_worlds() -> None:
+    counts: Counter[str] = Counter()
+    for seed in SEEDS:
+        counts += played(seed, drawn(seed, STEPS))
+    for happened in ("started", "waits", "evicted", "what-ifs", "gangs", "audits", "settings changed", "at rest"):
+        assert counts[happened], f"no {happened} in {counts}"
+
+
+def test_a_world_is_drawn_alike_every_time() -> None:
+    assert drawn(7) == drawn(7)
+    assert played(7, drawn(7, STEPS)) == played(7, drawn(7, STEPS))
+
+
+def test_a_broken_world_is_shrunk_to_the_steps_that_break_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that forbids a second pod: two steps are left of many."""
+    monkeypatch.setattr("tests.all_policies.cluster_world.check_sums", _at_most_one_claim)
+    with pytest.raises(BrokenWorldError) as caught:
+        played(3, drawn(3, STEPS))
+    found = shrunk(caught.value)
+    assert [step for step, _ in found.moves] in ([["create", "create"], ["gang"]])
+    assert found.rule == "ValueError"
+    _replayed(found.seed, found.moves)
+
+
+def _at_most_one_claim(state: object) -> None:
+    if len(getattr(state, "claims")) > 1:  # noqa: B009
+        raise ValueError("two claims")
+
+
+def _replayed(seed: int, moves: list[Move]) -> None:
+    with pytest.raises(BrokenWorldError):
+        played(seed, moves, 1)
+
+
+def test_every_known_defect_has_its_reason() -> None:
+    assert all(KNOWN.values())

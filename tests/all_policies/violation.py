@@ -1,0 +1,32 @@
+"""A rule that a world broke, and the defects that are known and mended elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class BrokenRuleError(AssertionError):
+    """``rule`` is short and stable: a world is shrunk for as long as it breaks the same rule."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+        self.what = what
+
+
+# Rules that are not judged, each with the reason. Every entry is a defect that waits for its repair.
+KNOWN: Final[dict[str, str]] = {
+    "audit": "evictions on GPU nodes with a reserve for each GPU, and forced growth, are called bad",
+    "replay: why they wait": "after a relabel or resize while pending, the last refusal is lost",
+    "snapshot: why they wait": "the same, in a snapshot",
+    "restart: why they wait": "the same, after a restart",
+    "running sums": "the usage of a victim that leaves while its ElasticQuota is deleted stays, or is not counted",
+    "what-if beside waiting pods": "waiting pods and gangs are not part of the what-if",
+    "what-if beside waiting pods: victims": "the same, for those who have to leave",
+}
+
+
+def require(true: bool, rule: str, what: object) -> None:
+    """Raises unless it is true, or the rule is one of the known defects. ``what`` is only shown then."""
+    if not true and rule not in KNOWN:
+        raise BrokenRuleError(rule, str(what))
