@@ -95,11 +95,12 @@ def test_what_if(shell: Shell, tmp_path: Path) -> None:
     file = written(tmp_path / "pod.yaml", pod("a", "mine", 1))
     assert shell("what-if", "-f", file).output.splitlines()[1].split()[:3] == ["a/mine", "now", "n1"]
     lines = shell("what-if", "-f", file, "--count", "3").output.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [
+    assert [line.split()[:2] for line in lines[1:4]] == [
         ["a/mine-1", "now"],
         ["a/mine-2", "after-evictions"],
-        ["a/mine-3", "after-evictions"],
+        ["a/mine-3", "queued"],
     ]
+    assert lines[4:] == ["", "starts:", "  b/two"]
     assert shell("what-if", "-f", file, "--count", "3", "--fail-unless-now").exit_code == exit_codes.FAILED
     assert shell.file("what-if", "-f", file, "--count", "3").output.splitlines() == lines
     assert json.loads(shell("what-if", "-f", file, "-o", "json").output)["pods"][0]["verdict"] == "now"

@@ -76,19 +76,6 @@ def test_a_user_keeps_a_label_that_bursar_writes_too(bed: TestBed) -> None:
     assert bed.objects.all("Pod")[0].applied.body["metadata"]["labels"] == {"team": "x"}
 
 
-def test_trying_pods_changes_nothing(bed: TestBed) -> None:
-    before = bed.engine.version, bed.engine.digest, bed.objects.version
-    from bursar.objects.manifests import Document
-
-    bodies = [{**POD, "metadata": {"namespace": "a", "name": f"q{i}"}} for i in range(4)]
-    claims, outlook = bed.trial([Document("", i, body) for i, body in enumerate(bodies)])
-    assert [claim.key for claim in claims] == ["a/q0", "a/q1", "a/q2", "a/q3"]
-    assert [decision.name for decision in outlook.decisions] == ["admitted", "admitted", "admitted", "waiting"]
-    assert (bed.engine.version, bed.engine.digest, bed.objects.version) == before
-    with pytest.raises(ManifestError, match="Pod a/p: exists already: only new pods can be tried"):
-        bed.trial([Document("", 1, POD)])
-
-
 def test_a_pod_that_asks_for_a_part_of_a_gpu_is_refused_and_nothing_is_applied(bed: TestBed) -> None:
     part = {**POD, "metadata": {"namespace": "a", "name": "part"}}
     part["spec"] = {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": 1.5}}}]}

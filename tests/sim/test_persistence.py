@@ -15,6 +15,8 @@ from bursar.sim import runner
 from bursar.sim.cluster import Cluster
 from bursar.sim.persistence import same
 from bursar.sim.scenario import Scenario, load_scenarios
+from tests.builders import node, pod
+from tests.sim.steps import TestBed
 from tests.sim.tape import Tape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +73,26 @@ def test_a_restart_after_every_step_changes_nothing(scenario: Scenario) -> None:
         assert [seen[:3] for seen in pods(cluster)] == [seen[:3] for seen in pods(old)]
         # Whoever waits is tried again, and may meanwhile wait for another reason than when it was last tried.
         assert {event.kind for event in cluster.events if event.reason in ACTED} == set()
+
+
+@pytest.mark.parametrize("asked", [3, 9])
+def test_a_pod_that_asks_for_something_else_while_it_waits_still_says_why(asked: int) -> None:
+    cluster, tape = TestBed(node("n1", {"cpu": 2})), Tape()
+    cluster.give(pod("runs", "a", {"cpu": 2}), pod("waits", "a", {"cpu": 1}))
+    cluster.give(pod("waits", "a", {"cpu": asked}, labels={"team": "x"}))
+    assert cluster.see("a/waits").reason == "nodes.none"
+    assert pods(tape.restart(cluster)) == pods(cluster)
+    cluster.give(pod("waits", "a", {"cpu": 2}))
+    assert cluster.see("a/waits").reason == "nodes.full"
+    assert pods(tape.restart(cluster)) == pods(cluster)
+
+
+def test_a_pod_that_was_relabelled_while_it_waits_still_says_why() -> None:
+    cluster, tape = TestBed(node("n1", {"cpu": 2})), Tape()
+    cluster.give(pod("runs", "a", {"cpu": 2}), pod("waits", "a", {"cpu": 1}))
+    cluster.give(pod("waits", "a", {"cpu": 1}, labels={"team": "x"}))
+    assert cluster.see("a/waits").reason == "nodes.full"
+    assert pods(tape.restart(cluster)) == pods(cluster)
 
 
 STATUS = {"used": {"cpu": "12"}, "conditions": [{"type": "Ready", "since": "monday"}, {"type": "Full"}]}

@@ -88,9 +88,12 @@ def _news(one: types.PodNews) -> str:
 @output_option
 @asks
 def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: str, target: Target) -> None:
-    """Say what would become of pods, or the pods of jobs, if they came now. Nothing is changed.
+    """Say what would become of pods, or the pods of jobs, if they came now, together. Nothing is changed.
 
-    now: it starts at once; after-evictions: others leave for it; queued: it waits; never: it must change, or a quota.
+    now: it starts at once; after-evictions: others leave for it; queued: it waits; never: it must change, or a quota;
+    evicted: it starts, and another one takes its place.
+
+    Below are other pods that start, are held (start when others have left), are evicted, or wait again because of that.
     """
     given = copies(manifests.read(files, target.namespace), count)
     with target.open() as client, given.located():
@@ -101,12 +104,27 @@ def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: 
     )  # fmt: skip
     rows = [
         (row.pod, row.verdict, row.node, row.ahead, ", ".join(row.victims),
-         "" if row.verdict in {"now", "after-evictions"} else row.message if output == "wide" else row.reason)
+         "" if row.verdict == "now" else row.message if output == "wide" else row.reason)
         for row in found.pods
     ]  # fmt: skip
     echo(shown(found, output, columns, rows, "no pods to try"))
+    knock_on = [shortened_line(line) for line in _knock_on(found)]
+    if knock_on and output not in {"json", "yaml"}:
+        echo(knock_on)
     if fail_unless_now and any(row.verdict != "now" for row in found.pods):
         sys.exit(exit_codes.FAILED)
+
+
+def _knock_on(found: types.WhatIf) -> list[str]:
+    """What becomes of other pods, beyond the victims that the table shows."""
+    shown_already = {victim for row in found.pods for victim in row.victims}
+    shown_already |= {row.pod for row in found.pods}
+    return [
+        *_part("starts", found.starts),
+        *_part("held", found.held),
+        *_part("evicted", [pod for pod in found.evicted if pod not in shown_already]),
+        *_part("waits", found.waits),
+    ]
 
 
 def copies(given: Manifests, count: int) -> Manifests:

@@ -152,12 +152,16 @@ class Actor:
     def tell(self, claim: Claim, decision: Decision) -> None:
         """Record an event for a decision that differs from the last one."""
         if decision.outcome == HOLDING:
-            where = f" on {claim.place}" if claim.place else ""
-            self.event(claim, NORMAL, HELD, f"held{where} until {self._names(claim.waits_for)} left")
+            self.event(claim, NORMAL, HELD, self.hold(claim))
         elif decision.admitted:
             self.event(claim, NORMAL, ADMITTED, decision.sentence())
         else:
             self.event(claim, WARNING, decision.reason, decision.sentence())
+
+    def hold(self, claim: Claim) -> str:
+        """The sentence about a held claim."""
+        where = f" on {claim.place}" if claim.place else ""
+        return f"held{where} until {self._names(claim.waits_for)} left"
 
     def _names(self, uids: Iterable[str]) -> str:
         claims = self._engine.state.claims
@@ -165,6 +169,16 @@ class Actor:
 
     def event(self, claim: Claim, type_: str, reason: str, message: str) -> None:
         self._ports.event("Pod", claim.key, type_, reason, message)
+
+
+class RehearsingActor(Actor):
+    """Leaves out what policies do with a memory of their own, which no rollback restores."""
+
+    def revoke(self) -> bool:
+        return False
+
+    def write_outputs(self) -> bool:
+        return False
 
 
 def _taken(notes: dict[str, Claim]) -> list[Claim]:

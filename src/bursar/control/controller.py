@@ -10,19 +10,20 @@ advances time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 from bursar.control import actions as outside
-from bursar.control.actions import Actor, Ports
+from bursar.control.actions import Actor, Ports, RehearsingActor
 from bursar.control.admission import ObjectChange, control_section, settings_of
-from bursar.control.gangs import urgency
+from bursar.control.gangs import forked
 from bursar.control.queue import Queue
 from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
-from bursar.engine.what_if import Adjust, Configure, Outlook, Submit
-from bursar.ledger.claims import BOUND, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.engine.what_if import Adjust, Configure
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Displacement, displaced_by
 from bursar.ledger.state import State
 from bursar.objects.core import Pod
@@ -43,6 +44,10 @@ class PodBook:
         self._cache = SpecCache()
         self._claims: dict[str, Claim] = {}
         self._keys: dict[str, str] = {}
+
+    def fork(self) -> PodBook:
+        """A copy to go on with."""
+        return forked(self, _claims=dict(self._claims), _keys=dict(self._keys))
 
     def read(self, change: ObjectChange) -> tuple[Claim | None, str]:
         """The claim that the pod makes, new and in no ledger, and its key; None when it is gone or has ended."""
@@ -301,19 +306,29 @@ class Controller:
         if group is not None and not group.started:
             self._actor.give_back(group)
 
-    # Trying, and going on after a restart
+    # Rehearsing, and going on after a restart
 
-    def trial(self, changes: Sequence[ObjectChange]) -> tuple[list[Claim], Outlook]:
-        """Dry run: the decisions about new pods if they were created now, the most urgent first.
+    @contextmanager
+    def rehearsal(self, ports: Ports) -> Iterator[Controller]:
+        """A copy of this controller that goes on from here through other ports; in the end its work is undone.
 
-        Members of a gang are tried together, and not at all if the gang is incomplete.
+        What policies write, and what they revoke after a delay, is left out: it follows later.
         """
-        claims = sorted((claim for claim, _ in map(self._pods.read, changes) if claim is not None), key=urgency)
-        units: dict[str, list[Claim]] = {}
-        for claim in claims:
-            units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
-        tried = [Submit(*unit) for unit in units.values() if len(unit) >= unit[0].spec.group_size]
-        return claims, self.engine.what_if(list(tried), self._ports.now())
+        watch = self._watch.fork()
+        found = forked(
+            self,
+            queue=watch.queue,
+            _ports=ports,
+            _watch=watch,
+            _actor=RehearsingActor(self.engine, watch, ports),
+            _pods=self._pods.fork(),
+            _rounds=LivelockGuard(self.engine.state, watch, MAX_ROUNDS),
+        )
+        self.engine.begin_rehearsal(watch, ports.now())
+        try:
+            yield found
+        finally:
+            self.engine.end_rehearsal()
 
     def recall_history(self, uid: str, lineage: str, displacements: Iterable[Displacement]) -> None:
         """The pod's preemption history, as it stands on the pod."""
@@ -353,9 +368,18 @@ class Controller:
         claim = self.engine.state.claims.get(uid)
         return uid if claim is None else claim.key
 
+    def held(self) -> list[Claim]:
+        """The claims that have a place and have not started: others have to leave first."""
+        claims = self.engine.state.claims
+        found = {uid: claims[uid] for uid in self._watch.terminating.held()}
+        kept = (*self._watch.terminating.blocked(), *self.queue.placed())
+        return list((found | {claim.uid: claim for claim in kept}).values())
+
     def reason(self, uid: str) -> tuple[str, str]:
         """(stable code, sentence) of why the claim waits; empty when it does not."""
         claim = self.engine.state.claims.get(uid)
+        if claim is not None and claim.state == HELD:
+            return "", self._actor.hold(claim)
         if claim is None or claim.state >= RESERVED:
             kept = "" if claim is None or claim.leaving else self._actor.kept(claim)
             return (LEAVING, kept) if kept else ("", "")

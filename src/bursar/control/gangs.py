@@ -16,12 +16,14 @@ Asking an entry costs the same for any number of members, except for the members
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 from bursar.ledger.claims import BOUND, HELD, Claim
 
+_T = TypeVar("_T")
 _Key = TypeVar("_Key")
 Urgency = tuple[int, int, str, str]
 Entry = tuple[Urgency, str]
@@ -33,6 +35,14 @@ SLACK = 64  # entries beyond two for each unit or claim at which a line is clear
 
 def urgency(claim: Claim) -> Urgency:
     return (-claim.spec.priority, claim.created, claim.key, claim.uid)
+
+
+def forked(original: _T, **parts: object) -> _T:
+    """A copy to go on with, with parts of its own."""
+    found = copy(original)
+    for name, part in parts.items():
+        setattr(found, name, part)
+    return found
 
 
 class QueueOrder:
@@ -58,6 +68,9 @@ class QueueOrder:
     def drop(self) -> None:
         self._entries.discard(heappop(self._heap))
 
+    def fork(self) -> QueueOrder:
+        return forked(self, _heap=list(self._heap), _entries=set(self._entries))
+
     def keep(self, holds: Callable[[Entry], bool]) -> None:
         """Drop the outdated entries."""
         self._heap = [entry for entry in self._heap if holds(entry)]
@@ -73,6 +86,16 @@ class QueueEntry:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pending: dict[str, Claim] = {}  # by uid: those that wait to be admitted
+
+    def fork(self) -> QueueEntry:
+        """A copy to go on with; the claims are the same."""
+        found = QueueEntry(self.name)
+        found.pending = dict(self.pending)
+        return found
+
+    def uids(self) -> Iterable[str]:
+        """All claims that it knows."""
+        return self.pending
 
     def wait(self, claim: Claim) -> None:
         self.pending[claim.uid] = claim
@@ -126,6 +149,25 @@ class Gang(QueueEntry):
         self._says: dict[str, tuple[int, str]] = {}  # by uid: what it says of both
         self._finished: dict[str, str] = {}  # by uid: the owner
         self._done: Counter[str] = Counter()  # how many of each owner have finished
+
+    def fork(self) -> Gang:
+        return forked(
+            self,
+            pending=dict(self.pending),
+            placed=dict(self.placed),
+            held=dict(self.held),
+            started=set(self.started),
+            _leaving=set(self._leaving),
+            _line=self._line.fork(),
+            _sizes=Counter(self._sizes),
+            _owners=Counter(self._owners),
+            _says=dict(self._says),
+            _finished=dict(self._finished),
+            _done=Counter(self._done),
+        )
+
+    def uids(self) -> Iterable[str]:
+        return (*self._says, *self.started, *self._leaving, *self._finished)
 
     # Coming, moving and going
 

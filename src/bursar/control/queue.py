@@ -15,9 +15,9 @@ together. Started members count as present, so that a member that is created aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from bursar.control.gangs import SLACK, Entry, Gang, QueueEntry, QueueOrder, urgency
+from bursar.control.gangs import SLACK, Entry, Gang, QueueEntry, QueueOrder, forked, urgency
 from bursar.engine.decision import Decision
 from bursar.ledger.claims import PENDING, TERMINATING, Claim
 
@@ -45,6 +45,10 @@ class EquivalenceClass:
         self._line.add((entry.urgency(), entry.name))
         if len(self._line) > 2 * len(self.entries) + SLACK:
             self._line.keep(lambda listed: self._valid(listed) is not None)
+
+    def fork(self, entries: Mapping[str, QueueEntry]) -> EquivalenceClass:
+        """A copy of it, with these copies of its entries."""
+        return forked(self, entries={name: entries[name] for name in self.entries}, _line=self._line.fork())
 
     def head(self) -> QueueEntry | None:
         """The most urgent entry."""
@@ -95,6 +99,21 @@ class Queue:
     def __contains__(self, uid: str) -> bool:
         unit = self._unit_of.get(uid)
         return unit is not None and uid in unit.pending
+
+    def fork(self) -> Queue:
+        """A copy to go on with; the claims are the same."""
+        units = {name: unit.fork() for name, unit in self._units.items()}
+        classes = {key: one.fork(units) for key, one in self._classes.items()}
+        return forked(
+            self,
+            _units=units,
+            _unit_of={uid: unit for unit in units.values() for uid in unit.uids()},
+            _ready=self._ready.fork(),
+            _line=self._line.fork(),
+            _classes=classes,
+            _class_of={name: one for one in classes.values() for name in one.entries},
+            _topics={topic: dict(keys) for topic, keys in self._topics.items()},
+        )
 
     # Coming and going
 

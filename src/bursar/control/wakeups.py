@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from bursar.control.gangs import forked
 from bursar.control.queue import Queue
 from bursar.engine import disruption_budgets
 from bursar.engine.session import CommitListener
@@ -43,6 +44,9 @@ class _Sums:
         self.leaving: Counter[int] = Counter()
         self.held: Counter[int] = Counter()
 
+    def fork(self) -> _Sums:
+        return forked(self, leavers=set(self.leavers), leaving=Counter(self.leaving), held=Counter(self.held))
+
 
 class TerminatingUsage:
     """Claims that leave, claims that are held, and claims that both keep from starting."""
@@ -52,6 +56,16 @@ class TerminatingUsage:
         self._known: dict[str, tuple[bool, list[tuple[Account, Vector]]]] = {}  # by uid: whether it leaves; its costs
         self._blocked: dict[Spot, dict[str, Claim]] = {}
         self._spot_of: dict[str, Spot] = {}  # by uid of blocked claims
+
+    def fork(self) -> TerminatingUsage:
+        """A copy to go on with; the claims are the same."""
+        return forked(
+            self,
+            _sums={account: sums.fork() for account, sums in self._sums.items()},
+            _known=dict(self._known),
+            _blocked={spot: dict(claims) for spot, claims in self._blocked.items()},
+            _spot_of=dict(self._spot_of),
+        )
 
     # Leaving and held claims
 
@@ -83,6 +97,10 @@ class TerminatingUsage:
             (sums.leavers.add if sign > 0 else sums.leavers.discard)(uid)
         if not (sums.leavers or sums.leaving or sums.held):
             del self._sums[account]
+
+    def held(self) -> list[str]:
+        """The uids of the held claims."""
+        return [uid for uid, (leaves, _) in self._known.items() if not leaves]
 
     # Blocked claims
 
@@ -193,6 +211,9 @@ def _add_topics(bindings: tuple[Binding | None, ...], topics: dict[str, None]) -
             topics.update((account.topic, None) for account in binding.accounts)
 
 
+_NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful")
+
+
 class Wakeups(CommitListener):
     """Notes of the commits since the last step that carried out decisions."""
 
@@ -207,6 +228,17 @@ class Wakeups(CommitListener):
         self.doubtful: dict[str, Claim] = {}  # have a node that changed, and were never started
         self.revoked: set[str] = set()  # uids of claims that a policy revoked
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
+
+    def fork(self) -> Wakeups:
+        """A copy to go on with, over a copy of the queue; the claims are the same."""
+        return forked(
+            self,
+            queue=self.queue.fork(),
+            terminating=self.terminating.fork(),
+            revoked=set(self.revoked),
+            moves={},
+            **{notes: dict(getattr(self, notes)) for notes in _NOTES},
+        )
 
     def committed(self, record: Record) -> None:
         helped = Helped()

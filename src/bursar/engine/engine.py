@@ -103,9 +103,9 @@ class Engine(LockedLedger):
             if refusals:
                 return deciding.refused(claim, at, refusals)
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
-            self._commit(("grew" if forced and claim.state != PENDING else "adjust", uid), decision)
-            if claim.state == PENDING:
-                claim.decision = None  # what it waited for is past: the next decision is recorded, whatever it is
+            cause = "grew" if forced and claim.state != PENDING else "adjust"
+            decision.seq = self._commit((cause, uid), decision)
+            self._recall.note(claim, decision)  # as a replay does; a pending claim is decided again, and says why
             return decision
         finally:
             self._end()
@@ -207,7 +207,7 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             self._begin(at)
             self._core.lineages.recall(claim, lineage, displacements)
-            if self._core.tx.log:
+            if self._changed():
                 self._commit(("recall", uid))
         finally:
             self._end()
@@ -322,7 +322,7 @@ class Engine(LockedLedger):
         if changed:
             self._commit(("advance", *changed))
         else:
-            core.ledger.abort()
+            self._undo()
         return len(changed) > 0
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
@@ -334,7 +334,7 @@ class Engine(LockedLedger):
         why = Refusal(wanted.reason.partition(".")[0], wanted.reason, wanted.sentence)
         decision = Decision(claim.uid, EVICTED, now, claim.place, (why,))
         decision.seq = self._commit(("tick", wanted.sentence), decision)
-        claim.decision = decision
+        self._recall.set(claim, decision)
         return decision
 
     def _depart(self, claim: Claim, at: int) -> Decision:

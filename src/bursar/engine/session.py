@@ -2,6 +2,10 @@
 
 A call takes the lock, begins a transaction or enters a claim into one, and ends: what it did not commit is undone.
 
+In a *rehearsal* all calls share one transaction, which is never committed: what a call would commit stays in force for
+the next one, its listener hears of it, and all of it is undone in the end. So whatever drives an engine can be tried as
+it is, at the cost of what it does.
+
 The last decision about each claim is kept on the claim, beside the ledger's state; ``Recall`` also keeps those about
 evicted claims. A replay restores them from the records, a snapshot carries them (``rows``). Most decisions of a journal
 are plain (admitted, without victims) and about claims long gone: during a replay they are kept as text, and ``settle``
@@ -37,10 +41,11 @@ _PLAIN: Final = msgspec.json.encode(Decision("", ADMITTED, 0).record()).partitio
 class Recall:
     """The last decisions over one state."""
 
-    __slots__ = ("departed", "state", "unread")
+    __slots__ = ("departed", "rehearsed", "state", "unread")
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
+        self.rehearsed: list[tuple[Claim, object]] | None = None  # in a rehearsal: decisions that it replaced
         self.departed: Final[dict[str, tuple[str, Decision]]] = {}  # evicted and gone: (key, why), the newest only
         self.unread: Final[dict[str, tuple[int, bytes]]] = {}  # plain decisions that a replay came by: (seq, text)
 
@@ -50,17 +55,31 @@ class Recall:
         An evicted claim that is found on another node is still evicted.
         """
         if decision.outcome == EVICTED or not self._must_leave(claim):
-            claim.decision = decision
+            self.set(claim, decision)
         for uid in decision.victims:
             victim = self.state.claims.get(uid)
             if victim is not None and (victim.leaving or victim.state == PENDING):
-                victim.decision = displaced(victim, claim, decision)
+                self.set(victim, displaced(victim, claim, decision))
+
+    def set(self, claim: Claim, decision: Decision) -> None:
+        if self.rehearsed is not None:
+            self.rehearsed.append((claim, claim.decision))
+        claim.decision = decision
+
+    def end_rehearsal(self) -> None:
+        """Restore the decisions from before the rehearsal."""
+        replaced = self.rehearsed if self.rehearsed is not None else []
+        self.rehearsed = None
+        for claim, decision in reversed(replaced):
+            claim.decision = decision
 
     def _must_leave(self, claim: Claim) -> bool:
         return claim.leaving or self.state.cell("revoked", claim.uid) is not None
 
     def remember(self, uid: str, key: str, decision: Decision) -> None:
         """Keep why a claim was evicted, for later questions."""
+        if self.rehearsed is not None:
+            return
         self.departed[uid] = (key, decision)
         if len(self.departed) > _DEPARTED_KEPT:
             del self.departed[next(iter(self.departed))]
@@ -154,6 +173,8 @@ class LockedLedger:
         self._lock: Final = RLock()
         self._recall: Final = Recall(self._core.ledger.state)
         self.listener: CommitListener | None = None
+        self._rehearsed: int = -1  # in a rehearsal: up to where the transaction stays in force for the next call
+        self._left_out: CommitListener | None = None  # in a rehearsal: the listener that does not hear of it
 
     def __repr__(self) -> str:
         names = [policy.name for policy in self.policies]
@@ -225,16 +246,48 @@ class LockedLedger:
         finally:
             self._lock.release()
 
+    # Rehearsals
+
+    def begin_rehearsal(self, listener: CommitListener, at: int) -> None:
+        """Until ``end_rehearsal``, calls are only tried, and this listener hears of them. Holds the lock."""
+        self._lock.acquire()
+        if self._rehearsed >= 0:
+            self._lock.release()
+            raise RuntimeError("a rehearsal is under way already")
+        self._begin(at)
+        self._rehearsed = 0
+        self._recall.rehearsed = []
+        self._left_out, self.listener = self.listener, listener
+
+    def end_rehearsal(self) -> None:
+        """Undo everything since ``begin_rehearsal``."""
+        self._rehearsed = -1
+        self._recall.end_rehearsal()
+        self.listener, self._left_out = self._left_out, None
+        self._end()
+
     # Transactions
 
     def _begin(self, at: int) -> Transaction:
-        return self._core.ledger.begin(at)
+        if self._rehearsed < 0:
+            return self._core.ledger.begin(at)
+        self._core.tx.now = at
+        return self._core.tx
+
+    def _undo(self) -> None:
+        """Undo what was not committed."""
+        if self._rehearsed >= 0:
+            self._core.tx.rollback_to(self._rehearsed)
+        elif self._core.ledger.opened:
+            self._core.ledger.abort()
 
     def _end(self) -> None:
-        """Undo what was not committed."""
-        if self._core.ledger.opened:
-            self._core.ledger.abort()
+        self._undo()
         self._lock.release()
+
+    def _changed(self) -> bool:
+        """Whether the call has changed anything so far."""
+        return self._core.tx.savepoint() > max(0, self._rehearsed)
 
     def _enter(self, claim: Claim, at: int) -> bool:
         """Make sure that a transaction is open and the claim is in it, pending; True if the claim is new."""
@@ -258,14 +311,25 @@ class LockedLedger:
         core = self._core
         if core.settling:
             core.settle()
-        record = core.ledger.commit(core.tx.now, cause, decision)
+        record = self._rehearse(cause, decision)
+        if record is None:
+            record = core.ledger.commit(core.tx.now, cause, decision)
         if self.listener is not None:
             self.listener.committed(record)
         return record.seq
 
+    def _rehearse(self, cause: tuple[object, ...], decision: Recordable | None) -> Record | None:
+        """In a rehearsal: a record of the call that is no record of the journal."""
+        if self._rehearsed < 0:
+            return None
+        tx = self._core.tx
+        changes = tuple(tx.log[self._rehearsed :])
+        self._rehearsed = tx.savepoint()
+        return Record(0, tx.now, "", cause, decision, changes, 0)
+
     def _conclude(self, claim: Claim, decision: Decision, cause: str) -> Decision:
         """Commit a decision that changed something or differs from the last one, whose record else proves it too."""
-        if self._core.tx.log or not decision.same_as(claim.decision):
+        if self._changed() or not decision.same_as(claim.decision):
             decision.seq = self._commit((cause, claim.uid), decision)
         else:
             decision.seq = cast("Decision", claim.decision).seq
@@ -274,7 +338,7 @@ class LockedLedger:
 
     def _conclude_group(self, claims: list[Claim], decisions: list[Decision]) -> list[Decision]:
         """The same for decisions that share a record."""
-        worth = len(self._core.tx.log) > 0
+        worth = self._changed()
         for i in range(len(claims)):
             worth = worth or not decisions[i].same_as(claims[i].decision)
         if worth:

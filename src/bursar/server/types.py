@@ -344,7 +344,7 @@ class TrialRow(Answer, frozen=True):
     """What would become of one pod."""
 
     pod: str
-    verdict: Literal["now", "after-evictions", "queued", "never"]
+    verdict: Literal["now", "after-evictions", "queued", "never", "evicted"]
     node: str = ""
     reason: str = ""
     message: str = ""
@@ -353,9 +353,14 @@ class TrialRow(Answer, frozen=True):
 
 
 class WhatIf(Answer, frozen=True):
+    """What would become of some pods, the most urgent first, and of others because of them."""
+
     pods: list[TrialRow]
     evicted: list[str]
     moment: Moment
+    starts: list[str] = field(default_factory=list)  # others that wait now
+    held: list[str] = field(default_factory=list)  # others that wait now, and start when those evicted have left
+    waits: list[str] = field(default_factory=list)  # others that have a place, have not started, and lose it
 
 
 class BorrowingChange(Answer, frozen=True):

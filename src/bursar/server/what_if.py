@@ -1,8 +1,9 @@
 """Trials and explanations: pods that do not exist yet, manifests that are not applied, and why a claim is where it is.
 
-The engine tries pods in a transaction that is never committed. Manifests are applied to a copy of the cluster, restored
-from the disk. With a horizon, that copy and another one without the changes run on for that time, and the plan is what
-differs between the two.
+Pods are created in a rehearsal, together: the control loop runs until it comes to rest, and all of it is undone. So
+what is said of them, and of others that start, are evicted or lose their hold because of them, is what would happen.
+Manifests are applied to a copy of the cluster, restored from the disk. With a horizon, that copy and another one
+without the changes run on for that time, and the plan is what differs between the two.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from bursar.control.controller import GROUP_INCOMPLETE
 from bursar.control.gangs import urgency
 from bursar.control.suggestions import search
-from bursar.engine.decision import HOLDING, NEVER, Decision
-from bursar.engine.what_if import Outlook
+from bursar.engine.decision import NEVER, Decision
+from bursar.ledger.claims import PENDING as CLAIM_PENDING
 from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, subject_of
@@ -29,7 +29,8 @@ from bursar.server.problems import RefusedError
 from bursar.server.rows import ClaimView
 from bursar.server.time_travel import moment_of
 from bursar.sim.cluster import Cluster, fixes_for
-from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING
+from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING, PodView
+from bursar.sim.rehearsal import Rehearsal, rehearse
 
 MOST_PODS = 1000
 _REPLICATED = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
@@ -85,33 +86,45 @@ def _fault(document: Document, problem: str, path: str) -> ManifestError:
 
 def what_if(cluster: Cluster, documents: Iterable[Document]) -> types.WhatIf:
     """The caller holds the cluster's lock."""
-    claims, outlook = cluster.trial(pods_of(documents))
-    waiting = [urgency(claim) for claim in cluster.controller.queue.waiting()]
-    rows = [_trial_row(cluster, claim, outlook, waiting) for claim in claims]
-    evicted = sorted({cluster.controller.name(uid) for uid in outlook.evicted})
-    return types.WhatIf(pods=rows, evicted=evicted, moment=moment_of(cluster))
+    moment = moment_of(cluster)
+    with rehearse(cluster) as trial:
+        keys = trial.try_pods(pods_of(documents))
+        waiting = [urgency(claim) for claim in trial.controller.queue.waiting()]
+        return types.WhatIf(
+            pods=[_trial_row(trial, key, waiting) for key in keys],
+            evicted=sorted({one.pod for one in trial.taken}),
+            moment=moment,
+            starts=[key for key in trial.started() if key not in keys],
+            held=[key for key in trial.held() if key not in keys],
+            waits=trial.displaced(),
+        )
 
 
-def _trial_row(cluster: Cluster, claim: Claim, outlook: Outlook, waiting: list[Any]) -> types.TrialRow:
-    decision = outlook.of(claim.uid)
-    if decision is None:
-        message = f"a group of {claim.spec.group_size} starts together, and not all of it was given"
-        return types.TrialRow(pod=claim.key, verdict="queued", reason=GROUP_INCOMPLETE, message=message)
+def _trial_row(trial: Rehearsal, key: str, waiting: list[Any]) -> types.TrialRow:
+    pod, claim = trial.pod(key), trial.controller.claim(key)
+    if pod is None or claim is None:
+        reason, message = ("", "") if pod is None else (pod.reason, pod.message)
+        return types.TrialRow(pod=key, verdict="evicted", reason=reason, message=message, victims=trial.victims(key))
+    waits = claim.state == CLAIM_PENDING
+    placed = f"admitted on {claim.place}" if claim.place else "admitted"
     return types.TrialRow(
-        pod=claim.key,
-        verdict=_verdict(decision),
-        node=decision.place,
-        reason=decision.reason,
-        message=decision.sentence(),
-        victims=[cluster.controller.name(uid) for uid in decision.victims],
-        ahead=0 if decision.admitted else sum(other < urgency(claim) for other in waiting),
+        pod=key,
+        verdict=_verdict(pod, claim, trial.victims(key)),
+        node=claim.place,
+        reason=pod.reason,
+        message=pod.message or ("" if waits else placed),
+        victims=trial.victims(key),
+        ahead=sum(other < urgency(claim) for other in waiting) if waits else 0,
     )
 
 
-def _verdict(decision: Decision) -> Any:  # noqa: ANN401 one of the four words
-    if decision.admitted:
-        return "after-evictions" if decision.outcome == HOLDING or decision.victims else "now"
-    return "never" if decision.outcome == NEVER else "queued"
+def _verdict(pod: PodView, claim: Claim, victims: list[str]) -> Any:  # noqa: ANN401 one of the five words
+    if claim.leaving:
+        return "evicted"
+    if claim.state == CLAIM_PENDING:
+        never = isinstance(claim.decision, Decision) and claim.decision.outcome == NEVER
+        return "never" if never else "queued"
+    return "after-evictions" if victims or pod.phase == PENDING else "now"
 
 
 # Changes of manifests

@@ -9,7 +9,7 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from bursar.control import actions as outside
@@ -19,7 +19,6 @@ from bursar.control.suggestions.search import EFFORT, Found, find_fixes
 from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.engine.session import EngineError
-from bursar.engine.what_if import Outlook
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
@@ -30,7 +29,7 @@ from bursar.policies.results import Check, Output
 from bursar.sim.apply import Staging, check_node
 from bursar.sim.objects import Load, ManifestReader, ObjectStore
 from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, policy_outputs, resume_pods
-from bursar.sim.pods import ENDED, PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
+from bursar.sim.pods import PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
 Result = Literal["created", "changed", "unchanged", "deleted"]
 
@@ -151,17 +150,6 @@ class Cluster:
         known = self._store.find(given.kind.name, given.key)
         return Applied(given.kind, given.key, "created" if known is None else "changed")
 
-    def trial(self, documents: Iterable[Document]) -> tuple[list[Claim], Outlook]:
-        """What would become of these new pods if they came now; nothing changes."""
-        given = self.kinds.read_all(documents)
-        stage = self._store.stage()
-        for one in given:
-            pod = self._pods.by_key.get(one.key)
-            if one.kind.name != POD.name or (pod is not None and pod.phase not in ENDED):
-                problem = "exists already" if one.kind.name == POD.name else "is no pod"
-                raise ManifestError(f"{problem}: only new pods can be tried", subject=f"{one.kind.kind} {one.key}")
-        return self.controller.trial(self.staging.changes(stage, given))
-
     def staged(self, documents: Iterable[Document], without: Iterable[str] = ()) -> list[ObjectChange]:
         """The changes that these documents would be, checked as ``apply`` does; nothing changes. ``without``: pods that
         are deleted before.
@@ -256,6 +244,11 @@ class Cluster:
         """The whole manifest of an object; None if there is none."""
         stored = self._store.find(kind.name, key)
         return None if stored is None else stored.manifest()
+
+    @property
+    def pod_states(self) -> Mapping[str, SimPod]:
+        """What the pods are doing, by key, to read."""
+        return self._pods.by_key
 
     def doing(self, key: str) -> SimPod | None:
         """What the pod is doing, to read."""

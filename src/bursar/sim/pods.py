@@ -7,7 +7,7 @@ into ``PodLife.seen`` until it has finished its current step.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -143,7 +143,7 @@ class PodLife:
     """The pods there are, and what each of them is doing."""
 
     def __init__(self, store: ObjectStore, clock: Clock, controller: Controller) -> None:
-        self.by_key: dict[str, SimPod] = {}
+        self.by_key: MutableMapping[str, SimPod] = {}
         self.seen: deque[Callable[[], None]] = deque()
         self.happenings: list[Happening] = []
         self._store = store
