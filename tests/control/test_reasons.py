@@ -12,14 +12,9 @@ from bursar.control.admission import all_reasons, known_kinds
 from bursar.kube.controller import drift, patches, pod_writer
 from bursar.policies.plugin import Reason, default_registry
 from bursar.policies.results import Check
-from bursar.policies.trees import QuotaManager
-from bursar.policies.trees.policy import quota_refusal
-from bursar.policies.trees.records import TreeRequest
-from bursar.resources import from_amounts
 from bursar.sim import runner
 from bursar.sim.cluster import Cluster
 from bursar.sim.scenario import load_scenarios
-from tests.policies.trees.world import tree
 from tests.reference import reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,14 +69,6 @@ def test_whatever_is_declared_is_said(reason: Reason) -> None:
     elif not any(reason.covers(code) for code in said() | ON_KUBERNETES):
         quoted = re.escape(reason.code).replace("<resource>", r"[\w./{}-]+")
         assert re.search(rf"[\"' \[]{quoted}[\"' \],}}]", all_tests()), "no scenario and no test has it"
-
-
-def test_a_tree_with_room_that_cannot_be_cleared() -> None:
-    manager = QuotaManager()
-    manager.add_tree_from_struct(tree("T", "R10(A3)"))
-    found = manager._book.tree("T")
-    request = TreeRequest("T", "A", from_amounts({"count": 2}), 0, 0, False)
-    assert quota_refusal(found, request, found.nodes["R"]).reason == "trees.quota"
 
 
 def test_codes_begin_with_who_says_them_and_are_declared_once() -> None:

@@ -85,6 +85,23 @@ class Refusal(Recordable):
             self.place,
         )
 
+    def remarked(self, remark: str) -> Refusal:
+        """The same refusal, with something to add to its sentence."""
+        note = f"{self.sentence()}; {remark}"
+        return Refusal(
+            self.policy,
+            self.reason,
+            note,
+            self.account,
+            self.resource,
+            self.requested,
+            self.used,
+            self.limit,
+            self.permanent,
+            self.topics,
+            self.place,
+        )
+
     def sentence(self) -> str:
         """One sentence for people, with the numbers."""
         if self.note:

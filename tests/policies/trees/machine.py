@@ -18,6 +18,7 @@ from bursar.policies.trees import (
     Token,
     consumer_from_plain,
 )
+from bursar.policies.trees.model import QuotaTreeModel
 from tests.policies.trees.reference_model import Node, ReferenceModel, State, Wish
 
 RESOURCES = ("cpu", "gpu")
@@ -325,9 +326,11 @@ class Machine:
         assert other.digest == self.manager.digest
         for tree in TREES:
             mine, theirs = self.manager._book.trees.by_name[tree], other._book.trees.by_name[tree]
-            assert {n: list(o.order) for n, o in mine.nodes.items()} == {
-                n: list(o.order) for n, o in theirs.nodes.items()
-            }
+            assert {n: sitting(mine, n) for n in mine.nodes} == {n: sitting(theirs, n) for n in theirs.nodes}
+
+
+def sitting(tree: QuotaTreeModel, node: str) -> list[tuple[str, int]]:
+    return [(seat.claim.uid, seat.stamp) for seat in tree.seated(tree.nodes[node])]
 
 
 def without_mode(plain: dict[str, Any]) -> dict[str, object]:

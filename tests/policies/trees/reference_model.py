@@ -55,6 +55,7 @@ class ReferenceModel:
     def __init__(self) -> None:
         self.now = State()
         self.victims: list[tuple[str, dict[str, Seat]]] = []
+        self.origins: dict[tuple[str, str], Seat] = {}  # at the beginning of the operation
         self.stamps = 0  # given out so far, ever
 
     # The shape of a tree
@@ -126,6 +127,7 @@ class ReferenceModel:
         """(whether it worked, who was preempted, in the order in which they were chosen)."""
         before = self.now.copy()
         self.victims = []
+        self.origins = before.seats
         for tree in sorted(trees):
             if not self.allocate_in(tree, consumer, via):
                 self.now = before
@@ -139,13 +141,12 @@ class ReferenceModel:
         group = self.now.wishes[consumer][tree].group
         if not self.is_leaf(tree, group):
             return False
-        ok, last = self.climb(tree, consumer, via)
-        return ok or self.evict(tree, consumer, via, last)
+        return self.climb(tree, consumer, via) or self.evict(tree, consumer, via)
 
-    def climb(self, tree: str, consumer: str, via: str) -> tuple[bool, str]:
+    def climb(self, tree: str, consumer: str, via: str) -> bool:
         cost = self.cost(tree, consumer)
         before, gone = self.now.copy(), list(self.victims)
-        settled, hard, node = "", False, ""
+        settled, hard = "", False
         for node in self.path(tree, self.now.wishes[consumer][tree].group):
             hard = hard or self.now.trees[tree][node].hard
             # The consumer is seated as soon as it settles, so it is left out of what the nodes above use.
@@ -154,12 +155,12 @@ class ReferenceModel:
                 self.sit(tree, consumer, node, via)
                 settled = node
             elif not room and not settled and self.now.trees[tree][node].hard:
-                return False, node
+                return False
             elif not room and settled:
                 self.now, self.victims, settled = before.copy(), list(gone), ""
                 if hard:
-                    return False, node
-        return bool(settled), node
+                    return False
+        return bool(settled)
 
     def clear(self, tree: str, node: str, consumer: str, *, lower_only: bool) -> bool:
         spec = self.now.trees[tree][node]
@@ -198,26 +199,42 @@ class ReferenceModel:
         self.now.seats = before
         return result
 
-    def evict(self, tree: str, consumer: str, via: str, last: str) -> bool:
-        before, gone = self.now.copy(), list(self.victims)
+    def evict(self, tree: str, consumer: str, via: str) -> bool:
+        """Least important first until the climb works; then those that are not needed come back, the last one first."""
         mine = self.now.wishes[consumer][tree]
-        way = self.path(tree, mine.group)
         candidates = [
             one
-            for node in way[: way.index(last) + 1]
+            for node in self.path(tree, mine.group)
             for one in self.sitting(tree, node)
             if self.now.wishes[one][tree].priority < mine.priority and self.may_displace(tree, consumer, one)
         ]
         candidates.sort(key=lambda c: (self.now.wishes[c][tree].priority, self.now.seats[tree, c].stamp))
-        for one in candidates:
-            self.depart(one)
-            if self.fits(tree, last, self.cost(tree, consumer)) and self.climb(tree, consumer, via)[0]:
-                return True
-        self.now, self.victims = before, gone
-        return False
+        before, gone = self.now.copy(), list(self.victims)
+
+        def climb_without(leaving: list[str]) -> set[str] | None:
+            """Who leaves in all, if the climb works once these have left."""
+            self.now, self.victims = before.copy(), list(gone)
+            for one in leaving:
+                self.depart(one)
+            return {name for name, _ in self.victims} if self.climb(tree, consumer, via) else None
+
+        first = [candidates[: n + 1] for n in range(len(candidates))]
+        chosen = next((some for some in (*first, *subsets(candidates)) if climb_without(some) is not None), None)
+        if chosen is None:
+            self.now, self.victims = before, gone
+            return False
+        leaving = climb_without(chosen) or set()
+        for one in reversed(chosen):
+            fewer = [other for other in chosen if other != one]
+            instead = climb_without(fewer)
+            if instead is not None and instead <= leaving:
+                chosen, leaving = fewer, instead
+        climb_without(chosen)
+        return True
 
     def depart(self, consumer: str) -> None:
-        self.victims.append((consumer, self.held(consumer)))
+        """It leaves every tree; the seats that it had at the beginning of the operation are kept."""
+        self.victims.append((consumer, {tree: self.origins[tree, consumer] for tree in self.held(consumer)}))
         for tree in self.held(consumer):
             del self.now.seats[tree, consumer]
 
@@ -306,3 +323,10 @@ class ReferenceModel:
                 if other == tree or (via and seat.via == via):
                     del self.now.seats[other, consumer]
         self.slide()
+
+
+def subsets(candidates: list[str]) -> list[list[str]]:
+    """All of them, those whose most important member is least important first; none if there would be too many."""
+    if len(candidates) > 12:
+        return []
+    return [[one for i, one in enumerate(candidates) if mask >> i & 1] for mask in range(1, 2 ** len(candidates))]

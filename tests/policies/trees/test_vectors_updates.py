@@ -270,3 +270,20 @@ def test_stayers_keep_their_order_and_movers_come_after_them_in_theirs() -> None
         world.manager.get_tree_cache("T").delete_node(group)
     world.manager.update_tree("T")
     assert world.state() == "R4{r a b c}"
+
+
+def test_a_consumer_on_another_node_with_the_old_name_of_its_node_has_moved() -> None:
+    """R becomes Q below B, and B becomes R: who sat on R, and has no group any more, is the newest on the new root."""
+    world = World(T="R9(A0,B5)")
+    world.allocate("first", "A", 2)
+    world.allocate("second", "B", 1)
+    assert world.state() == "B1{second} R3{first}"
+    cache = world.manager.get_tree_cache("T")
+    cache.delete_node("A")
+    cache.add_node_spec("B", {"quota": {"count": 5}})
+    cache.add_node_spec("R", {"parent": "B", "quota": {"count": 9}})
+    cache.rename_node("R", "Q")
+    cache.rename_node("B", "R")
+    report = world.manager.update_tree("T")
+    assert world.state() == "R3{second first}"
+    assert report.moved == (("first", "Q", "R"),)

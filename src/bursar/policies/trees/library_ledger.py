@@ -13,6 +13,7 @@ from bursar.ledger.claim_changes import SetBindings
 from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.transaction import Ledger, Transaction
+from bursar.policies.policy import EvictionRules
 from bursar.policies.trees.allocation import Allocation
 from bursar.policies.trees.model import SPEC, QuotaTreeModel, Trees
 from bursar.policies.trees.records import NAME, TreeRequest, held_requests, spec_requests, tree_name
@@ -68,10 +69,21 @@ class TreeTransaction:
 
 
 @final
+class HistoryRules(EvictionRules):
+    """In the library only the preemption history keeps a consumer from displacing another."""
+
+    def __init__(self, lineages: Lineages) -> None:
+        self.lineages: Final = lineages
+
+    def obstacle(self, claim: Claim, victim: Claim) -> str:
+        return "displaced it before" if self.lineages.barred(claim.uid, victim.uid) else ""
+
+
+@final
 class TreeLedger:
     """One ledger with trees. It takes no lock and, except for names, checks nothing."""
 
-    __slots__ = ("journaled", "ledger", "lineages", "parsed", "trees", "tx", "versions")
+    __slots__ = ("journaled", "ledger", "lineages", "parsed", "rules", "trees", "tx", "versions")
 
     def __init__(self, journaled: bool) -> None:
         self.journaled: Final = journaled  # keep the journal's records until they are taken
@@ -79,6 +91,7 @@ class TreeLedger:
         self.tx: Final[Transaction] = self.ledger.tx
         self.trees: Final = Trees(self.ledger.state)
         self.lineages: Final = Lineages(self.ledger)
+        self.rules: Final = HistoryRules(self.lineages)
         self.versions: Final[dict[str, int]] = {}  # by tree: the commit that changed it last
         self.parsed: Final[dict[str, tuple[ClaimSpec, list[TreeRequest]]]] = {}  # by consumer
         self.ledger.watch(NAME, self.trees)
@@ -100,7 +113,7 @@ class TreeLedger:
 
     def allocate(self, claim: Claim, requests: list[TreeRequest]) -> Allocation:
         """Allocate by the rules, or in maintenance mode by force. The attempt has the victims, or what failed."""
-        attempt = Allocation(self.trees, self.tx, claim, history=self.lineages)
+        attempt = Allocation(self.trees, self.tx, claim, rules=self.rules)
         if self.mode() == MAINTENANCE:
             self._force(claim, requests)
         elif not attempt.run(requests):

@@ -1,12 +1,8 @@
-"""The trees of a ledger as decisions see them: nodes with their accounts, and the seats of claims in order.
-
-A seat is the node on which a claim counts; the claim counts in every node above it too, in the nodes' accounts.
+"""The trees of a ledger as decisions see them: nodes with their accounts, and the seats of claims (``seats``).
 
 Everything here is derived from two kinds of tables: ``trees.spec`` (tree -> its document) and, for each tree,
 ``trees.at/<tree>`` (uid -> (node, stamp)). Every arrival at a node takes a new stamp. So the order of arrival is a
 comparison of numbers, and undo and replay restore it.
-
-References go up only (a node knows its ancestors, never its children or seats), so that an old tree is freed at once.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from __future__ import annotations
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.state import Account, Ordered, State, Watcher
+from bursar.ledger.state import Account, State, Watcher
 from bursar.ledger.transaction import Transaction
 from bursar.policies.trees.records import (
     NAME,
@@ -26,114 +22,12 @@ from bursar.policies.trees.records import (
     held_requests,
     layout,
 )
+from bursar.policies.trees.seats import Seat, TreeNode, Waiting, in_order
 from bursar.resources import Vector
 
 SPEC: Final = "trees.spec"
 AT: Final = "trees.at/"
 _KEPT: Final = 65_536  # entries of a cache
-
-
-@final
-class Waiting:
-    """Claims that count on a node and belong below one child of it: by their request, (-priority, stamp, uid)."""
-
-    __slots__ = ("dims", "least", "shapes")
-
-    def __init__(self) -> None:
-        self.shapes: Final[dict[Vector, Ordered]] = {}
-        # A lower bound of what each of them requests, in the resources that all of them request. After a claim has
-        # left it may be lower than need be.
-        self.dims: list[int] = []
-        self.least: list[int] = []
-
-    def add(self, cost: Vector, key: tuple[object, ...]) -> None:
-        queue = self.shapes.get(cost)
-        if queue is None:
-            self._lower(cost)
-            queue = Ordered()
-            self.shapes[cost] = queue
-        queue.add(key)
-
-    def remove(self, cost: Vector, key: tuple[object, ...]) -> None:
-        queue = self.shapes[cost]
-        queue.remove(key)
-        if not queue.size:
-            del self.shapes[cost]
-
-    def _lower(self, cost: Vector) -> None:
-        if not self.shapes:
-            self.dims = cost.indices()
-            self.least = [cost.get(dim) for dim in self.dims]
-            return
-        kept: list[int] = []
-        least: list[int] = []
-        for i in range(len(self.dims)):
-            amount = cost.get(self.dims[i])
-            if amount > 0:
-                kept.append(self.dims[i])
-                least.append(min(amount, self.least[i]))
-        self.dims = kept
-        self.least = least
-
-    def hopeless(self, account: Account) -> bool:
-        """Whether the account has too little for each of them, by their lower bound."""
-        for i in range(len(self.dims)):
-            dim = self.dims[i]
-            if account.used.get(dim) + self.least[i] > account.limits.get(dim):
-                return True
-        return False
-
-
-@final
-class TreeNode:
-    """One node. ``accounts`` are those from here up to the root."""
-
-    __slots__ = ("above", "account", "accounts", "depth", "down", "hard", "leaf", "name", "order", "parent")
-
-    def __init__(self, name: str, parent: TreeNode | None, hard: bool, account: Account) -> None:
-        self.name: Final = name
-        self.parent: Final = parent
-        self.hard: Final = hard
-        self.account: Final = account
-        self.depth: Final[int] = 0 if parent is None else parent.depth + 1
-        self.above: Final[tuple[TreeNode, ...]] = () if parent is None else (parent, *parent.above)
-        self.accounts: Final[tuple[Account, ...]] = (account, *[node.account for node in self.above])
-        self.leaf: bool = True
-        self.order: Final = Ordered()  # the claims that count here: (priority, stamp, uid)
-        self.down: Final[dict[str, Waiting]] = {}  # those of them that belong below, by child
-
-    def toward(self, group: TreeNode) -> TreeNode:
-        """The child of this node on the way down to a group below it."""
-        at = group.depth - self.depth - 2
-        return group if at < 0 else group.above[at]
-
-    def costs(self, cost: Vector) -> tuple[Vector, ...]:
-        """The cost once for each account from here to the root."""
-        return (cost,) * len(self.accounts)
-
-    def fits(self, cost: Vector) -> bool:
-        return self.account.short_dimension(cost) < 0
-
-    def fits_up(self, cost: Vector) -> bool:
-        """Whether the cost fits here and in every node above."""
-        for account in self.accounts:
-            if account.short_dimension(cost) >= 0:
-                return False
-        return True
-
-
-@final
-class Seat:
-    """The node on which a claim counts in one tree."""
-
-    __slots__ = ("claim", "group", "node", "request", "stamp")
-
-    def __init__(self, claim: Claim, request: TreeRequest, node: TreeNode, group: TreeNode | None, stamp: int) -> None:
-        self.claim: Final = claim
-        self.request: Final = request
-        self.node: Final = node
-        self.group: Final = group  # None: its group is no longer a node of the tree
-        self.stamp: Final = stamp
 
 
 @final
@@ -193,7 +87,7 @@ class QuotaTreeModel:
         node = seat.node
         request = seat.request
         self.seats[uid] = seat
-        node.order.add((request.priority, seat.stamp, uid))
+        node.add(request, seat.stamp, uid)
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
             waiting = node.down.get(child)
@@ -206,7 +100,7 @@ class QuotaTreeModel:
         seat = self.seats.pop(uid)
         node = seat.node
         request = seat.request
-        node.order.remove((request.priority, seat.stamp, uid))
+        node.remove(request, seat.stamp, uid)
         if seat.group is not None and seat.group is not node:
             child = node.toward(seat.group).name
             waiting = node.down[child]
@@ -216,7 +110,7 @@ class QuotaTreeModel:
 
     def seated(self, node: TreeNode) -> list[Seat]:
         """The seats on a node: lower priority first, then longest there."""
-        return [self.seats[cast("str", key[2])] for key in node.order]
+        return [self.seats[uid] for uid in in_order(list(node.classes.values()))]
 
 
 def account_name(tree: str, node: str) -> str:

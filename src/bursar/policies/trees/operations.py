@@ -10,9 +10,9 @@ from bursar.policies.results import Refusal
 from bursar.policies.trees.allocation import Allocation
 from bursar.policies.trees.library_ledger import NORMAL, TreeLedger
 from bursar.policies.trees.model import QuotaTreeModel
-from bursar.policies.trees.policy import group_refusal, quota_refusal, tree_check
 from bursar.policies.trees.records import NAME, TreeRequest, held_requests, renamed_spec
 from bursar.policies.trees.refresh import over_quota, refresh
+from bursar.policies.trees.refusals import group_refusal, quota_refusal, tree_check
 from bursar.policies.trees.responses import AllocationResponse, QuotaError, Report, StaleTokenError, Token
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.tree_cache import TreeCache
@@ -96,7 +96,7 @@ def _refused(
     skipped: tuple[str, ...],
     token: Token | None,
 ) -> AllocationResponse:
-    refusal = quota_refusal(book.tree(failed.tree), failed, attempt.last)
+    refusal = quota_refusal(attempt, failed)
     checks = tuple([tree_check(book.tree(request.tree), request, request is not failed) for request in bound])
     return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
 

@@ -96,14 +96,10 @@ def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitFi
 REASONS: Final = (
     Reason(
         "trees.quota.<resource>",
-        "A node of the tree on the way from the pod's group upwards has no room, and nobody there may be displaced.",
+        "A node of the tree on the way from the pod's group upwards would have no room, even after all had left that "
+        "the pod may displace. The note names a pod that only a budget, its type or the preemption history protects.",
         "Wait, ask for less, raise the quota of the node that is named, or make the node below it soft so that the "
         "group may borrow from above.",
-    ),
-    Reason(
-        "trees.quota",
-        "There would be room in the tree, but not after all that would have to leave has left.",
-        "Wait, or ask for less.",
     ),
     Reason(
         "trees.unknown-tree",

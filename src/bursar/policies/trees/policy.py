@@ -4,9 +4,6 @@ A pod names its group in tree T by the label ``quota.bursar.dev/T``; all trees t
 are those of the library (``allocation``, ``slide_down``, ``refresh``). The engine decides for all policies which claims
 may be displaced, and evicts the victims. So ``charge`` allocates a claim only if no other has to leave, and ``victims``
 names those of a whole allocation, which is tried and rolled back.
-
-The functions above the policy say why a tree refused: the refusal with its numbers, and a check of each node on the
-claim's way. The library uses them too.
 """
 
 from __future__ import annotations
@@ -19,9 +16,9 @@ from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
-from bursar.policies.results import Check, Output, Refusal, Setting, SettingError, refusal_for
+from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.policies.trees.allocation import Allocation, lowest_fit
-from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees, account_name
+from bursar.policies.trees.model import Trees
 from bursar.policies.trees.records import (
     NAME,
     TreeBody,
@@ -32,66 +29,12 @@ from bursar.policies.trees.records import (
     spec_requests,
 )
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
+from bursar.policies.trees.refusals import group_refusal, quota_refusal, topics, tree_check, would_leave
+from bursar.policies.trees.seats import Seat, TreeNode
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import TreeStatusWriter
-from bursar.resources import dimension_at
 
 KIND: Final = "trees.QuotaTree"
-
-
-def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
-    """The refusal of a group that is not a leaf of the tree; None if it is one."""
-    node = tree.nodes.get(group)
-    if node is not None and node.leaf:
-        return None
-    if node is None:
-        reason, note = "trees.unknown-group", f"the quota tree {tree.name} has no group {group}"
-    else:
-        reason, note = "trees.inner-group", f"{group} is not a leaf of the quota tree {tree.name}: a group is one"
-    return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
-
-
-def quota_refusal(tree: QuotaTreeModel, request: TreeRequest, last: TreeNode | None) -> Refusal:
-    """The refusal of a claim that found no place: the first node on its way that is short."""
-    wrong = group_refusal(tree, request.group)
-    if wrong is not None:
-        return wrong
-    node = _first_short(tree.nodes[request.group], request, last)
-    dim = node.account.short_dimension(request.cost)
-    if dim < 0:
-        note = f"node {node.name} of tree {tree.name} could not be cleared for {request.group}"
-        return Refusal(NAME, "trees.quota", note, node.account.name, topics=topics(tree, request))
-    return refusal_for(NAME, "quota", node.account, dim, request.cost, topics=topics(tree, request))
-
-
-def _first_short(group: TreeNode, request: TreeRequest, last: TreeNode | None) -> TreeNode:
-    """The node where the climb ended, unless it has room: then the first below it that has none."""
-    if last is not None and not last.fits(request.cost):
-        return last
-    for node in (group, *group.above):
-        if not node.fits(request.cost):
-            return node
-    return group if last is None else last
-
-
-def topics(tree: QuotaTreeModel, request: TreeRequest) -> tuple[str, ...]:
-    """The topics of all nodes on the claim's way: a change of any of them may help it."""
-    group = tree.nodes.get(request.group)
-    return () if group is None else tuple([account.topic for account in group.accounts])
-
-
-def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool) -> Check:
-    """The check of one tree, with a check of each node on the claim's way."""
-    group = tree.nodes.get(request.group)
-    children: list[Check] = []
-    for node in () if group is None else (group, *group.above):
-        short = node.account.short_dimension(request.cost)
-        refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
-        check = Check.of_account(node.account, request.cost, refusal)
-        kind = "hard" if node.hard else "soft"
-        note = f"{kind}; {check.note}" if check.note else kind
-        children.append(Check(node.name, check.passed, note, (), check.reason))
-    return Check(f"tree {tree.name}", passed, f"group {request.group}", tuple(children))
 
 
 @final
@@ -170,19 +113,30 @@ class TreesPolicy(QuotaPolicy):
         if gentle.run(requests):
             return None
         whole = Allocation(self.trees, tx, claim)
-        if whole.run(requests) and not whole.victims:
+        if not whole.run(requests):
+            tx.rollback_to(mark)
+            return self._refusal(requests, whole, "")
+        if not whole.victims:
             return None
         tx.rollback_to(mark)
-        return self._refusal(requests, gentle)
+        return self._refusal(requests, gentle, self._protected(claim, whole))
 
-    def _refusal(self, requests: list[TreeRequest], attempt: Allocation) -> Refusal:
+    def _protected(self, claim: Claim, whole: Allocation) -> str:
+        """Which claim would have to leave and may not, for a reason that the engine knows."""
+        for victim in whole.victims:
+            obstacle = self.eviction_rules.obstacle(claim, victim.claim)
+            if obstacle:
+                return would_leave(victim.claim, obstacle)
+        return ""
+
+    def _refusal(self, requests: list[TreeRequest], attempt: Allocation, remark: str) -> Refusal:
         """The refusal of the tree that refused. A change of any other tree of the claim may lead to other victims."""
         failed = cast("TreeRequest", attempt.failed)
         others: list[str] = []
         for request in requests:
             if request is not failed:
                 others.extend(topics(self.trees.by_name[request.tree], request))
-        return quota_refusal(self.trees.by_name[failed.tree], failed, attempt.last).listening(tuple(others))
+        return quota_refusal(attempt, failed, remark).listening(tuple(others))
 
     def _force(self, tx: Transaction, claim: Claim, request: TreeRequest) -> None:
         """Charge the claim on the lowest node that fits; if none does, as high as it may borrow, over the quota."""
@@ -230,12 +184,15 @@ class TreesPolicy(QuotaPolicy):
         attempt = Allocation(self.trees, tx, claim, False)
         if attempt.run(fresh):
             return None
-        refusal = self._refusal(fresh, attempt)
+        refusal = self._refusal(fresh, attempt, "")
         tx.rollback_to(mark)
         return refusal
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        """The victims of a whole allocation. One that the engine does not evict is protected in the next."""
+        """The victims of a whole allocation, which asks the engine in advance whom it lets go.
+
+        One that the engine does not evict now is protected in the next: victims before it may have used up a budget.
+        """
         protected: frozenset[str] = frozenset()
         known = -1
         while known < len(protected):
@@ -250,7 +207,7 @@ class TreesPolicy(QuotaPolicy):
         """The claims that a whole allocation would preempt; the allocation is rolled back."""
         mark = tx.savepoint()
         tx.set_bindings(claim, (binding,))
-        attempt = Allocation(self.trees, tx, claim, True, protected)
+        attempt = Allocation(self.trees, tx, claim, True, self.eviction_rules, protected)
         attempt.run(list(bound_requests(binding)))
         tx.rollback_to(mark)
         return [victim.claim for victim in attempt.victims]

@@ -13,7 +13,7 @@ from typing import final
 
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.transaction import Transaction
-from bursar.policies.trees.model import SPEC, QuotaTreeModel, Seat, Trees, account_name
+from bursar.policies.trees.model import SPEC, QuotaTreeModel, Trees, account_name
 from bursar.policies.trees.records import (
     NAME,
     Layout,
@@ -23,6 +23,7 @@ from bursar.policies.trees.records import (
     layout,
     spec_requests,
 )
+from bursar.policies.trees.seats import Seat
 from bursar.resources import UNLIMITED, Limits, dimension
 
 
@@ -93,7 +94,7 @@ def _carry(
         place = _place(group, node, found, paths, parents)
         trees.origins.setdefault((old.name, seat.claim.uid), node if node in paths else seat.node.name)
         request = before if group == before.group and not recount else _counted_again(seat, group, body)
-        changed = place != seat.node.name
+        changed = place != node or place != seat.node.name  # another node may have its node's old name now
         if request is not before and not changed:
             changed = group != before.group or request.cost != before.cost
         carried.append(_CarriedSeat(seat, request, place, place == node, changed))

@@ -14,7 +14,8 @@ from heapq import heapify, heappop, heappush
 from typing import cast
 
 from bursar.ledger.transaction import Transaction
-from bursar.policies.trees.model import QuotaTreeModel, Seat, TreeNode, Trees
+from bursar.policies.trees.model import QuotaTreeModel, Trees
+from bursar.policies.trees.seats import Seat, TreeNode
 from bursar.resources import Vector
 
 Mover = tuple[object, ...]

@@ -5,12 +5,13 @@ Neither the cost nor the length of a status grows with the number of borrowers, 
 
 from __future__ import annotations
 
-from typing import Final, cast, final
+from typing import Final, final
 
 from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
-from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, TreeNode, Trees
+from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, Trees
 from bursar.policies.trees.refresh import over_quota
+from bursar.policies.trees.seats import TreeNode, in_order
 from bursar.resources import dimension
 
 OBJECT: Final = "QuotaTree.bursar.dev"
@@ -42,7 +43,7 @@ class TreeStatusWriter(StatusWriter):
 def status_of(tree: QuotaTreeModel) -> dict[str, object]:
     nodes: dict[str, object] = {}
     for name, node in sorted(tree.nodes.items()):
-        status: dict[str, object] = {"used": node.account.used.vector().show(), "claims": node.order.size}
+        status: dict[str, object] = {"used": node.account.used.vector().show(), "claims": node.count}
         borrowing = _borrowing(tree, node)
         if borrowing:
             status["borrowing"] = borrowing
@@ -63,8 +64,8 @@ def _borrowing(tree: QuotaTreeModel, node: TreeNode) -> list[str]:
     found: list[str] = []
     if not node.down:
         return found
-    for key in node.order:
-        seat = tree.seats[cast("str", key[2])]
+    for uid in in_order(list(node.classes.values())):
+        seat = tree.seats[uid]
         if seat.group is not node:
             found.append(seat.claim.key)
             if len(found) == MOST_NAMED:

@@ -1,0 +1,354 @@
+"""Phase 1 of an allocation in one tree: the climb from the claim's group to the root, worked out without a change.
+
+The claim settles on the lowest node that serves it:
+
+* where it wants to settle it pushes claims of lower priority one node up; above that it pushes any claim in the way
+  (an owner takes back what others borrow); a claim that is pushed out of the root leaves the tree and is a victim;
+* a hard node lets no claim out, and ends the climb.
+
+Order: lower priority first, then longest on the node. Of the claims chosen on a node, those that are not needed are
+dropped, from the last one back.
+
+A ``Climb`` holds what each node on the way lacks for the request. ``take`` and ``give_back`` say which claims are
+thought to have left; ``run`` works out the climb on that assumption. Nothing is charged or moved, so that the search
+for victims can ask thousands of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from bursar.ledger.claims import Claim
+from bursar.policies.policy import EvictionRules
+from bursar.policies.trees.model import QuotaTreeModel
+from bursar.policies.trees.records import TreeRequest, is_pinned
+from bursar.policies.trees.seats import Seat, SeatClass, TreeNode, in_order
+
+
+@final
+class Permission:
+    """Whether a claim may displace others. The engine or the library is asked once for each."""
+
+    __slots__ = ("claim", "known", "protected", "refused", "rules")
+
+    def __init__(self, claim: Claim, rules: EvictionRules, protected: frozenset[str] = frozenset()) -> None:
+        self.claim: Final = claim
+        self.rules: Final = rules
+        self.protected: Final = protected  # uids that may not be victims
+        self.known: Final[dict[str, str]] = {}
+        self.refused: Final[list[tuple[Seat, str]]] = []  # who may not be displaced, and why
+
+    def obstacle(self, seat: Seat) -> str:
+        """Why the claim on this seat may not be displaced; "" if it may."""
+        uid = seat.claim.uid
+        found = self.known.get(uid)
+        if found is None:
+            found = self._ask(seat.claim)
+            self.known[uid] = found
+            if found:
+                self.refused.append((seat, found))
+        return found
+
+    def _ask(self, victim: Claim) -> str:
+        if victim.uid in self.protected:
+            return "stays"
+        return "is not preemptible" if is_pinned(victim) else self.rules.obstacle(self.claim, victim)
+
+
+@final
+class Push:
+    """One step of a climb: a seat goes to a node; out of the tree if that is None. The claim's own seat is None."""
+
+    __slots__ = ("node", "seat")
+
+    def __init__(self, seat: Seat | None, node: TreeNode | None) -> None:
+        self.seat: Final = seat
+        self.node: Final = node
+
+
+@final
+class _Sitting:
+    """The seats on a node that may be pushed off it, in order; each is found when it is asked for the first time."""
+
+    __slots__ = ("found", "rest")
+
+    def __init__(self, rest: Iterator[Seat]) -> None:
+        self.found: Final[list[Seat]] = []
+        self.rest: Final = rest
+
+    def at(self, number: int) -> Seat | None:
+        while number >= len(self.found):
+            seat = next(self.rest, None)
+            if seat is None:
+                return None
+            self.found.append(seat)
+        return self.found[number]
+
+
+@final
+class Climb:
+    """The way of one request from its group to the root, and the last climb that was tried on it."""
+
+    __slots__ = (
+        "dims",
+        "gone",
+        "gone_here",
+        "held",
+        "held_all",
+        "held_lower",
+        "lacks",
+        "last",
+        "missing",
+        "nodes",
+        "permission",
+        "preempting",
+        "pushes",
+        "request",
+        "sitting",
+        "tree",
+    )
+
+    def __init__(
+        self, tree: QuotaTreeModel, group: TreeNode, request: TreeRequest, permission: Permission, preempting: bool
+    ) -> None:
+        self.tree: Final = tree
+        self.request: Final = request
+        self.permission: Final = permission
+        self.preempting: Final = preempting  # False: no claim may leave
+        self.nodes: Final[list[TreeNode]] = [group, *group.above]
+        self.dims: Final = request.cost.indices()
+        # By node and resource: what is used and requested above the quota, and what those held who have left there.
+        self.lacks: Final[list[int]] = []
+        for node in self.nodes:
+            used = node.account.used
+            limits = node.account.limits
+            for dim in self.dims:
+                self.lacks.append(used.get(dim) + request.cost.get(dim) - limits.get(dim))
+        self.gone: Final[dict[str, Seat]] = {}
+        self.gone_here: Final[list[int]] = [0] * len(self.lacks)
+        # The claims on the root that may not be displaced, as far as it is known, and what they hold: those of lower
+        # priority, and all.
+        self.held: Final[set[str]] = set()
+        self.held_lower: Final[list[int]] = [0] * len(self.dims)
+        self.held_all: Final[list[int]] = [0] * len(self.dims)
+        self.sitting: Final[dict[tuple[object, ...], _Sitting]] = {}
+        self.pushes: Final[list[Push]] = []  # of the last climb, if it worked
+        # Where the last climb ended, as positions in ``nodes`` and ``dims``.
+        self.last: int = 0
+        self.missing: int = 0
+
+    # Who has left
+
+    def position(self, node: TreeNode) -> int:
+        return self.nodes[0].depth - node.depth
+
+    def take(self, seat: Seat) -> None:
+        """Assume that this claim has left."""
+        self.gone[seat.claim.uid] = seat
+        self._shift(seat, 1)
+
+    def give_back(self, seat: Seat) -> None:
+        """Assume again that this claim is there."""
+        del self.gone[seat.claim.uid]
+        self._shift(seat, -1)
+
+    def _shift(self, seat: Seat, sign: int) -> None:
+        width = len(self.dims)
+        start = self.position(seat.node) * width
+        for j in range(width):
+            amount = sign * seat.request.cost.get(self.dims[j])
+            if amount:
+                self.gone_here[start + j] += amount
+                for at in range(start + j, len(self.lacks), width):
+                    self.lacks[at] -= amount
+
+    # The climb
+
+    def run(self) -> bool:
+        """Whether the climb works; its steps are in ``pushes`` then, and else ``last`` is where it ended."""
+        self.pushes.clear()
+        lifted: list[Seat] = []
+        settled = False
+        hard = False
+        for at in range(len(self.nodes)):
+            node = self.nodes[at]
+            self.last = at
+            hard = hard or node.hard
+            fits = self.fits(at)
+            chosen = [] if fits else self._clear(at, lifted, not settled)
+            if fits or chosen:
+                self._push(chosen, node.parent)
+                if not settled:
+                    settled = True
+                    self.pushes.append(Push(None, node))
+                lifted = chosen
+            elif settled:
+                self.pushes.clear()
+                lifted = []
+                settled = False
+                if hard:
+                    return False
+            elif node.hard:
+                return False
+        return settled
+
+    def fits(self, at: int) -> bool:
+        start = at * len(self.dims)
+        for j in range(start, start + len(self.dims)):
+            if self.lacks[j] > 0:
+                return False
+        return True
+
+    def _push(self, chosen: list[Seat], target: TreeNode | None) -> None:
+        for seat in chosen:
+            self.pushes.append(Push(seat, target))
+
+    def leavers(self) -> list[Seat]:
+        """The seats that the last climb pushed out of the root."""
+        return [push.seat for push in self.pushes if push.seat is not None and push.node is None]
+
+    def _clear(self, at: int, lifted: list[Seat], lower_only: bool) -> list[Seat]:
+        """The seats to push off a node so that the request fits; empty if that cannot be."""
+        root = self.nodes[at].parent is None
+        short = self.short(at)
+        self.missing = short[0]
+        if not self.preempting if root else self.nodes[at].hard:
+            return []
+        for j in short:  # a look at sums instead of claims
+            if self.lacks[at * len(self.dims) + j] > self._movable(at, j, lifted, lower_only):
+                self.missing = j
+                return []
+        need = Need(self, at, short)
+        sitting = self._sitting(at, need.dims, lower_only)
+        chosen: list[Seat] = []
+        number = 0
+        pushed = 0
+        while True:
+            seat = sitting.at(number)
+            if pushed < len(lifted):
+                other = lifted[pushed]
+                if seat is None or other.request.priority < seat.request.priority:
+                    pushed += 1
+                    if not need.helps(other) or (root and not self._may_leave(other)):
+                        continue
+                    seat = other
+                else:
+                    number += 1
+            else:
+                number += 1
+            if seat is None:
+                return []
+            if seat.claim.uid in self.gone:
+                continue
+            chosen.append(seat)
+            if need.take(seat):
+                return need.needed(chosen)
+
+    def short(self, at: int) -> list[int]:
+        """The positions in ``dims`` of what a node lacks."""
+        start = at * len(self.dims)
+        return [j for j in range(len(self.dims)) if self.lacks[start + j] > 0]
+
+    def _movable(self, at: int, j: int, lifted: list[Seat], lower_only: bool) -> int:
+        """How much of a resource could be pushed off a node at most."""
+        dim = self.dims[j]
+        found = -self.gone_here[at * len(self.dims) + j]
+        if self.nodes[at].parent is None:
+            found -= self.held_lower[j] if lower_only else self.held_all[j]
+        for one in self.nodes[at].classes.values():
+            if self._is_pushable(one, at, lower_only):
+                found += one.sums.get(dim)
+        for seat in lifted:
+            found += seat.request.cost.get(dim)
+        return found
+
+    def _is_pushable(self, one: SeatClass, at: int, lower_only: bool) -> bool:
+        if lower_only and one.priority >= self.request.priority:
+            return False
+        return self.nodes[at].parent is not None or (not one.pinned and one.kind == self.request.kind)
+
+    def _may_leave(self, seat: Seat) -> bool:
+        if seat.request.kind != self.request.kind or seat.request.pinned:
+            return False
+        return not self.permission.obstacle(seat)
+
+    def _sitting(self, at: int, dims: list[int], lower_only: bool) -> _Sitting:
+        key = (at, lower_only, *dims)
+        found = self.sitting.get(key)
+        if found is None:
+            found = _Sitting(self._pushable(at, dims, lower_only))
+            self.sitting[key] = found
+        return found
+
+    def _pushable(self, at: int, dims: list[int], lower_only: bool) -> Iterator[Seat]:
+        """The seats on a node that hold one of these resources and may be pushed off it, in order."""
+        node = self.nodes[at]
+        classes = [c for c in node.classes.values() if self._is_pushable(c, at, lower_only) and c.holds(dims)]
+        for uid in in_order(classes):
+            seat = self.tree.seats[uid]
+            if node.parent is None and self._is_held(seat):
+                continue
+            yield seat
+
+    def _is_held(self, seat: Seat) -> bool:
+        """Whether a claim on the root may not be displaced; it is noted, so that it is not counted on again."""
+        if not self.permission.obstacle(seat):
+            return False
+        if seat.claim.uid not in self.held:
+            self.held.add(seat.claim.uid)
+            for j in range(len(self.dims)):
+                amount = seat.request.cost.get(self.dims[j])
+                self.held_all[j] += amount
+                if seat.request.priority < self.request.priority:
+                    self.held_lower[j] += amount
+        return True
+
+
+@final
+class Need:
+    """What a node lacks for a request, while other claims are taken off it."""
+
+    __slots__ = ("dims", "lacking")
+
+    def __init__(self, climb: Climb, at: int, short: list[int]) -> None:
+        start = at * len(climb.dims)
+        self.dims: Final = [climb.dims[j] for j in short]
+        self.lacking: Final = [climb.lacks[start + j] for j in short]
+
+    def helps(self, seat: Seat) -> bool:
+        """Whether taking the seat away frees a resource that is lacking."""
+        cost = seat.request.cost
+        for dim in self.dims:
+            if cost.get(dim) > 0:
+                return True
+        return False
+
+    def take(self, seat: Seat) -> bool:
+        """Count the seat as taken away; whether nothing is lacking then."""
+        return self._shift(seat, -1)
+
+    def give_back(self, seat: Seat) -> bool:
+        """Count the seat as there again; whether nothing is lacking even so."""
+        return self._shift(seat, 1)
+
+    def _shift(self, seat: Seat, sign: int) -> bool:
+        cost = seat.request.cost
+        met = True
+        for i in range(len(self.dims)):
+            lacking = self.lacking[i] + sign * cost.get(self.dims[i])
+            self.lacking[i] = lacking
+            met = met and lacking <= 0
+        return met
+
+    def needed(self, chosen: list[Seat]) -> list[Seat]:
+        """The chosen seats without those that are not needed, dropped from the last one back."""
+        if len(chosen) == 1:
+            return chosen  # without it nothing was met
+        kept: list[Seat] = []
+        for seat in reversed(chosen):
+            if not self.give_back(seat):
+                self.take(seat)
+                kept.append(seat)
+        kept.reverse()
+        return kept

@@ -1,0 +1,216 @@
+"""Phase 2 of an allocation in one tree: the claims of lower priority that leave so that the climb works.
+
+Candidates are the claims on all nodes of the way that are of lower priority and of the same type, and that nothing
+protects. A set of them is legal if the climb works once they have left. The search finds one if there is one:
+
+* it takes candidates away in order, the least important first, until the climb works;
+* then it gives back those that are not needed, the most important first. A candidate stays away if without it the climb
+  would push another claim out of the root.
+
+To take more away can make a climb fail that works otherwise, because other claims are pushed then. That needs claims on
+the way that may be pushed up but may not leave. Where it is possible, and there are few candidates, all sets are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bursar.policies.trees.climb import Climb
+from bursar.policies.trees.seats import Seat, SeatClass, in_order
+
+_ONE_BY_ONE: Final = 32  # so many candidates are tried one by one; more of them in steps that double
+_ALL_SETS: Final = 12  # up to so many candidates all sets are tried
+
+
+def find_victims(climb: Climb) -> bool:
+    """Take the victims away and work out the climb. False if that cannot be: ``last`` and ``missing`` say where."""
+    if _is_hopeless(climb):
+        return False
+    candidates = _candidates(climb)
+    chosen = _first_that_do(climb, candidates)
+    if chosen:
+        _spare(climb, chosen)
+        return True
+    return False
+
+
+def is_legal(climb: Climb, victims: list[Seat]) -> bool:
+    """Whether the claim may displace exactly these: each is a candidate, and the climb works once they have left."""
+    for seat in victims:
+        if not is_candidate(climb, seat):
+            return False
+    for seat in victims:
+        climb.take(seat)
+    works = climb.run()
+    for seat in victims:
+        climb.give_back(seat)
+    return works
+
+
+def is_candidate(climb: Climb, seat: Seat) -> bool:
+    """Whether the claim on this seat may be displaced by priority: it sits on the way, and nothing protects it."""
+    request = seat.request
+    if request.priority >= climb.request.priority or request.kind != climb.request.kind:
+        return False
+    return seat.node in climb.nodes and not climb.permission.obstacle(seat)
+
+
+def _is_candidate_class(climb: Climb, one: SeatClass) -> bool:
+    return one.priority < climb.request.priority and one.kind == climb.request.kind and not one.pinned
+
+
+def _candidates(climb: Climb) -> Iterator[Seat]:
+    """Those that hold what is short on their node or above it, in order."""
+    classes: list[SeatClass] = []
+    short: list[int] = []
+    for at in range(len(climb.nodes) - 1, -1, -1):
+        short.extend([climb.dims[j] for j in climb.short(at)])
+        alike = climb.nodes[at].classes.values()
+        classes.extend([one for one in alike if _is_candidate_class(climb, one) and one.holds(short)])
+    for uid in in_order(classes):
+        seat = climb.tree.seats[uid]
+        if not climb.permission.obstacle(seat):
+            yield seat
+
+
+# Whether it can be
+
+
+def _is_hopeless(climb: Climb) -> bool:
+    """Whether a node that the claim must count in lacks more than all claims could give back there, by their sums."""
+    width = len(climb.dims)
+    top = 0  # the highest node on which the claim may settle; it counts there in any case
+    while not climb.nodes[top].hard and top < len(climb.nodes) - 1:
+        top += 1
+    for at in range(top, len(climb.nodes)):
+        for j in range(width):
+            lack = climb.lacks[at * width + j]
+            if lack > 0 and lack > _gain(climb, at, climb.dims[j]):
+                climb.last = at
+                climb.missing = j
+                return True
+    return False
+
+
+def _gain(climb: Climb, at: int, dim: int) -> int:
+    """How much of a resource could get free on a node at most: by victims there and below, and by pushing up."""
+    found = 0
+    flows = climb.nodes[at].parent is None or not climb.nodes[at].hard  # claims can get from here over the node
+    root = climb.nodes[at].parent is None
+    for below in range(at, -1, -1):
+        flows = flows and (below == at or not climb.nodes[below].hard)
+        for one in climb.nodes[below].classes.values():
+            pushed = flows and not (root and (one.pinned or one.kind != climb.request.kind))
+            if pushed or _is_candidate_class(climb, one):
+                found += one.sums.get(dim)
+    return found
+
+
+# The search
+
+
+def _first_that_do(climb: Climb, candidates: Iterator[Seat]) -> list[Seat]:
+    """The shortest list of candidates, in order, after which the climb works; empty if there is none."""
+    chosen: list[Seat] = []
+    failed = 0  # so many do not do
+    due = 1
+    for seat in candidates:
+        climb.take(seat)
+        chosen.append(seat)
+        if len(chosen) < due:
+            continue
+        if climb.run():
+            return _shortest(climb, chosen, failed)
+        failed = len(chosen)
+        due = failed + 1 if failed < _ONE_BY_ONE else 2 * failed
+    if failed < len(chosen) and climb.run():
+        return _shortest(climb, chosen, failed)
+    found = _any_set(climb, chosen)
+    _resize(climb, chosen, len(chosen), 0)
+    for seat in found:
+        climb.take(seat)
+    return found
+
+
+def _shortest(climb: Climb, chosen: list[Seat], failed: int) -> list[Seat]:
+    """Halve the distance between a length that fails and one that works; the rest is given back."""
+    works = len(chosen)
+    now = works
+    while works - failed > 1:
+        middle = (works + failed) // 2
+        _resize(climb, chosen, now, middle)
+        now = middle
+        if climb.run():
+            works = middle
+        else:
+            failed = middle
+    _resize(climb, chosen, now, works)
+    return chosen[:works]
+
+
+def _resize(climb: Climb, chosen: list[Seat], now: int, wanted: int) -> None:
+    """Let the first ``wanted`` of the chosen be away, where the first ``now`` are."""
+    for at in range(now, wanted):
+        climb.take(chosen[at])
+    for at in range(wanted, now):
+        climb.give_back(chosen[at])
+
+
+def _spare(climb: Climb, chosen: list[Seat]) -> None:
+    """Give back those that are not needed, the most important first, and work out the climb for the rest."""
+    climb.run()
+    leaving = {seat.claim.uid for seat in (*chosen, *climb.leavers())}
+    for seat in reversed(chosen):
+        climb.give_back(seat)
+        if climb.run() and _are_in(climb.leavers(), leaving):
+            leaving = {*climb.gone, *[one.claim.uid for one in climb.leavers()]}
+        else:
+            climb.take(seat)
+    for seat in chosen:  # those that stay away, in order again
+        if climb.gone.pop(seat.claim.uid, None) is not None:
+            climb.gone[seat.claim.uid] = seat
+    climb.run()
+
+
+def _are_in(seats: list[Seat], uids: set[str]) -> bool:
+    for seat in seats:
+        if seat.claim.uid not in uids:
+            return False
+    return True
+
+
+def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
+    """The legal set whose most important member is least important; all candidates are away, and the climb failed."""
+    if len(candidates) > _ALL_SETS or not _could_be_pushed(climb):
+        return []
+    last, missing = climb.last, climb.missing
+    _resize(climb, candidates, len(candidates), 0)
+    found: list[Seat] = []
+    for number in range(1, 2 ** len(candidates)):
+        members = [candidates[i] for i in range(len(candidates)) if number >> i & 1]
+        if is_legal(climb, members):
+            found = members
+            break
+    _resize(climb, candidates, 0, len(candidates))
+    climb.last, climb.missing = last, missing
+    return found
+
+
+def _could_be_pushed(climb: Climb) -> bool:
+    """Whether claims that may not leave could be pushed over the node where the climb ended, and would do."""
+    at = climb.last
+    if climb.nodes[at].hard and climb.nodes[at].parent is not None:
+        return False
+    for j in climb.short(at):
+        dim = climb.dims[j]
+        found = 0
+        for below in range(at, -1, -1):
+            if climb.nodes[below].hard and below != at:
+                break
+            for one in climb.nodes[below].classes.values():
+                found += one.sums.get(dim)
+            found -= climb.gone_here[below * len(climb.dims) + j]
+        if climb.lacks[at * len(climb.dims) + j] > found:
+            return False
+    return True

@@ -1,0 +1,91 @@
+"""Why a tree refuses a claim: the refusal of the node that binds, and a check of each node on the claim's way.
+
+The node that binds is the one that would still be short after all have left who may. Where claims sit there that may
+not be displaced, the sentence names one of them and what protects it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from bursar.ledger.claims import Claim
+from bursar.policies.results import Check, Refusal, refusal_for
+from bursar.policies.trees.allocation import Allocation
+from bursar.policies.trees.climb import Climb
+from bursar.policies.trees.model import QuotaTreeModel, account_name
+from bursar.policies.trees.records import NAME, TreeRequest
+from bursar.policies.trees.seats import SeatClass, TreeNode, in_order
+from bursar.resources import dimension_at
+
+
+def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
+    """The refusal of a group that is not a leaf of the tree; None if it is one."""
+    node = tree.nodes.get(group)
+    if node is not None and node.leaf:
+        return None
+    if node is None:
+        reason, note = "trees.unknown-group", f"the quota tree {tree.name} has no group {group}"
+    else:
+        reason, note = "trees.inner-group", f"{group} is not a leaf of the quota tree {tree.name}: a group is one"
+    return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
+
+
+def quota_refusal(attempt: Allocation, request: TreeRequest, remark: str = "") -> Refusal:
+    """The refusal of a claim that found no place. The remark says whom it may not displace."""
+    tree = attempt.trees.by_name[request.tree]
+    wrong = group_refusal(tree, request.group)
+    if wrong is not None:
+        return wrong
+    climb = cast("Climb", attempt.climb)
+    account = climb.nodes[climb.last].account
+    refusal = refusal_for(NAME, "quota", account, climb.dims[climb.missing], request.cost, topics=topics(tree, request))
+    said = remark or _protected(climb)
+    return refusal.remarked(said) if said else refusal
+
+
+def would_leave(claim: Claim, obstacle: str) -> str:
+    return f"{claim.key} would have to leave, but {obstacle}"
+
+
+def _protected(climb: Climb) -> str:
+    """Which claim holds what the binding node lacks, and may not be displaced only because something protects it."""
+    dim = climb.dims[climb.missing]
+    for seat, obstacle in climb.permission.refused:
+        on_way = seat.node in climb.nodes and climb.position(seat.node) <= climb.last
+        if on_way and seat.request.cost.get(dim) > 0:
+            return would_leave(seat.claim, obstacle)
+    for node in climb.nodes[: climb.last + 1]:
+        for one in node.classes.values():
+            obstacle = _obstacle(climb, node, one)
+            if obstacle and one.holds([dim]):
+                return would_leave(climb.tree.seats[next(in_order([one]))].claim, obstacle)
+    return ""
+
+
+def _obstacle(climb: Climb, node: TreeNode, one: SeatClass) -> str:
+    """What alone protects claims that are alike; "" if they may leave, or their priority protects them."""
+    if one.priority >= climb.request.priority and node.parent is not None:
+        return ""
+    if one.kind != climb.request.kind:
+        return f"is of another type ({one.kind})"
+    return "is not preemptible" if one.pinned else ""
+
+
+def topics(tree: QuotaTreeModel, request: TreeRequest) -> tuple[str, ...]:
+    """The topics of all nodes on the claim's way: a change of any of them may help it."""
+    group = tree.nodes.get(request.group)
+    return () if group is None else tuple([account.topic for account in group.accounts])
+
+
+def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool) -> Check:
+    """The check of one tree, with a check of each node on the claim's way."""
+    group = tree.nodes.get(request.group)
+    children: list[Check] = []
+    for node in () if group is None else (group, *group.above):
+        short = node.account.short_dimension(request.cost)
+        refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
+        check = Check.of_account(node.account, request.cost, refusal)
+        kind = "hard" if node.hard else "soft"
+        note = f"{kind}; {check.note}" if check.note else kind
+        children.append(Check(node.name, check.passed, note, (), check.reason))
+    return Check(f"tree {tree.name}", passed, f"group {request.group}", tuple(children))
