@@ -177,7 +177,7 @@ def hand_over(plane: ControlPlane, shell: Shell, pods: str) -> list[str]:
     """As the page says; the schedulers that pods of the Deployment name then. Only they are deleted."""
     function, _, _ = command_of("uninstall.md", "Ungate pending pods").partition("waiting |")
     told = shell(function + command_of("uninstall.md", "Hand pending pods to an upstream project"))
-    assert {line.rpartition("/")[2] for line in told.splitlines() if "create anew" in line} == {
+    assert {line.rpartition("/")[2] for line in told.splitlines() if "create it again" in line} == {
         "twice",
         "waits",
         "waits-too",
