@@ -1,7 +1,8 @@
 """The long run: ``python -m tests.all_policies --steps 100000 --seed 1 [--processes 2]``.
 
-``--world NUMBER`` plays one world and tells its story if it breaks a rule. Worlds are numbered from ``seed`` times a million. A world that breaks a rule is shrunk and told, and ends the run with
-exit code 1; ``--go-on`` counts such worlds instead and tells the first of each rule at the end.
+``--world NUMBER`` plays one world and tells its story if it breaks a rule. Worlds are numbered from ``seed`` times a
+million. A world that breaks a rule is shrunk and told, and ends the run with exit code 1; ``--go-on`` counts such
+worlds instead and tells the first of each rule at the end.
 """
 
 from __future__ import annotations
