@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 
@@ -41,29 +43,7 @@ from bursar.cli.connection import fail
 )
 @click.option("--shadow", is_flag=True, help="Decide and report beside what decides now; write nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
-def controller(  # noqa: PLR0913, PLR0917 an option each
-    kubeconfig: Path | None,
-    context: str,
-    namespace: str,
-    identity: str,
-    lease_duration: float,
-    renew_deadline: float,
-    retry_period: float,
-    host: str,
-    health_port: int,
-    webhook_port: int,
-    no_webhook: bool,
-    crossquota: bool,
-    exempt: tuple[str, ...],
-    keep_managed_fields: bool,
-    pin_all: bool,
-    pin_patience: float,
-    compare_every: float,
-    journal: Path | None,
-    dry_run: bool,
-    shadow: bool,
-    verbose: bool,
-) -> None:
+def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is declared above
     """Admit the pods of a Kubernetes cluster by their quotas, until interrupted.
 
     Run as many replicas as you like: one leads, the others wait. Exit code 0: ended by a signal; 1: the cluster or a
@@ -83,34 +63,36 @@ def controller(  # noqa: PLR0913, PLR0917 an option each
     from bursar.kube.http_server import ListenError
     from bursar.store.store import journals_in
 
-    if shadow and dry_run:
+    chosen = SimpleNamespace(**given)
+    if chosen.shadow and chosen.dry_run:
         raise click.UsageError("--shadow sends nothing, --dry-run everything, to be checked: choose one of them")
-    tries = shadow or dry_run  # its log is its only result
-    level = logging.INFO if verbose or tries else logging.WARNING
+    tries = chosen.shadow or chosen.dry_run  # its log is its only result
+    level = logging.INFO if chosen.verbose or tries else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        timing = Timing(lease_duration, renew_deadline, retry_period)
-        config = load(str(kubeconfig or ""), context)
+        timing = Timing(chosen.lease_duration, chosen.renew_deadline, chosen.retry_period)
+        config = load(str(chosen.kubeconfig or ""), chosen.context)
     except (ConfigError, ValueError) as error:
         fail(str(error))
-    account = f"system:serviceaccount:{namespace}:bursar"
     admission = AdmissionOptions(
-        namespace=namespace,
-        accounts=(account,),
-        everywhere=crossquota,
-        exempt_namespaces=exempt,
-        keep_managed_fields=keep_managed_fields,
+        namespace=chosen.namespace,
+        accounts=(f"system:serviceaccount:{chosen.namespace}:bursar",),
+        everywhere=chosen.crossquota,
+        exempt_namespaces=chosen.exempt,
+        keep_managed_fields=chosen.keep_managed_fields,
     )
-    mirror = MirrorOptions(admission, shadow=shadow, pin_all=pin_all)
+    mirror = MirrorOptions(admission, shadow=chosen.shadow, pin_all=chosen.pin_all)
     term = TermOptions(
         mirror,
-        dry_run=dry_run,
-        pin_patience=round(pin_patience * 1000),
-        compared_every=compare_every,
-        journal=None if journal is None else functools.partial(journals_in, journal),
+        dry_run=chosen.dry_run,
+        pin_patience=round(chosen.pin_patience * 1000),
+        compared_every=chosen.compare_every,
+        journal=None if chosen.journal is None else functools.partial(journals_in, chosen.journal),
     )
-    process = ProcessOptions(term, timing, namespace, identity=identity or own_identity())
-    options = RunOptions(process, host, health_port, None if no_webhook or tries else webhook_port)
+    process = ProcessOptions(term, timing, chosen.namespace, identity=chosen.identity or own_identity())
+    options = RunOptions(
+        process, chosen.host, chosen.health_port, None if chosen.no_webhook or tries else chosen.webhook_port
+    )
     try:
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
     except ListenError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,16 +26,12 @@ from bursar.cli.connection import fail
               help="The largest request body, in bytes.")  # fmt: skip
 @click.option("--request-timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
               help="Seconds that a request may take.")  # fmt: skip
-def serve(  # noqa: PLR0913, PLR0917 an option each
-    data: Path,
-    host: str,
-    port: int,
-    tokens: Path | None,
+def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
-    demo: bool,
     max_body: int,
     request_timeout: float,
+    **given: Any,  # noqa: ANN401
 ) -> None:
     """Run the cluster of this machine and its HTTP API until interrupted.
 
@@ -44,18 +41,10 @@ def serve(  # noqa: PLR0913, PLR0917 an option each
     from bursar.server.app import RequestLimits
     from bursar.server.serve import ServeOptions, StartError, UnsafeError, serve_forever
 
-    options = ServeOptions(
-        data=data,
-        host=host,
-        port=port,
-        tokens=tokens,
-        certificate=tls_cert,
-        key=tls_key,
-        demo=demo,
-        limits=RequestLimits(max_body, request_timeout),
-    )
+    limits = RequestLimits(max_body, request_timeout)
+    options = ServeOptions(**given, certificate=tls_cert, key=tls_key, limits=limits)
     try:
-        serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, data, demo))))
+        serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, options.data, options.demo))))
     except UnsafeError as error:
         fail(str(error))
     except StartError as error:

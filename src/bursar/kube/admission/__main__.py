@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bursar.kube.admission.manifests import write
-from bursar.kube.admission.predicate import AdmissionOptions, Reinvocation
+from bursar.kube.admission.predicate import AdmissionOptions
 
 _DEFAULTS = AdmissionOptions()
 
@@ -17,8 +18,8 @@ _DEFAULTS = AdmissionOptions()
 @click.option("--namespace", default=_DEFAULTS.namespace, show_default=True, help="Bursar's own namespace.")
 @click.option("--account", "accounts", multiple=True, default=_DEFAULTS.accounts, help="Users that are Bursar.")
 @click.option("--scheduler", "schedulers", multiple=True, default=_DEFAULTS.schedulers, help="Users that may bind.")
-@click.option("--exempt", "exempt", multiple=True, help="Namespaces that CrossQuota exempts.")
-@click.option("--label", "labels", multiple=True, help="More pod labels that quotas read.")
+@click.option("--exempt", "exempt_namespaces", multiple=True, help="Namespaces that CrossQuota exempts.")
+@click.option("--label", "more_labels", multiple=True, help="More pod labels that quotas read.")
 @click.option(
     "--reinvocation-policy",
     "reinvocation",
@@ -28,27 +29,9 @@ _DEFAULTS = AdmissionOptions()
     help="Whether the gate looks at pods of governed namespaces anew after webhooks changed them.",
 )
 @click.option("--keep-managed-fields", is_flag=True, help="Leave governed pods the list of who wrote which field.")
-def main(
-    out: Path,
-    namespace: str,
-    accounts: tuple[str, ...],
-    schedulers: tuple[str, ...],
-    exempt: tuple[str, ...],
-    labels: tuple[str, ...],
-    reinvocation: Reinvocation,
-    keep_managed_fields: bool,
-) -> None:
+def main(out: Path, **given: Any) -> None:  # noqa: ANN401 fields of AdmissionOptions
     """Write the admission policies and webhook configurations as YAML."""
-    options = AdmissionOptions(
-        namespace=namespace,
-        accounts=accounts,
-        schedulers=schedulers,
-        exempt_namespaces=exempt,
-        more_labels=labels,
-        reinvocation=reinvocation,
-        keep_managed_fields=keep_managed_fields,
-    )
-    for path in write(out, options):
+    for path in write(out, AdmissionOptions(**given)):
         click.echo(path)
 
 
