@@ -39,6 +39,7 @@ def _compare(which: str, instances: int, seed: int, show: int) -> Tally:
         shown[verdict.fault] += 1
         story = f"\n{verdict.story}" if shown[verdict.fault] <= show else ""
         sys.stdout.write(f"{which} seed {verdict.seed}: {verdict.fault}{story}\n")
+        sys.stdout.flush()
 
     sums = tally_first(WORLDS[which], count(seed), instances, report)
     sys.stdout.write(f"{which} from seed {seed}\n" + "\n".join(sums.lines()) + "\n")

@@ -21,6 +21,7 @@ from tests.oracles.verdicts import ILLEGAL, MISSED, OTHER, SAME, TRACE, Verdict
 RESOURCES = ("example.com/a", "example.com/b", "example.com/c")
 PLUGINS = [plugin for plugin in default_registry() if plugin.name in ("elastic", "nodes")]
 KINDS = KindSet([*CORE_KINDS, *(kind for plugin in PLUGINS for kind in plugin.kinds)])
+UNLISTED = "an unlisted dimension on a full node"
 GROUP = "n8s.nebuly.ai/v1alpha1"
 
 
@@ -227,7 +228,9 @@ def compare(world: SmallWorld, claimant: Asking, seed: int = 0) -> Verdict:
         fault = TRACE
     room = best is None and mine is None and _room(judge)
     story = "" if fault == SAME else tell(world, claimant, best, mine)
-    return Verdict(seed, fault, mine is not None, len(decision.victims), room, story)
+    unlisted = any(judge.walked[name] != found for classes in judge.classes.values() for name, found in classes.items())
+    mark = UNLISTED if unlisted else ""
+    return Verdict(seed, fault, mine is not None, len(decision.victims), room, story, mark)
 
 
 def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:

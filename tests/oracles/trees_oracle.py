@@ -13,6 +13,9 @@ Where the text is open, the most literal reading is taken:
   at once: trees before in the order were served already, trees after it have the room.
 * A consumer pushed out of a root is a victim of phase 1, whatever its priority (owners reclaim from borrowers), unless
   it is unPreemptable in any tree, has another type in that tree, or displaced the claimant.
+* A claimant must be admitted if a set is legal by that. An allocation is only called illegal if another reading does
+  not help it either: each victim leaves when the first tree that it is taken for is served, and one that no tree needs
+  is merely too much, not illegal.
 * A set of phase 2 need not be what leaves in the end: victims of both phases that fit in again are kept or moved. What
   leaves is legal if it is part of the victims of both phases for some legal set, and none of it fits in again.
 * Of several legal sets of phase 2 the one is named whose most important member is least important: higher priority,
@@ -24,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 Amounts = dict[str, int]
 
@@ -290,6 +293,36 @@ class TreesJudge:
             if name in self.candidates(tree) and not trial.run(tree):
                 return True
         return False
+
+    def lenient_plans(self) -> Iterator[Plan]:
+        """The sets that are legal if each victim leaves when the tree is served for which it is taken."""
+        for chosen in self.failing:
+            names = sorted(chosen)
+            homes = [[tree for tree in self.trees if name in self.candidates(tree)] for name in names]
+            for taken in product(*homes):
+                plan = self._lenient(dict(zip(names, taken, strict=True)))
+                if plan is not None:
+                    yield plan
+
+    def _lenient(self, taken: dict[str, str]) -> Plan | None:
+        failing, trial = self._served(taken)
+        if failing:
+            return None
+        for name, tree in taken.items():
+            without, _ = self._served({other: where for other, where in taken.items() if other != name})
+            if without not in {tree, ""}:
+                return None  # another tree needs it, where it is no candidate
+        return Plan(tuple(sorted(taken)), tuple(trial.pushed_out))
+
+    def _served(self, taken: dict[str, str]) -> tuple[str, Trial]:
+        """The first tree that fails, if the victims leave one tree after the other."""
+        trial = Trial(self.grove.copy(), self.claimant.name)
+        for tree in self.trees:
+            for name in (name for name, where in taken.items() if where == tree):
+                trial.grove.remove(name)
+            if not trial.run(tree):
+                return tree, trial
+        return "", trial
 
     def plans(self) -> list[Plan]:
         legal = [chosen for chosen in self.failing if self.legal(chosen)]

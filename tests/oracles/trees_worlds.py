@@ -6,6 +6,7 @@ A life fills its trees first. From then on nearly every allocation needs a push 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from random import Random
 
 from bursar.policies.trees import MAINTENANCE, NORMAL, AllocationResponse, QuotaManager, consumer_from_plain
@@ -227,15 +228,18 @@ class Life:
         self.take(response, undone=undone)
         story = "" if fault == SAME else tell(judge, response, problems)
         room = not response.allocated and could_be_emptied(judge)
-        return Verdict(self.seed, fault, response.allocated, len(response.preempted), room, story)
+        mark = "a forest of two" if len(judge.trees) > 1 else ""
+        if judge.grove.barred(consumer.name):
+            mark = "a claimant that was displaced before"
+        return Verdict(self.seed, fault, response.allocated, len(response.preempted), room, story, mark)
 
     def fault(self, judge: TreesJudge, response: AllocationResponse, problems: list[str]) -> str:
         named = judge.named()
         if not response.allocated:
             return SAME if named is None else MISSED
-        if named is None or problems:
+        if problems:
             return ILLEGAL
-        if len(judge.trees) > 1 or judge.leaving(named) == set(response.preempted):
+        if named is None or len(judge.trees) > 1 or judge.leaving(named) == set(response.preempted):
             return SAME
         return OTHER
 
@@ -244,7 +248,8 @@ def judge_allocation(judge: TreesJudge, response: AllocationResponse, before: Gr
     """What is wrong about an allocation: its victims, or the state that it leaves."""
     victims = set(response.preempted)
     problems = []
-    if not any(victims <= {*plan.chosen, *plan.pushed_out} for plan in judge.plans()):
+    plans = chain(judge.plans(), judge.lenient_plans())
+    if not any(victims <= {*plan.chosen, *plan.pushed_out} for plan in plans):
         problems.append("the victims are no part of a legal set")
     problems += [f"{name} would fit in again" for name in sorted(victims) if fits_again(after, name) is not None]
     for tree, nodes in judge.grove.trees.items():

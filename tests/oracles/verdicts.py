@@ -25,6 +25,7 @@ class Verdict:
     victims: int
     room: bool  # refused although some set of victims would make room
     story: str = ""
+    mark: str = ""  # a part of the rules that the difference touches, to count apart
 
 
 @dataclass
@@ -41,11 +42,14 @@ class Tally:
         self.counts["refused, room by some set"] += not verdict.admitted and verdict.room
         if verdict.fault != SAME:
             self.counts[verdict.fault] += 1
+            self.counts[verdict.mark] += 1
             self.differences.append(verdict)
 
     def lines(self) -> list[str]:
         names = ("decisions", "admitted", "with victims", "refused", "refused, room by some set", *FAULTS)
-        return [f"  {name:26} {self.counts[name]:8}" for name in names]
+        marks = sorted({one.mark for one in self.differences if one.mark})
+        lines = [f"  {name:26} {self.counts[name]:8}" for name in names]
+        return lines + [f"  of the differences {self.counts[mark]} touch {mark}" for mark in marks]
 
 
 Play = Callable[[int], Iterable[Verdict]]

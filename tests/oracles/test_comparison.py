@@ -1,0 +1,39 @@
+"""Decisions of Bursar on random small worlds, compared with brute force. ``python -m tests.oracles`` runs many more."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tests.oracles import elastic_worlds, trees_worlds
+from tests.oracles.__main__ import main
+from tests.oracles.verdicts import ILLEGAL, TRACE, Play, Tally, Verdict, tally_first
+
+PLAYS: dict[str, Play] = {"elastic": elastic_worlds.play, "trees": trees_worlds.play}
+
+
+@pytest.fixture(scope="module", params=sorted(PLAYS))
+def sums(request: pytest.FixtureRequest) -> Tally:
+    return tally_first(PLAYS[request.param], count(7000), 300)
+
+
+def test_no_illegal_plan_and_no_trace_of_a_refusal(sums: Tally) -> None:
+    wrong = [one for one in sums.differences if one.fault in {ILLEGAL, TRACE}]
+    assert [one.story for one in wrong if one.mark != elastic_worlds.UNLISTED] == []
+
+
+def test_most_decisions_need_victims_or_are_refused(sums: Tally) -> None:
+    assert sums.counts["with victims"] >= 30
+    assert sums.counts["refused, room by some set"] >= 30
+    assert sums.counts["with victims"] + sums.counts["refused"] >= 100
+
+
+def test_a_difference_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = Verdict(5, ILLEGAL, admitted=True, victims=1, room=False, story="  wrong", mark="a part of the rules")
+    monkeypatch.setitem(PLAYS, "elastic", lambda seed: [verdict] if seed == 5 else [])
+    monkeypatch.setattr("tests.oracles.__main__.WORLDS", PLAYS)
+    assert main(["elastic", "--instances", "1", "--seed", "4"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("elastic seed 5: illegal plan\n  wrong\n")
+    assert "of the differences 1 touch a part of the rules" in said
