@@ -243,6 +243,38 @@ def test_within_share_is_not_beyond_share() -> None:
     assert [judge.walked[one.name] for one in claims] == [IN_QUOTA, OVER_QUOTA, BEYOND_SHARE]
 
 
+# Rights
+
+
+@pytest.mark.parametrize(("cpu", "chosen"), [({}, ("b1",)), ({"cpu": 4}, None), ({"cpu": 5}, ("b1",))])
+def test_fair_share_keeps_min_in_every_dimension(cpu: dict[str, int], chosen: tuple[str, ...] | None) -> None:
+    """Exactly at min of cpu, b must stay there; below it already, it may lose more."""
+    quotas = [quota("a", {"gpu": 4}), quota("b", {"gpu": 0, **cpu}), quota("c", {"gpu": 4})]
+    small = world(*quotas, claim("a1", "a", gpu=4), claim("b1", "b", gpu=3, cpu=4), nodes={"n1": {"gpu": 7, "cpu": 9}})
+    assert victims(small, claim("x", "a", 0, 1, gpu=1)) == chosen
+
+
+def test_own_claims_of_the_same_class_but_not_of_a_better_one() -> None:
+    small = world(quota("a", {"gpu": 4}), claim("p", "a", gpu=2), nodes={"n1": {"gpu": 2}})
+    assert victims(small, claim("x", "a", 10, 1, gpu=2)) == ("p",)
+    quotas = [quota("a", {"gpu": 2}), quota("c", {"gpu": 5})]
+    better = world(*quotas, claim("p", "a", gpu=2), nodes={"n1": {"gpu": 4}})
+    assert victims(better, claim("x", "a", 10, 1, gpu=3)) is None
+
+
+def test_own_claims_leave_so_that_the_quota_ends_within_min() -> None:
+    """Only gpu is short; p has none, but with its cpu a would end above min."""
+    quotas = [quota("a", {"gpu": 2, "cpu": 2}), quota("b", {"gpu": 0}), quota("c", {"cpu": 5})]
+    running = [claim("p", "a", cpu=2), claim("b1", "b", gpu=2), claim("c1", "c", cpu=4)]
+    small = world(*quotas, *running, nodes={"n1": {"gpu": 2, "cpu": 100}})
+    assert victims(small, claim("x", "a", 5, 1, gpu=2, cpu=1)) == ("b1", "p")
+
+
+def test_in_quota_claims_of_others_stay() -> None:
+    small = world(quota("a", {"gpu": 2}), quota("b", {"gpu": 2}), claim("b1", "b", gpu=2), nodes={"n1": {"gpu": 2}})
+    assert victims(small, claim("x", "a", 1000, 1, gpu=2)) is None
+
+
 # What protects
 
 
@@ -276,6 +308,11 @@ def test_non_preemptible_use_stays_within_min() -> None:
     assert victims(small, Asking("x", "b", {"gpu": 1}, preemptible=False)) is None
 
 
+def test_non_preemptible_use_of_what_min_does_not_list() -> None:
+    small = world(quota("a", {"mem": 5}), nodes={"n1": {"cpu": 9, "mem": 9}})
+    assert victims(small, Asking("x", "a", {"cpu": 9, "mem": 5}, preemptible=False)) == ()
+
+
 def test_an_unlisted_dimension_on_a_full_node() -> None:
     """B lists no gpu: what it has of them is over-quota as soon as the node is full, and so would be its own claim."""
     quotas = (quota("a", {"gpu": 1}), quota("b", {"cpu": 5}))
@@ -289,6 +326,13 @@ def test_an_unlisted_dimension_on_a_full_node() -> None:
 
 
 # Between nodes
+
+
+def test_the_class_comes_before_the_priority() -> None:
+    """Own p has the lower priority, but is in-quota; q is beyond its share."""
+    claims = (Asking("p", "a", {"gpu": 2}, "n1"), Asking("q", "b", {"gpu": 2}, "n2", 5))
+    small = SmallWorld((quota("a", {"gpu": 4}), quota("b", {"gpu": 0})), {"n1": {"gpu": 2}, "n2": {"gpu": 2}}, claims)
+    assert Judge(small, Asking("x", "a", {"gpu": 2}, priority=5)).choose() == Choice("n2", ("q",))
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,8 @@ def test_a_reclaim_needs_a_preemptible_one_of_its_type() -> None:
     """X16."""
     nodes = tree(R=("", 4), A=("R", 2), B=("R", 2))
     assert ends(grove(nodes, ("hi", row("A", 4, 9), "R")), "B", 1) == {"hi"}
+    hard = tree(R=("", 4, "hard"), A=("R", 2), B=("R", 2))
+    assert ends(grove(hard, ("hi", row("A", 4, 9), "R")), "B", 1) == {"hi"}
     assert ends(grove(nodes, ("hi", row("A", 4, 9, unpreemptable=True), "R")), "B", 1) is None
     assert ends(grove(nodes, ("hi", row("A", 4, 9, kind=3), "R")), "B", 1) is None
 
