@@ -72,8 +72,10 @@ class Core:
         "advancing",
         "budgets",
         "checking",
+        "closing",
         "concern_version",
         "demanding",
+        "evictees",
         "eviction_rules",
         "following",
         "keepers",
@@ -113,6 +115,8 @@ class Core:
         self.writing: Final = [p for p in policies if overrides(p, StatusHooks, "outputs")]
         self.following: Final = [p for p in quotas if overrides(p, QuotaPolicy, "state_changed")]
         self.opening: Final = [p for p in quotas if overrides(p, QuotaPolicy, "open_accounts")]
+        self.closing: Final = [p for p in quotas if overrides(p, QuotaPolicy, "close_accounts")]
+        self.evictees: Final = [overrides(p, Policy, "finish_eviction") for p in policies]
         self.demanding: Final = [p for p in quotas if overrides(p, QuotaPolicy, "demand")]
         self.lineages: Final = Lineages(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)

@@ -49,6 +49,8 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
     core.tx.put("engine", "revoked", claim.uid, None)
     core.tx.put("engine", "spared", claim.uid, None)
     core.tx.drop_claim(claim)
+    for policy in core.closing:
+        policy.close_accounts(core.tx, claim.namespace)
 
 
 def begin_eviction(core: Core, victim: Claim) -> None:

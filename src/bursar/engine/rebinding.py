@@ -8,7 +8,7 @@ from __future__ import annotations
 from bursar.engine.charging import Core
 from bursar.engine.eviction import moved
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
-from bursar.policies.policy import PlacementPolicy, Policy
+from bursar.policies.policy import Policy
 from bursar.policies.results import Refusal
 
 
@@ -103,8 +103,8 @@ def _move(
 
 
 def _move_leaver(core: Core, policy: Policy, claim: Claim, old: Binding | None, new: Binding | None) -> Refusal | None:
-    """An evicted claim counts only in the physical sums, which follow it."""
-    if isinstance(policy, PlacementPolicy):
+    """An evicted claim counts only where policies keep something until it is gone (physical sums); these follow it."""
+    if core.evictees[policy.slot]:
         if old is not None:
             policy.finish_eviction(core.tx, claim, old)
         if new is not None:

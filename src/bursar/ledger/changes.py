@@ -18,7 +18,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from bursar.ledger.claims import Binding, Claim, cell_mark, costs_record
-from bursar.ledger.state import Account, State
+from bursar.ledger.state import Account, State, Table
 from bursar.resources import NO_LIMITS, Limits, Vector, fingerprint
 
 # What a charge does to the two sums of an account: (used, busy).
@@ -182,7 +182,8 @@ class PutCell(Change):
         self.policy: Final = policy
         self.table: Final = table
         self.key: Final = key
-        self.kept: Final = state.table(table)
+        found = state.tables.get(table)
+        self.kept: Final = Table(table) if found is None else found
         self.old: Final = self.kept.cells.get(key)
         self.new: Final = new
         if not is_plain(new):
@@ -218,10 +219,15 @@ def is_plain(value: object) -> bool:
 
 
 def _put(state: State, change: PutCell, before: object, after: object) -> None:
-    if after is None:
-        change.kept.cells.pop(change.key, None)
-    else:
-        change.kept.cells[change.key] = after
+    kept = change.kept
+    if after is not None:
+        if not kept.cells:
+            state.tables[change.table] = kept  # an empty table is not kept
+        kept.cells[change.key] = after
+    elif before is not None:
+        del kept.cells[change.key]
+        if not kept.cells:
+            del state.tables[change.table]
     watcher = state.watchers.get(change.policy)
     if watcher is not None:
         watcher.cell_changed(change.table, change.key, before, after)

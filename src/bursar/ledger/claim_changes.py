@@ -42,10 +42,10 @@ class AddClaim(Change):
             raise ValueError(f"claim {claim.uid} exists already")
         if claim.state != PENDING or claim.place or claim.leaving or claim.waits_for or claim.bindings:
             raise ValueError(f"claim {claim.uid} must enter pending, without place and bindings")
-        state.claims[self.claim.uid] = self.claim
+        state.put_claim(claim)
 
     def revert(self, state: State) -> None:
-        del state.claims[self.claim.uid]
+        state.take_claim(self.claim)
 
     def digest(self, state: State) -> None:
         state.digest_pair(self.claim.mark, _SPEC_KIND, self.mark, 1)
@@ -78,7 +78,7 @@ class DropClaim(Change):
         claim = self.claim
         if state.claims.get(claim.uid) is not claim:
             raise ValueError(f"claim {claim.uid} is not in the ledger")
-        del state.claims[claim.uid]
+        state.take_claim(claim)
         claim.state = PENDING
         claim.place = ""
         claim.leaving = False
@@ -92,7 +92,7 @@ class DropClaim(Change):
         claim.leaving = self.leaving
         claim.waits_for = self.waits_for
         claim.bindings = self.bindings
-        state.claims[claim.uid] = claim
+        state.put_claim(claim)
 
     def digest(self, state: State) -> None:
         mark = self.claim.mark

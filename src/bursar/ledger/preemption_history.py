@@ -71,14 +71,7 @@ class Lineages(Watcher):
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == _DISPLACED:
-            self.asked = ""
-            before, after = _lineages(old), _lineages(new)
-            for winner in before:
-                if winner not in after:
-                    self._unlist(winner, key)
-            for winner in after:
-                if winner not in before:
-                    self.losers.setdefault(winner, set()).add(key)
+            self._displaced_changed(key, _lineages(old), _lineages(new))
         elif table == _LINEAGE:
             if old is not None and self.bearers.get(cast("str", old)) == key:
                 del self.bearers[cast("str", old)]
@@ -89,6 +82,17 @@ class Lineages(Watcher):
                 self.orphaned.pop(lineage, None)
             for lineage in _lineages(new):
                 self.orphaned[lineage] = key
+
+    def _displaced_changed(self, loser: str, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        if self.asked:
+            self.asked = ""
+            self.found = set()
+        for winner in before:
+            if winner not in after:
+                self._unlist(winner, loser)
+        for winner in after:
+            if winner not in before:
+                self.losers.setdefault(winner, set()).add(loser)
 
     def _unlist(self, winner: str, loser: str) -> None:
         losers = self.losers[winner]

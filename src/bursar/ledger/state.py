@@ -132,10 +132,11 @@ class Table:
 class State:
     """All content of a ledger. The order of the dictionaries has no meaning."""
 
-    __slots__ = ("accounts", "charge_watchers", "claims", "lane_a", "lane_b", "tables", "watchers")
+    __slots__ = ("accounts", "charge_watchers", "claims", "lane_a", "lane_b", "namespaces", "tables", "watchers")
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
+        self.namespaces: Final[dict[str, int]] = {}  # how many claims each of them has
         self.accounts: Final[dict[str, Account]] = {}
         self.tables: Final[dict[str, Table]] = {}
         self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its tables
@@ -148,6 +149,18 @@ class State:
         """One number for the whole state: equal states have equal digests, whatever led to them."""
         return self.lane_a * _B + self.lane_b
 
+    def put_claim(self, claim: Claim) -> None:
+        self.claims[claim.uid] = claim
+        self.namespaces[claim.namespace] = self.namespaces.get(claim.namespace, 0) + 1
+
+    def take_claim(self, claim: Claim) -> None:
+        del self.claims[claim.uid]
+        left = self.namespaces[claim.namespace] - 1
+        if left:
+            self.namespaces[claim.namespace] = left
+        else:
+            del self.namespaces[claim.namespace]
+
     def account(self, name: str) -> Account:
         return self.accounts[name]
 
@@ -159,14 +172,6 @@ class State:
         """The cells of a table; read only."""
         found = self.tables.get(table)
         return {} if found is None else found.cells
-
-    def table(self, name: str) -> Table:
-        """The table of that name; the first change of a cell makes it."""
-        found = self.tables.get(name)
-        if found is None:
-            found = Table(name)
-            self.tables[name] = found
-        return found
 
     def digest_usage(self, account: Account, cost: Vector, used: i64, busy: i64) -> None:
         """``used`` and ``busy``: how many times the cost was added to the two sums of the account."""

@@ -168,6 +168,8 @@ class Transaction:
 
     def put(self, policy: str, table: str, key: str, value: object) -> None:
         """Set a cell to a plain immutable value; None removes it."""
+        if value is None and self.state.cell(table, key) is None:
+            return
         change = PutCell(self.state, policy, table, key, value)
         old = change.old
         # True == 1, but they are different cells: equal values are compared as they are written.

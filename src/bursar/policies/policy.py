@@ -300,6 +300,12 @@ class QuotaPolicy(Policy):
         ``bind`` was asked before: without its account it returns None, or a binding without accounts.
         """
 
+    def close_accounts(self, tx: Transaction, namespace: str) -> None:
+        """A claim of the namespace is gone: close accounts that ``open_accounts`` opened, if none needs them.
+
+        ``state.namespaces`` counts the claims that there are.
+        """
+
     def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
         """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
 

@@ -73,6 +73,8 @@ class ElasticPolicy(QuotaPolicy):
             if account.used.vector():
                 return
         tx.put(NAME, QUOTAS, quota.id, None)
+        if not self.book.quotas:
+            accounts.append(self.state.accounts[TOTAL])
         for account in accounts:
             tx.close_account(account)
 

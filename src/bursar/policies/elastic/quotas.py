@@ -85,7 +85,10 @@ class QuotaBook:
     def _take_out(self, quota: ElasticQuotaState) -> None:
         del self.quotas[quota.id]
         del self.by_account[quota.account]
-        self.stale.add(quota.id)
+        self.stale.discard(quota.id)
+        head = self.heads_of.pop(quota.id, None)
+        if head is not None:
+            self.heads.remove(head)
         self.removed.discard(quota.id)
         if quota.state != IN_FORCE:
             return
@@ -96,6 +99,7 @@ class QuotaBook:
     def _put_in(self, quota: ElasticQuotaState) -> None:
         self.quotas[quota.id] = quota
         self.by_account[quota.account] = quota
+        self.stale.add(quota.id)
         if quota.state != IN_FORCE:
             self.removed.add(quota.id)
             return

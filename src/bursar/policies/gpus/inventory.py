@@ -55,6 +55,8 @@ class Inventory:
         self.removed: Final[dict[str, None]] = {}  # GPUs that are gone but still have an account
         self.plugins: Final[set[str]] = set()  # accounts of GPUs meant for the plugin
         self.joining: Final[dict[str, str]] = {}  # meant for the plugin, but maybe in use by workers: name -> node
+        self.closed: Final[list[str]] = []  # accounts, since somebody asked
+        self.undivided: Final[set[str]] = set()  # nodes whose plugin account may have become needless
 
     def cell_changed(self, name: str, old: object, new: object) -> None:
         """Follows the table of GPUs."""
@@ -64,6 +66,7 @@ class Inventory:
             del self.by_node[before.node][name]
             if not self.by_node[before.node]:
                 del self.by_node[before.node]
+            self.undivided.add(before.node)
         if after is not None:
             self.by_node.setdefault(after.node, {})[name] = after
         if new == REMOVED:
@@ -83,6 +86,10 @@ class Inventory:
             name = account.name[len(PREFIX) :]
             gpu = gpu_of(name, self.state.cell(GPUS, name))
             self.joining[name] = "" if gpu is None else gpu.node
+
+    def plugin_charged(self, account: Account) -> None:
+        """Something changed in what the device plugin hands out on a node."""
+        self.undivided.add(account.name[len(PLUGIN_PREFIX) :])
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         """Returns the nodes whose GPUs changed."""
@@ -136,7 +143,8 @@ class Inventory:
         account = self.state.accounts[PREFIX + gpu.name]
         tx.set_limits(account, NOTHING)
         tx.put(NAME, GPUS, gpu.name, REMOVED)
-        close_if_empty(tx, NAME, GPUS, gpu.name, [account])
+        if close_if_empty(tx, NAME, GPUS, gpu.name, [account]):
+            self.closed.append(account.name)
 
     def _derive(self, tx: Transaction, node: str) -> None:
         """The derived GPUs of a node, unless it has GPU objects."""
@@ -193,7 +201,7 @@ class Inventory:
         """Sets how many GPUs of the node the device plugin may hand out; returns whether the node is newly divided."""
         gpus = list(self.by_node.get(node, {}).values())
         account = self.state.accounts.get(PLUGIN_PREFIX + node)
-        divided = any(not gpu.plugin for gpu in gpus)
+        divided = self._is_divided(node)
         if account is None and not divided:
             return False
         opened = account is None
@@ -201,6 +209,7 @@ class Inventory:
             account = tx.open_account(NAME, PLUGIN_PREFIX + node, TOPIC, True)
         if not divided and is_empty(account):
             tx.close_account(account)
+            self.closed.append(account.name)
             return False
         whole = [gpu for gpu in gpus if gpu.plugin and is_empty(self.state.accounts[PREFIX + gpu.name])]
         tx.set_limits(account, Limits({PLUGIN_RESOURCE: len(whole)}, True))
@@ -210,7 +219,23 @@ class Inventory:
         """Closes removed GPUs that are empty, and gives empty GPUs that are meant for the plugin to its set."""
         for name in sorted(self.removed):
             if close_if_empty(tx, NAME, GPUS, name, [self.state.accounts[PREFIX + name]]):
+                self.closed.append(PREFIX + name)
                 self.renew(tx)
         for name in sorted(self.joining):
             if is_empty(self.state.accounts[PREFIX + name]):
                 self.share_out(tx, self.joining.pop(name))
+        for node in sorted(self.undivided):
+            self._close_plugin_account(tx, node)
+
+    def _close_plugin_account(self, tx: Transaction, node: str) -> None:
+        """A node that hands out no fractions any more needs no account of the plugin's set, once that is empty."""
+        account = self.state.accounts.get(PLUGIN_PREFIX + node)
+        if account is None or self._is_divided(node) or account.used.vector():
+            self.undivided.discard(node)
+        elif not account.busy.vector():
+            tx.close_account(account)
+            self.closed.append(account.name)
+            self.undivided.discard(node)
+
+    def _is_divided(self, node: str) -> bool:
+        return any(not gpu.plugin for gpu in self.by_node.get(node, {}).values())

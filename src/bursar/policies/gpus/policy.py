@@ -113,14 +113,19 @@ class GpusPolicy(PlacementPolicy):
         return claim.spec.requests.get(_PLUGIN) > 0 or isinstance(self.workers.of(claim.spec), Worker)
 
     def settle(self, tx: Transaction) -> None:
-        if self.inventory.removed or self.inventory.joining:
+        if self.inventory.removed or self.inventory.joining or self.inventory.undivided:
             self.inventory.settle(tx)
+        for name in self.inventory.closed:
+            self.index.residents.pop(name, None)
+        self.inventory.closed.clear()
 
     # What follows from the ledger
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         self.index.charged(claim, account, sign)
-        if sign > 0 and self.inventory.plugins:
+        if account.name.startswith(PLUGIN_PREFIX):
+            self.inventory.plugin_charged(account)
+        elif sign > 0 and self.inventory.plugins:
             self.inventory.charged(account)
         self.status.touched(claim, account, sign)
 

@@ -207,6 +207,7 @@ class GpuStatusWriter(StatusWriter):
         self.claims: Final[dict[str, str]] = {}  # that changed: uid -> key of the pod
         self.gpus: Final[dict[str, None]] = {}  # that changed
         self.annotated: Final[dict[str, dict[str, object]]] = {}  # by uid: the annotations of its pod
+        self.evicted: Final[set[str]] = set()  # uids of those that keep their GPUs until they are gone
         self.figures: Final = PoolFigures()
 
     def touched(self, claim: Claim, account: Account, sign: int) -> None:
@@ -220,6 +221,9 @@ class GpuStatusWriter(StatusWriter):
         for uid, key in sorted(self.claims.items()):
             self._claim(state, workers, uid, key)
         self.claims.clear()
+        for uid in [uid for uid in self.evicted if uid not in state.claims]:
+            self.evicted.discard(uid)
+            self.annotated.pop(uid, None)
         for name in sorted(self.gpus):
             self._gpu(state, name, residents.get(PREFIX + name, {}))
         self._pools(state, workers, residents)
@@ -237,7 +241,9 @@ class GpuStatusWriter(StatusWriter):
         binding = claim.binding_of("gpus")
         old = self.annotated.get(uid, {})
         if binding is None or not claim.counts():
-            if old and not claim.leaving:  # it is pending again; one that is evicted keeps its GPUs to the end
+            if old and claim.leaving:
+                self.evicted.add(uid)
+            elif old:  # it is pending again
                 self.write("Pod", key, "annotations", dict.fromkeys(old))
                 del self.annotated[uid]
             return
@@ -260,7 +266,7 @@ class GpuStatusWriter(StatusWriter):
         known = state.cells(POOLS)
         for pool in [pool for pool in self.last.get(POOL_KIND, {}) if pool not in known]:
             self.write_status(POOL_KIND, pool, None)
-        if known:
+        if known or self.figures.sums or self.figures.nodes:
             for pool in self.figures.update(state, state.cell(VERSION, ONLY), list(self.gpus), workers, residents):
                 self.write_status(POOL_KIND, pool, self.figures.sums[pool].status())
 

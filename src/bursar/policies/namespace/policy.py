@@ -1,8 +1,9 @@
 """The limits policy: the workers of a namespace stay within every GPUResourceQuota of that namespace.
 
-The ledger has one account ``limits/<namespace>`` for each namespace that ever had a worker or a quota. Its usage is
-right with and without quotas, and its limits are the least of what they allow, so a change of quotas moves no charge.
-It is opened with the first worker (``demand``) or quota. Cells hold quotas, declared demand, and alerts that are on.
+The ledger has one account ``limits/<namespace>`` for each namespace that has a worker or a quota. Its usage is right
+with and without quotas, and its limits are the least of what they allow, so a change of quotas moves no charge. It is
+opened with the first worker or quota, and closed when no quota and no claim of the namespace is left. Cells hold
+quotas, declared demand, and alerts that are on.
 
 A worker whose cost depends on its GPU is charged its largest footprint while it has no node. On a node it is charged
 for the GPUs that the allocator chooses there.
@@ -90,18 +91,24 @@ class Costs:
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.fleet: Final = Fleet(state)
-        self.bindings: Final[dict[tuple[str, Vector, int], Binding]] = {}
+        self.bindings: Final[dict[Account, dict[tuple[Vector, int], Binding]]] = {}
+        self.size: int = 0
 
     def shared(self, account: Account, cost: Vector, count: int) -> Binding:
         """One binding for all workers of a namespace that cost the same."""
-        key = (account.name, cost, count)
-        found = self.bindings.get(key)
-        if found is None or found.accounts[0] is not account:
-            if len(self.bindings) >= _BOUND:
+        alike = self.bindings.get(account)
+        found = None if alike is None else alike.get((cost, count))
+        if found is None:
+            if self.size >= _BOUND:
                 self.bindings.clear()
+                self.size = 0
+            self.size += 1
             found = Binding(NAME, (account,), (cost,), (count,))
-            self.bindings[key] = found
+            self.bindings.setdefault(account, {})[cost, count] = found
         return found
+
+    def forget(self, account: Account) -> None:
+        self.size -= len(self.bindings.pop(account, {}))
 
     def varying(self, claim: Claim, worker: Worker, place: str) -> Vector | None:
         """The cost of a worker whose footprint depends on its GPUs; None when no GPU's capacity is known."""
@@ -174,11 +181,23 @@ class LimitsPolicy(QuotaPolicy):
         else:
             raise SettingError(f"GPUResourceQuota {setting.key}", "", "is no quota")
         tx.set_limits(self._open(tx, namespace), self.space(namespace).totals)
+        self.close_accounts(tx, namespace)
         return []
 
     def _open(self, tx: Transaction, namespace: str) -> Account:
         account = self.state.accounts.get(PREFIX + namespace)
         return account if account is not None else tx.open_account(NAME, PREFIX + namespace)
+
+    def close_accounts(self, tx: Transaction, namespace: str) -> None:
+        if namespace in self.state.namespaces or namespace in self.spaces:
+            return
+        account = self.state.accounts.get(PREFIX + namespace)
+        if account is not None:
+            tx.close_account(account)
+            self.costs.forget(account)
+            self.residents.pop(account.name, None)
+            if namespace not in self.last_view.usages:
+                self.unviewed.pop(namespace, None)
 
     def space(self, namespace: str) -> Space:
         return self.spaces.get(namespace, _NO_QUOTAS)
@@ -199,10 +218,12 @@ class LimitsPolicy(QuotaPolicy):
                 self.spaces.pop(namespace, None)
         elif table == DECLARED:
             workloads = self.declared.setdefault(namespace, {})
-            if new is None:
-                workloads.pop(key, None)
-            else:
+            if new is not None:
                 workloads[key] = from_amounts(dict(cast("tuple[tuple[str, int], ...]", new)))
+            else:
+                workloads.pop(key, None)
+                if not workloads:
+                    del self.declared[namespace]
         self._touched(namespace)
 
     def _touched(self, namespace: str) -> None:
@@ -330,6 +351,9 @@ class LimitsPolicy(QuotaPolicy):
         usages = self.last_view.usages
         if self.unviewed:
             usages = {**usages, **{namespace: self._usage(namespace) for namespace in self.unviewed}}
+            for namespace in self.unviewed:
+                if PREFIX + namespace not in self.state.accounts:
+                    del usages[namespace]  # all of it is gone
         self.unviewed.clear()
         self.last_view = View(version, usages)
         return self.last_view

@@ -16,7 +16,7 @@ from bursar.ledger.state import Account, State
 from bursar.policies.pools.node_pools import NO_PROFILE, NodePools, node_of, profile_of
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.settings import DEFAULT, PoolOptions, PoolQuotaBody, options_of, quota_of
+from bursar.policies.pools.settings import DEFAULT, NAME, PoolOptions, PoolQuotaBody, options_of, quota_of
 from bursar.policies.pools.tree import Forest, Resolver
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
@@ -69,10 +69,7 @@ class DerivedState:
         elif table == OPTIONS:
             self._options_changed(options_of(new))
         elif table == CLOSING:
-            if new is None:
-                self.closing.discard(key)
-            else:
-                self.closing.add(key)
+            self._closing_changed(key, new is not None)
         elif table == MARKS:
             self.roots_changed.add(key)
 
@@ -82,19 +79,41 @@ class DerivedState:
         self.resolver.quota_changed(old, new)
         for quota in (old, new):
             if quota is not None:
-                self._register(quota)
+                self._register(quota.tree, quota.name)
         self.forest.quota_changed(old, new)
         if new is not None:
             branch = self.forest.branch(new.tree, new.name)
             branch.account = state.accounts.get(branch.key)
         self._note_root(old, new)
+        if old is not None:
+            self._forget_unused(account_key(old.tree, old.name))
 
-    def _register(self, quota: PoolQuotaBody) -> None:
-        branch = self.forest.branch(quota.tree, quota.name)
+    def _register(self, tree: str, name: str) -> None:
+        branch = self.forest.branch(tree, name)
         if branch.key in self.roles:
             return
         for suffix in (*SUFFIXES, STRAY_DEMAND):
             self.roles[branch.key + suffix] = (branch, suffix)
+
+    def _closing_changed(self, key: str, closing: bool) -> None:
+        if closing:
+            tree, _, name = key[len(NAME) + 1 :].rpartition("/")
+            self._register(tree, name)
+            self.closing.add(key)
+        else:
+            self.closing.discard(key)
+            self._forget_unused(key)
+
+    def _forget_unused(self, key: str) -> None:
+        """Forgets a quota that does not exist, and to which nothing is charged any more."""
+        branch = self.forest.branches.get(key)
+        if branch is None or branch.quota is not None or branch.askers or branch.members.claims:
+            return
+        if key in self.closing:
+            return
+        self.forest.forget(branch)
+        for suffix in (*SUFFIXES, STRAY_DEMAND):
+            del self.roles[key + suffix]
 
     def _note_root(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         for quota in (old, new):

@@ -145,6 +145,9 @@ def _shift(sums: dict[str, int], key: str, amount: int) -> None:
         sums.pop(key, None)
 
 
+_FITTING: Final = 4096  # requests of a tree for which it is known whether some node could take them
+
+
 @final
 class NodePools:
     """All nodes by profile, with their sums."""
@@ -157,6 +160,7 @@ class NodePools:
         self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
         self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: whether some node could take the requests
         self.differing: Final[set[str]] = set()  # trees in which an entry of ``fitting`` changed, until cleared
+        self.forgotten: Final[set[str]] = set()  # trees whose entries were too many: any node may change the answers
 
     # Changes of cells
 
@@ -169,6 +173,7 @@ class NodePools:
         if node is not None:
             self.nodes[name] = node
             self._won(self.tree_of(self._assign(name, node)), node)
+        self._doubt_forgotten()
 
     def profile_changed(self, key: str, profile: Profile | None) -> None:
         """Assigns every node again."""
@@ -185,6 +190,19 @@ class NodePools:
         for tree, known in self.fitting.items():
             for requests in known:
                 self._answer(tree, requests, self._could_take(tree, requests))
+        self._doubt_forgotten()
+        self._forget_trees()
+
+    def _forget_trees(self) -> None:
+        """Drops the answers for trees without profiles: none of their requests fits a node."""
+        trees = {profile.tree for profile in self.order}
+        for tree in [tree for tree in self.fitting if tree and tree not in trees]:
+            del self.fitting[tree]
+        self.differing.update([tree for tree in trees if tree not in self.fitting])
+
+    def _doubt_forgotten(self) -> None:
+        self.differing.update(self.forgotten)
+        self.forgotten.clear()
 
     def _assign(self, name: str, node: PoolNode) -> str:
         owner = NO_PROFILE
@@ -245,6 +263,9 @@ class NodePools:
         known = self.fitting.setdefault(tree, {})
         found = known.get(requests)
         if found is None:
+            if len(known) >= _FITTING:
+                known.clear()
+                self.forgotten.add(tree)
             found = self._could_take(tree, requests)
             known[requests] = found
         return found

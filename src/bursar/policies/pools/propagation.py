@@ -31,6 +31,7 @@ class PoolTree:
         self.root: Final = Branch(tree_id, ROOT, account_key(tree_id, ROOT), size)
         self.total: dict[int, int] = {}  # by dimension
         self.built_in: Final[list[Branch]] = []  # system and default quota, which are served first
+        self.count: int = 0  # of branches, also of removed quotas
         self.stale: dict[str, Branch] = {}  # by account
 
 
@@ -66,7 +67,23 @@ class Propagation:
         if found is None:
             found = Branch(tree_id, name, key, len(self.dims))
             self.branches[key] = found
+            self.tree(tree_id).count += 1
         return found
+
+    def forget(self, branch: Branch) -> None:
+        """The quota is gone, and no claim has to do with it any more."""
+        del self.branches[branch.key]
+        self.changed[branch.key] = None  # the status writer forgets it, too
+        self.suspects.pop(branch.key, None)
+        tree = self.tree(branch.tree_id)
+        tree.stale.pop(branch.key, None)
+        tree.count -= 1
+        self.forget_tree(tree)
+
+    def forget_tree(self, tree: PoolTree) -> None:
+        """Forgets a tree without quotas and nodes."""
+        if not tree.count and not tree.total:
+            self.trees.pop(tree.id, None)
 
     def find(self, tree_id: str, name: str) -> Branch | None:
         """The branch of a quota that exists."""
@@ -169,7 +186,9 @@ class Propagation:
 
     def set_total(self, tree_id: str, total: dict[int, int]) -> None:
         """What the nodes of a tree have, by dimension."""
-        self.tree(tree_id).total = total
+        tree = self.tree(tree_id)
+        tree.total = total
+        self.forget_tree(tree)
 
     def available(self, tree: PoolTree, slot: int) -> int:
         """What a tree distributes: its total less what the built-in quotas use, at least zero."""
