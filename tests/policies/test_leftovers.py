@@ -68,6 +68,7 @@ _BOUNDED = {
     *[f"Fleet.{part}" for part in ("accounts", "bounds", "gpus", "masks", "modes", "spans")],
     *[f"GpuNodeIndex.{part}" for part in ("changes", "positions", "span_at", "spans")],
     "NodePools.differing",
+    "Wakeups.moves",  # of one moment
     # One slot for each node that was ever there.
     *("Masks.facts", "NodeIndex.names", "NodeIndex.slots", "NodeResidentIndex.residents", "NodeResidentIndex.slots"),
     *("QuotaNodeIndex.facts", "QuotaNodeIndex.slots"),

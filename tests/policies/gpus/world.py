@@ -29,7 +29,7 @@ from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Body, Setting
-from bursar.resources import dimension, parse_vector
+from bursar.resources import Tally, dimension, parse_vector
 from bursar.selectors import NO_NEEDS, NodeNeeds
 from tests.amounts import parse_limits
 
@@ -160,7 +160,8 @@ class World:
 
     def used(self, namespace: str = NS) -> tuple[str, int, str, int, int]:
         """(requests tflops, requests vram, limits tflops, limits vram, workers); tflops as Kubernetes prints them."""
-        used = self.engine.state.accounts[f"limits/{namespace}"].used
+        account = self.engine.state.accounts.get(f"limits/{namespace}")
+        used = Tally() if account is None else account.used
         requests, limits = (dimension("tflops").show(used.amount(f"{s}.tflops")) for s in ("requests", "limits"))
         return requests, used.amount("requests.vram"), limits, used.amount("limits.vram"), used.amount("workers")
 
