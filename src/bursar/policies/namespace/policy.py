@@ -170,6 +170,7 @@ class LimitsPolicy(QuotaPolicy):
         if setting.kind == DEMAND:
             body = setting.body
             tx.put(NAME, DECLARED, setting.key, tuple(body.cost.pairs()) if isinstance(body, DemandBody) else None)
+            self._forget_view(namespace)
             return []
         old = tx.get(QUOTAS, setting.key)
         quota = setting.body
@@ -196,8 +197,13 @@ class LimitsPolicy(QuotaPolicy):
             tx.close_account(account)
             self.costs.forget(account)
             self.residents.pop(account.name, None)
-            if namespace not in self.last_view.usages:
-                self.unviewed.pop(namespace, None)
+        self._forget_view(namespace)
+
+    def _forget_view(self, namespace: str) -> None:
+        """A namespace that is gone, and was in no view, does not change the next one."""
+        gone = PREFIX + namespace not in self.state.accounts and namespace not in self.declared
+        if gone and namespace not in self.last_view.usages:
+            self.unviewed.pop(namespace, None)
 
     def space(self, namespace: str) -> Space:
         return self.spaces.get(namespace, _NO_QUOTAS)
