@@ -19,22 +19,20 @@ from bursar.objects.core import ObjectMeta, Pod, PodSpec, PriorityClass
 from bursar.objects.decode import ManifestError, check_choice
 from bursar.objects.requests import is_sidecar, pod_resources
 from bursar.objects.validation import node_terms_from
-from bursar.selectors import NO_NEEDS, NodeNeeds, NodeTerm, Toleration
+from bursar.selectors import NO_NEEDS, NodeNeeds, Toleration
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - how Kubernetes writes a port on all addresses; nothing is bound here
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
-_REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def node_needs(spec: core.PodSpec, path: str = "spec") -> NodeNeeds:
+def node_needs(spec: core.PodSpec) -> NodeNeeds:
     """``NO_NEEDS`` itself when the pod requires nothing."""
     required = spec.affinity.node_affinity.required
-    terms: tuple[NodeTerm, ...] | None = None
-    if required is not None:
-        terms = node_terms_from(required, f"{path}.{_REQUIRED}")
-    tolerations = tuple(_toleration(t, f"{path}.tolerations[{i}]") for i, t in enumerate(spec.tolerations))
-    ports = _host_ports(spec, path)
+    terms = None if required is None else node_terms_from(required, _REQUIRED)
+    tolerations = tuple(_toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations))
+    ports = _host_ports(spec)
     if not (spec.node_name or spec.node_selector or required or tolerations or ports):
         return NO_NEEDS
     return NodeNeeds(spec.node_selector, terms, tolerations, ports, spec.node_name)
@@ -50,10 +48,10 @@ def _toleration(given: core.PodToleration, path: str) -> Toleration:
     return Toleration(given.key, given.operator, given.value, given.effect)
 
 
-def _host_ports(spec: core.PodSpec, path: str) -> tuple[tuple[str, str, int], ...]:
+def _host_ports(spec: core.PodSpec) -> tuple[tuple[str, str, int], ...]:
     """Ports on the node's own addresses: of what runs together, so not of ordinary init containers."""
-    places = [(f"{path}.containers[{i}]", container) for i, container in enumerate(spec.containers)]
-    places += [(f"{path}.initContainers[{i}]", c) for i, c in enumerate(spec.init_containers) if is_sidecar(c)]
+    places = [(f"spec.containers[{i}]", container) for i, container in enumerate(spec.containers)]
+    places += [(f"spec.initContainers[{i}]", c) for i, c in enumerate(spec.init_containers) if is_sidecar(c)]
     found: set[tuple[str, str, int]] = set()
     for place, container in places:
         for index, port in enumerate(container.ports):
@@ -84,17 +82,17 @@ class Priorities:
         if defaults:
             self._default = min(defaults)  # of several, Kubernetes takes the lowest
 
-    def of(self, spec: PodSpec, path: str = "spec") -> tuple[int, bool]:
+    def of(self, spec: PodSpec) -> tuple[int, bool]:
         """(priority, may preempt). A priority in the pod itself wins: the API server copied it from the class."""
-        check_choice(spec.preemption_policy, _POLICIES, f"{path}.preemptionPolicy")
-        value, preempts = self._of_class(spec, path)
+        check_choice(spec.preemption_policy, _POLICIES, "spec.preemptionPolicy")
+        value, preempts = self._of_class(spec)
         if spec.priority is not None:
             value = spec.priority
         if spec.preemption_policy:
             preempts = spec.preemption_policy != "Never"
         return value, preempts
 
-    def _of_class(self, spec: PodSpec, path: str) -> tuple[int, bool]:
+    def _of_class(self, spec: PodSpec) -> tuple[int, bool]:
         name = spec.priority_class_name
         if not name:
             return self._default if spec.priority is None else (spec.priority, True)
@@ -103,7 +101,7 @@ class Priorities:
             return found
         if spec.priority is not None:  # the class was deleted after the pod was created
             return spec.priority, True
-        raise ManifestError(f"there is no PriorityClass {name!r:.80}", f"{path}.priorityClassName")
+        raise ManifestError(f"there is no PriorityClass {name!r:.80}", "spec.priorityClassName")
 
 
 def check_priority_class(given: PriorityClass) -> None:

@@ -67,32 +67,32 @@ class _Container(NamedTuple):
     limits: Amounts
 
 
-def pod_resources(spec: core.PodSpec, path: str = "spec") -> PodResources:
+def pod_resources(spec: core.PodSpec) -> PodResources:
     """Raises ``ManifestError`` with the path of whatever cannot be read."""
-    containers = _containers(spec, path)
+    containers = _containers(spec)
     requests = _total((container.role, container.requests) for container in containers)
     limits = _total((container.role, container.limits) for container in containers)
-    _replace(spec.resources, requests, limits, f"{path}.resources")
-    for name, amount in amounts_from(spec.overhead, f"{path}.overhead").items():
+    _replace(spec.resources, requests, limits, "spec.resources")
+    for name, amount in amounts_from(spec.overhead, "spec.overhead").items():
         requests[name] = requests.get(name, 0) + amount
         if name in limits:
             limits[name] += amount
-    _check_range(requests, path)
-    _check_range(limits, path)
+    _check_range(requests)
+    _check_range(limits)
     return PodResources(from_amounts(requests), from_amounts(limits), tuple(_typed(c) for c in containers))
 
 
-def check_whole(spec: core.PodSpec, path: str = "spec") -> None:
+def check_whole(spec: core.PodSpec) -> None:
     """Raises ``ManifestError`` for a part of something that comes whole, as an API server does when a pod is created.
 
     Apart from ``pod_resources``: a pod that is there already is read as it is, and counts with its parts rounded up.
     """
     for field, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers):
-            where = f"{path}.{field}[{index}].resources"
+            where = f"spec.{field}[{index}].resources"
             _check_whole(container.resources.requests, f"{where}.requests")
             _check_whole(container.resources.limits, f"{where}.limits")
-    _check_whole(spec.overhead, f"{path}.overhead")
+    _check_whole(spec.overhead, "spec.overhead")
 
 
 def _check_whole(quantities: Mapping[str, object], path: str) -> None:
@@ -123,15 +123,15 @@ def _typed(container: _Container) -> claims.ContainerSpec:
     return claims.ContainerSpec(container.name, requests, limits, container.role)
 
 
-def _containers(spec: core.PodSpec, path: str) -> list[_Container]:
+def _containers(spec: core.PodSpec) -> list[_Container]:
     if not spec.containers:
-        raise ManifestError("needs at least one container", f"{path}.containers")
+        raise ManifestError("needs at least one container", "spec.containers")
     found: list[_Container] = []
     for index, container in enumerate(spec.init_containers):
         role = "sidecar" if is_sidecar(container) else "init"
-        found.append(_container(container, role, f"{path}.initContainers[{index}]"))
+        found.append(_container(container, role, f"spec.initContainers[{index}]"))
     for index, container in enumerate(spec.containers):
-        found.append(_container(container, "main", f"{path}.containers[{index}]"))
+        found.append(_container(container, "main", f"spec.containers[{index}]"))
     return found
 
 
@@ -201,7 +201,7 @@ def _replace(level: core.Resources, requests: Amounts, limits: Amounts, path: st
     _check_within(requests, own_limits, f"{path}.requests")
 
 
-def _check_range(amounts: Amounts, path: str) -> None:
+def _check_range(amounts: Amounts) -> None:
     for name, amount in amounts.items():
         if amount > MAX_AMOUNT:
-            raise ManifestError(f"the containers' {name} together is out of range", path)
+            raise ManifestError(f"the containers' {name} together is out of range", "spec")
