@@ -8,7 +8,7 @@ import pytest
 
 from tests.oracles import elastic_worlds, trees_worlds
 from tests.oracles.__main__ import main
-from tests.oracles.verdicts import ILLEGAL, TRACE, Play, Tally, Verdict, tally_first
+from tests.oracles.verdicts import ILLEGAL, Play, Tally, Verdict, tally_first
 
 PLAYS: dict[str, Play] = {"elastic": elastic_worlds.play, "trees": trees_worlds.play}
 
@@ -18,9 +18,8 @@ def sums(request: pytest.FixtureRequest) -> Tally:
     return tally_first(PLAYS[request.param], count(7000), 300)
 
 
-def test_no_illegal_plan_and_no_trace_of_a_refusal(sums: Tally) -> None:
-    wrong = [one for one in sums.differences if one.fault in {ILLEGAL, TRACE}]
-    assert [one.story for one in wrong if one.mark != elastic_worlds.UNLISTED] == []
+def test_no_difference(sums: Tally) -> None:
+    assert [one.story for one in sums.differences] == []
 
 
 def test_most_decisions_need_victims_or_are_refused(sums: Tally) -> None:
