@@ -10,7 +10,7 @@ from collections.abc import Callable
 from statistics import median
 
 from benchmarks.timing import collector
-from benchmarks.work.lending import ELASTIC, OWNER, PER_NODE, Lent
+from benchmarks.work.lending import BORROWER, ELASTIC, OWNER, PER_NODE, Lent
 from bursar.ledger.claims import Claim
 
 _SECONDS = 10  # no further call after so long
@@ -65,8 +65,17 @@ def refused(kind: str, nodes: int, most: int) -> dict[str, float]:
 
 def without_nodes(kind: str, units: int, asked: int, most: int) -> dict[str, float]:
     """The quotas alone: the owner asks for many units at once, and as many borrowers of one leave."""
-    asking = _Calls(Lent(kind, 0, units), asked, asked)
-    return calls(asking.decide, asking.after, most)
+    world = Lent(kind, 0, units)
+    asking = _Calls(world, asked, asked)
+
+    def lend_again(gone: list[str]) -> None:
+        asking.after(gone)
+        world.engine.release(f"{OWNER}-{world.count}", 2)
+        for _ in gone:
+            world.run(BORROWER)
+        world.engine.journal.drop()
+
+    return calls(asking.decide, lend_again, most)
 
 
 def budgeted(kind: str, borrowers: int, evictable: int, most: int) -> dict[str, float]:

@@ -136,10 +136,23 @@ class VictimSearch:
         return PreemptionPlan(shortage.place, [c.claim for c in best], max([c.rank for c in best], default=0))
 
     def _least_in(self, way: int, shortage: Shortage, residents: dict[str, Claim] | None) -> list[Contender] | None:
-        rows = [*shortage.rows, *shortage.on_node, *self.rights.needs(way)]
-        contenders = self._contenders(way, shortage, residents, rows)
-        judge = _SetJudge(self, shortage, rows)
-        return least_set(contenders, [row.amount for row in rows], self.judged, judge)
+        """The least legal set of one way.
+
+        On a full node the least set that clears the node comes first. Whatever set is legal, its members on the node
+        clear the node, so it is no smaller. If that one serves the quotas as well it is the least of all, and if there
+        is none, there is no set at all.
+        """
+        rows = [*shortage.on_node, *shortage.rows, *self.rights.needs(way)]
+        judge = SetJudge(self, shortage, rows)
+        here: list[Contender] = []
+        if residents is not None:
+            here = self._on_node(way, shortage, residents, rows)
+            clearing = SetJudge(self, None, shortage.on_node)
+            found = least_set(iter(here), clearing.needs, self.judged, clearing)
+            if found is None or (judge.enough(found) and judge.accepts(found)):
+                return found
+        contenders = self._contenders(way, shortage, residents, here, rows)
+        return least_set(contenders, judge.needs, self.judged, judge)
 
     def _less_harm(self, one: list[Contender], other: list[Contender]) -> bool:
         """Compares the most important members, then the next ones. Both are given least important first."""
@@ -156,29 +169,27 @@ class VictimSearch:
     # Contenders
 
     def _contenders(
-        self, way: int, shortage: Shortage, residents: dict[str, Claim] | None, rows: list[Row]
+        self,
+        way: int,
+        shortage: Shortage,
+        residents: dict[str, Claim] | None,
+        here: list[Contender],
+        rows: list[Row],
     ) -> Iterator[Contender]:
-        """The eligible contenders that relieve any row, the least important first."""
-        here = self._on_node(way, shortage, residents, rows)
-        if not self.quota_rows and not self.rights.needs(way):
-            yield from here
-            return
+        """Those on the node and the eligible ones elsewhere that relieve any row, the least important first."""
         at = 0
-        for contender in self.rights.everywhere(way, shortage):
-            if residents is not None and contender.claim.uid in residents:
-                continue
-            while at < len(here) and self._precedes(here[at], contender):
-                yield here[at]
-                at += 1
-            if self._counts(contender, rows):
-                yield contender
+        if self.quota_rows or self.rights.needs(way):
+            for contender in self.rights.everywhere(way, shortage):
+                if residents is not None and contender.claim.uid in residents:
+                    continue
+                while at < len(here) and self._precedes(here[at], contender):
+                    yield here[at]
+                    at += 1
+                if self._counts(contender, rows):
+                    yield contender
         yield from here[at:]
 
-    def _on_node(
-        self, way: int, shortage: Shortage, residents: dict[str, Claim] | None, rows: list[Row]
-    ) -> list[Contender]:
-        if residents is None:
-            return []
+    def _on_node(self, way: int, shortage: Shortage, residents: dict[str, Claim], rows: list[Row]) -> list[Contender]:
         found: list[Contender] = []
         for resident in residents.values():
             contender = self.rights.contender(way, resident, shortage)
@@ -267,26 +278,29 @@ def _keeper_of(core: Core, claim: Claim) -> PlacementPolicy | None:
 
 
 @final
-class _SetJudge(Judge):
-    """Sums with those that return, then the rights."""
+class SetJudge(Judge):
+    """Sums with those that return, then the rights; without a shortage to judge by, only the sums."""
 
-    def __init__(self, search: VictimSearch, shortage: Shortage, rows: list[Row]) -> None:
+    def __init__(self, search: VictimSearch, shortage: Shortage | None, rows: list[Row]) -> None:
         self.search: Final = search
         self.shortage: Final = shortage
         self.rows: Final = rows
+        self.needs: Final = [row.amount for row in rows]
 
     def accepts(self, chosen: list[Contender]) -> bool:
         returning = self.search.victims.returning(chosen)
-        if returning and not self._enough(chosen, returning):
+        if returning and not self.enough(chosen, returning):
             return False
-        return not self.search.rights.judge([c.claim for c in chosen], returning, self.shortage)
+        shortage = self.shortage
+        return shortage is None or not self.search.rights.judge([c.claim for c in chosen], returning, shortage)
 
-    def _enough(self, chosen: list[Contender], returning: list[Claim]) -> bool:
-        sums = [-row.amount for row in self.rows]
+    def enough(self, chosen: list[Contender], returning: list[Claim] | None = None) -> bool:
+        """Whether the set frees all that its rows miss, with what those that return take again."""
+        sums = [-need for need in self.needs]
         for contender in chosen:
             for r in range(len(sums)):
                 sums[r] += contender.relief[r]
-        for claim in returning:
+        for claim in returning or ():
             relief = relief_of(claim, self.rows)
             for r in range(len(sums)):
                 sums[r] -= relief[r]
