@@ -240,11 +240,26 @@ def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
     if best is None or judge.objections(mine.node, mine.victims):
         return ILLEGAL
     if best.victims == mine.victims:
-        return SAME
-    if not best.victims or judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]:
+        return SAME  # on whatever node
+    if not best.victims:
         return OTHER
-    least = judge.choose_on(mine.node) or ()
-    return SAME if judge.harm(mine.node, mine.victims) == judge.harm(mine.node, least) else OTHER
+    if mine.node != best.node and judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]:
+        return OTHER
+    return SAME if _as_good(judge, mine, judge.choose_on(mine.node) or ()) else OTHER
+
+
+def _as_good(judge: Judge, mine: Choice, least: tuple[str, ...]) -> bool:
+    """Whether the first that differ, the most important first, are equally important: then either set may be chosen."""
+    if set(least) < set(mine.victims):
+        return False
+    known = {claim.name: claim for claim in judge.world.claims}
+
+    def ranked(names: tuple[str, ...]) -> list[tuple[tuple[int, int, int], str]]:
+        return sorted(((judge.importance(known[name], mine.node), name) for name in names), reverse=True)
+
+    pairs = zip(ranked(mine.victims), ranked(least), strict=False)
+    first = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    return first is not None and first[0][0] == first[1][0]
 
 
 def _room(judge: Judge) -> bool:
