@@ -390,3 +390,19 @@ def test_non_preemptible_claims_are_in_quota_first_and_never_taken() -> None:
     assert world.classes("a") == {"a1": 0, "a2": 2}
     world.ask("a3", "a", {CPU: 2}, HIGH)
     assert world.ask("b1", "b", {CPU: 2}).victims == ("a3",)
+
+
+def test_a_search_that_is_cut_short_says_so() -> None:
+    """Borrowers of 2 cpu each may lose 19 memory together, so no set frees 19 cpu; there are too many to try."""
+    world = World(borrowing="capacity", placed=True)
+    world.node("n1", {"cpu": 80, "memory": 200})
+    world.quota("a", {"cpu": 15})
+    world.quota("c", {"cpu": 60, "memory": 30})
+    world.quota("d", {"cpu": 21, "memory": 61})
+    for number in range(40):
+        assert world.ask(f"d{number:02}", "d", {"cpu": 2, "memory": 2}).admitted
+    refused = world.ask("a1", "a", {"cpu": 19})
+    assert [refusal.reason for refusal in refused.refusals][-1] == "engine.search-limit"
+    assert len(world.counted()) == 40
+    few = world.ask("a2", "a", {"cpu": 18})
+    assert len(few.victims) == 9
