@@ -97,7 +97,7 @@ class TestPods:
         bed = TestBed(node("n1", {GPU: 2}), purse, registry=registry())
         bed.give(pod("low", "red", {GPU: 1}), pod("other", "blue", {GPU: 1}, priority=9))
         bed.give(pod("high", "red", {GPU: 2}, priority=5))
-        assert bed.see("red/high").reason == "purse.limit.nvidia.com/gpu"
+        assert bed.see("red/high").reason == "nodes.full", "its quota would have a victim"
         bed.finish(["blue/other"])
         assert bed.phases() == {"blue/other": "Succeeded", "red/high": "Running", "red/low": "Evicted"}
 

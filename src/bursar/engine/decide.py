@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bursar.engine import disruption_budgets
 from bursar.engine.charging import Core
-from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, WAITING, Decision
+from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, PROTECTED, WAITING, Decision
 from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, keep_place, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
 from bursar.engine.preemption import VictimSearch, apply_plan
@@ -40,11 +40,13 @@ def admit(core: Core, claim: Claim, at: int) -> Decision:
         core.tx.set_state(claim, RESERVED)
         return Decision(claim.uid, ADMITTED, at)
     if may_preempt(claim, refusals):
+        core.eviction_rules.blocked = 0
         search = VictimSearch(core, claim)
         plan = search.best_plan(placed=False)
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
-        refusals = _with_limit(search, refusals)
+        refusals = _with_limit(search, binding_first(search, refusals))
+        refusals = _with_protected(core, claim, refusals, placed=False)
     return refused(claim, at, refusals)
 
 
@@ -116,11 +118,10 @@ def may_preempt(claim: Claim, refusals: tuple[Refusal, ...]) -> bool:
 
 
 def refused(claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
-    outcome = WAITING
-    for refusal in refusals:
-        if refusal.permanent:
-            outcome = NEVER
-    return Decision(claim.uid, outcome, at, "", refusals)
+    never = [refusal for refusal in refusals if refusal.permanent]
+    if never and never[0] is not refusals[0]:
+        refusals = (*never, *[refusal for refusal in refusals if not refusal.permanent])
+    return Decision(claim.uid, NEVER if never else WAITING, at, "", refusals)
 
 
 def displaced(victim: Claim, claimant: Claim, decision: Decision) -> Decision:
@@ -146,13 +147,18 @@ def _try_everywhere(core: Core, claim: Claim) -> tuple[Refusal, ...]:
 
 def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ...]) -> Decision:
     if may_preempt(claim, refusals):
+        core.eviction_rules.blocked = 0
         search = VictimSearch(core, claim)
         plan = search.best_plan()
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
-        refusals = _with_limit(search, refusals)
+        blocked = core.eviction_rules.blocked > 0
+        refusals = binding_first(search, refusals)
         if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
-            refusals = (*refusals, *no_node(core, claim))
+            refusals = (*no_node(core, claim), *refusals)
+        refusals = _with_limit(search, refusals)
+        if blocked:
+            refusals = _with_protected(core, claim, refusals, placed=True)
     return refused(claim, at, refusals)
 
 
@@ -171,6 +177,40 @@ def _with_limit(search: VictimSearch, refusals: tuple[Refusal, ...]) -> tuple[Re
         return refusals
     note = "too many sets of victims are possible: not all of them were judged"
     return (*refusals, Refusal("engine", "engine.search-limit", note, topics=refusals[0].topics))
+
+
+_NAMED = 3  # protected claims in a sentence
+
+
+def _with_protected(core: Core, claim: Claim, refusals: tuple[Refusal, ...], placed: bool) -> tuple[Refusal, ...]:
+    """Say so if claims that may not be displaced are what keeps the claim waiting, and why they may not be."""
+    rules = core.eviction_rules
+    if not rules.blocked:
+        return refusals
+    rules.lenient = True
+    try:
+        plan = VictimSearch(core, claim).best_plan(placed)
+    finally:
+        rules.lenient = False
+    named: list[str] = []
+    for victim in plan.victims if plan is not None else []:
+        why = rules.obstacle(claim, victim)
+        if why:
+            named.append(f"{victim.key} {why}")
+    if not named:
+        return refusals
+    more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    note = f"it would fit in place of claims that may not be displaced: {', '.join(named[:_NAMED])}{more}"
+    return (*refusals, Refusal("engine", PROTECTED, note, topics=refusals[0].topics))
+
+
+def binding_first(search: VictimSearch, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+    """The refusals with the binding one in front: the first that victims could not resolve."""
+    if len(refusals) > 1:
+        for refusal in refusals:
+            if not search.could_resolve(refusal):
+                return (refusal, *[other for other in refusals if other is not refusal])
+    return refusals
 
 
 def _admitted(core: Core, claim: Claim, at: int) -> Decision:

@@ -33,6 +33,9 @@ WAITING: Final = 2
 NEVER: Final = 3
 EVICTED: Final = 4
 RELEASED: Final = 5
+PROTECTED: Final = "engine.protected"
+SEARCH_LIMIT: Final = "engine.search-limit"
+_ADDED: Final = (PROTECTED, SEARCH_LIMIT)  # what the engine adds to the refusals of policies
 OUTCOMES: Final = ("admitted", "held", "waiting", "never", "evicted", "released")
 
 
@@ -88,7 +91,8 @@ class Decision(Recordable):
     def sentence(self) -> str:
         """One sentence for people."""
         if self.refusals:
-            return self.refusals[0].sentence()
+            more = [refusal.note for refusal in self.refusals[1:] if refusal.reason in _ADDED]
+            return "; ".join([self.refusals[0].sentence(), *more])
         if self.outcome == EVICTED:
             return f"gave its place to {self.by}"
         if self.outcome == HOLDING:
@@ -175,7 +179,13 @@ def explain_claim(core: Core, claim: Claim) -> Check:
             found = _quota_check(policy, claim)
         if found is not None:
             children.append(found)
-    _mark_first(children)
+    last = claim.decision
+    if waiting and isinstance(last, Decision):
+        children.extend([Check.of_refusal(refusal) for refusal in last.refusals if refusal.reason in _ADDED])
+        if not _mark(children, last.reason):
+            _mark_first(children)
+    else:
+        _mark_first(children)
     return Check(f"{claim.key} is {STATES[claim.state]}", not waiting, _last_word(claim), tuple(children))
 
 
@@ -186,6 +196,17 @@ def _quota_check(policy: Policy, claim: Claim) -> Check | None:
     if isinstance(bound, Refusal):
         return Check(policy.name, False, "", (Check.of_refusal(bound),))
     return None
+
+
+def _mark(checks: list[Check], reason: str) -> bool:
+    """Mark the check by which the claim was refused; False if it does not fail now."""
+    for check in checks:
+        if not check.passed and not check.children and check.reason == reason:
+            check.binding = True
+            return True
+        if _mark(list(check.children), reason):
+            return True
+    return False
 
 
 def _mark_first(checks: list[Check]) -> bool:
@@ -227,6 +248,12 @@ REASONS: Final = (
         "engine.group",
         "The pod starts together with its group, and another one of the group cannot run.",
         "See the reason of the pod that the note names.",
+    ),
+    Reason(
+        "engine.protected",
+        "The pod could take the place of others, but these may not be displaced: one displaced it before, may not be "
+        "preempted, or is kept by a disruption budget. The note names them and says why.",
+        "Wait for them to end, or widen the disruption budget.",
     ),
     Reason(
         "engine.search-limit",

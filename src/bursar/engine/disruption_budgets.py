@@ -145,15 +145,19 @@ class VictimRules(EvictionRules):
         self.state: Final = state
         self.budgets: Final = budgets
         self.lineages: Final = lineages
+        self.lenient: bool = False  # to find out who would leave if nobody were protected
+        self.blocked: int = 0  # how often somebody was, since a search began
 
     def protection(self, victim: Claim) -> str:
         """Why the claim may not be evicted for any other; "" if it may."""
         if not victim.counts():
             return "does not count"
-        if not victim.spec.preemptible:
-            return "is not preemptible"
         if self.state.cell("revoked", victim.uid) is not None:
             return "is being evicted already"
+        if self.lenient:
+            return ""
+        if not victim.spec.preemptible:
+            return "is not preemptible"
         if self.state.cell("spared", victim.uid) is not None:
             return "could not be evicted"
         budget = self.budgets.forbids(victim)
@@ -164,11 +168,15 @@ class VictimRules(EvictionRules):
             return "is the same claim"
         protection = self.protection(victim)
         if protection:
+            self.blocked += 1
             return protection
         group = claim.spec.group
         if group and victim.spec.group == group and victim.namespace == claim.namespace:
             return "belongs to the same gang"
-        return "displaced it before" if self.lineages.barred(claim.uid, victim.uid) else ""
+        if self.lenient or not self.lineages.barred(claim.uid, victim.uid):
+            return ""
+        self.blocked += 1
+        return "displaced it before"
 
 
 def _count(tx: Transaction, claim: Claim, account: Account, what: Vector, present: bool) -> None:

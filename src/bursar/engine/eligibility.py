@@ -52,6 +52,18 @@ class EligibleVictims:
     def admit(self, contender: Contender) -> bool:
         """Whether the contender is eligible; adds its loads on disruption budgets, and who returns if it leaves."""
         victim = contender.claim
+        rules = self.core.eviction_rules
+        if rules.lenient:
+            if rules.obstacle(self.claim, victim):
+                return False
+        elif not self._may_go(contender, victim):
+            rules.blocked += 1
+            return False
+        if victim.state == HELD:
+            contender.returning = self._returning(victim)
+        return True
+
+    def _may_go(self, contender: Contender, victim: Claim) -> bool:
         if not victim.spec.preemptible or not victim.counts():
             return False
         if victim.uid in self.revoked or victim.uid in self.spared or _related(self.core, self.claim, victim):
@@ -62,8 +74,6 @@ class EligibleVictims:
                 if allowance.left < 1:
                     return False
                 contender.load(allowance, 1)
-        if victim.state == HELD:
-            contender.returning = self._returning(victim)
         return True
 
     def _budgets_of(self, victim: Claim) -> list[Allowance]:

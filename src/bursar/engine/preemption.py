@@ -18,18 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop
+from itertools import islice
 from typing import Final, final
 
 from bursar.engine.charging import Core
-from bursar.engine.eligibility import EligibleVictims, relief_of
+from bursar.engine.eligibility import EligibleVictims, eligible, relief_of
 from bursar.engine.placement import best_node, open_nodes, open_to_all_but, possible_slots
 from bursar.engine.preemption_trial import Trial, evict, makes_room
 from bursar.engine.victim_sets import Judge, JudgedSets, least_set
 from bursar.ledger.claims import Binding, Claim
-from bursar.policies.policy import PlacementPolicy
+from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Refusal
 from bursar.policies.rights import Contender, Rights, Row, Shortage, in_order
 
+_TRIED: Final = 64  # victims of one policy, to tell whether it is what a claim waits for
 Harm = tuple[int, int, int, int, int, str]
 
 
@@ -97,6 +99,24 @@ class VictimSearch:
         finally:
             for policy in core.searching:
                 policy.search_ends()
+
+    def could_resolve(self, refusal: Refusal) -> bool:
+        """Whether victims would satisfy the quota that refused, if no other one refused. Changes nothing."""
+        core = self.core
+        mark = core.tx.savepoint()
+        for policy in core.policies:
+            bound = policy.bind(self.claim, "") if policy.name == refusal.policy else None
+            if isinstance(bound, Binding):
+                evict(core, [one for one in self._named_by(policy, bound, refusal) if eligible(core, self.claim, one)])
+        left = core.attempt(self.claim, "", False)
+        core.tx.rollback_to(mark)
+        return refusal.policy not in [other.policy for other in left]
+
+    def _named_by(self, policy: Policy, binding: Binding, refusal: Refusal) -> list[Claim]:
+        if policy.name != self.governed:
+            return list(islice(policy.victims(self.core.tx, self.claim, binding, refusal), _TRIED))
+        plan = self._least_plan(Shortage("", policy.missing(self.claim, binding) or [], []), None)
+        return [] if plan is None else plan.victims
 
     def _read_quotas(self) -> None:
         """What the quotas are short of, wherever the claim runs."""

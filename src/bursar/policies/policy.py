@@ -271,9 +271,11 @@ class Policy(PreemptionHooks):
         children: list[Check] = []
         for i in range(len(binding.accounts)):
             account = binding.accounts[i]
-            short = -1 if counted else account.short_dimension(binding.costs[i])
-            refusal = None if short < 0 else self.refusal(claim, account, short, binding.costs[i])
-            children.append(Check.of_account(account, binding.costs[i], refusal))
+            cost = binding.costs[i]
+            short = [] if counted else account.missing(cost).indices()
+            failed = [self.refusal(claim, account, dim, cost) for dim in short]
+            more = tuple(failed) if len(failed) > 1 else ()
+            children.append(Check.of_account(account, cost, failed[0] if failed else None, more))
         return Check(self.name, all(c.passed for c in children), "", tuple(children))
 
     def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:

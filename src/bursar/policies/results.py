@@ -102,12 +102,32 @@ class Refusal(Recordable):
             self.place,
         )
 
+    def worded(self, subject: str, used_of: str) -> Refusal:
+        """The same refusal, in a sentence about an object that people know: what is used of what."""
+        note = f"{subject}: needs {self._needs()}, {used_of}"
+        return Refusal(
+            self.policy,
+            self.reason,
+            note,
+            self.account,
+            self.resource,
+            self.requested,
+            self.used,
+            self.limit,
+            self.permanent,
+            self.topics,
+            self.place,
+        )
+
+    def _needs(self) -> str:
+        unit = "pod" if self.resource == "pods" and self.requested == "1" else self.resource
+        return f"{self.requested} {unit}"
+
     def sentence(self) -> str:
         """One sentence for people, with the numbers."""
         if self.note:
             return self.note
-        unit = "pod" if self.resource == "pods" and self.requested == "1" else self.resource
-        return f"{self.account}: needs {self.requested} {unit}, {self.used} of {self.limit} in use"
+        return f"{self.account}: needs {self._needs()}, {self.used} of {self.limit} in use"
 
     def record(self) -> list[object]:
         numbers = [self.resource, self.requested, self.used, self.limit]
@@ -177,7 +197,8 @@ class Check:
         return f"Check({self.title}, {'passed' if self.passed else 'failed'}, {len(self.children)} children)"
 
     @staticmethod
-    def of_account(account: Account, cost: Vector, refusal: Refusal | None) -> Check:
+    def of_account(account: Account, cost: Vector, refusal: Refusal | None, more: tuple[Refusal, ...] = ()) -> Check:
+        """How much of the cost fits. ``more``: all failed checks, if there are several; each is a check of its own."""
         parts: list[str] = []
         for dim in cost.indices():
             resource = dimension_at(dim)
@@ -186,7 +207,8 @@ class Check:
             wanted = resource.show(cost.get(dim))
             parts.append(f"{resource.name} {wanted} wanted, {resource.show(account.used.get(dim))} of {shown} in use")
         reason = "" if refusal is None else refusal.reason
-        return Check(account.name, refusal is None, "; ".join(parts), (), reason)
+        children = tuple([Check(other.resource, False, other.sentence(), (), other.reason) for other in more])
+        return Check(account.name, refusal is None, "; ".join(parts), children, "" if children else reason)
 
     @staticmethod
     def of_refusal(refusal: Refusal) -> Check:

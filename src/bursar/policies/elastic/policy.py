@@ -188,7 +188,16 @@ class ElasticPolicy(QuotaPolicy):
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:
         rule = TOTAL_RULE if account.name == TOTAL else MIN_RULE if account.name.endswith(FIRM_SUFFIX) else MAX_RULE
-        return refusal_for(NAME, rule, account, dim, cost, cost.get(dim) > account.limits.get(dim))
+        found = refusal_for(NAME, rule, account, dim, cost, cost.get(dim) > account.limits.get(dim))
+        quota = self.book.governing(claim.namespace)
+        if quota is None:
+            return found
+        used_of = f"{found.used} of its {rule} of {found.limit} in use"
+        if rule == MIN_RULE:
+            used_of += " by pods that may not be preempted"
+        elif rule == TOTAL_RULE:
+            used_of = f"{found.used} of the {found.limit} that all elastic quotas guarantee are in use"
+        return found.worded(quota.body.subject, used_of)
 
     def explain(self, claim: Claim, binding: Binding) -> Check:
         quota = self.book.by_account.get(binding.accounts[0].name)

@@ -67,6 +67,11 @@ def quota_refusal(space: Space, namespace: str, account: Account, cost: Vector, 
 
 
 def _first_failed(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
+    return next(failed_checks(space, namespace, account, cost, count), None)
+
+
+def failed_checks(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Iterator[Refusal]:
+    """All checks that fail, in their order."""
     for name, code, single in CHECKS:
         wanted = count if name == COUNT else cost.amount(name)
         used = 0 if single else account.used.amount(name)
@@ -77,8 +82,7 @@ def _first_failed(space: Space, namespace: str, account: Account, cost: Vector, 
                 amounts = f"requested {show(wanted)}, limit {show(most)}"
                 note = f"quota exceeded in namespace {namespace} for {code}: {amounts}"
                 shown = "" if single else show(used)
-                return Refusal(NAME, code, note, account.name, name, show(wanted), shown, show(most), single)
-    return None
+                yield Refusal(NAME, code, note, account.name, name, show(wanted), shown, show(most), single)
 
 
 @final
@@ -326,12 +330,13 @@ class LimitsPolicy(QuotaPolicy):
     def explain(self, claim: Claim, binding: Binding) -> Check:
         if not binding.accounts:
             return Check(NAME, True)
-        refusal = None
-        if not claim.counts():
-            refusal = self.quota_refusal(claim, binding.accounts[0], binding.costs[0], _count(binding))
-        found = Check.of_account(binding.accounts[0], binding.costs[0], None)
-        children = (found,) if refusal is None else (Check.of_refusal(refusal), found)
-        return Check(NAME, refusal is None, "", children)
+        account, cost = binding.accounts[0], binding.costs[0]
+        failed: list[Refusal] = []
+        first = None if claim.counts() else self.quota_refusal(claim, account, cost, _count(binding))
+        if first is not None:
+            failed = list(failed_checks(self.space(claim.namespace), claim.namespace, account, cost, _count(binding)))
+        checks = [Check.of_refusal(refusal) for refusal in failed or ([] if first is None else [first])]
+        return Check(NAME, first is None, "", (*checks, Check.of_account(account, cost, None)))
 
     def outputs(self, now: int) -> list[Output]:
         for namespace in sorted(self.status.dirty):

@@ -145,7 +145,7 @@ def _hopeless(derived: DerivedState, branch: Branch, binding: Binding) -> Refusa
         for dim in cost.indices():
             most = int(at.maxima[derived.forest.slot_of(dim)])
             if most != NO_MAX and cost.get(dim) > most:
-                return _refusal(at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
+                return _refusal(derived, at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
         i += 1
     if not derived.options.runtime:
@@ -177,7 +177,7 @@ def _check_at(
         limit = int(runtime[slot]) if held and wanted <= most else most
         if wanted > limit and _grew(old, account, dim, amount):
             rule = MAX_RULE if wanted > most else RUNTIME_RULE
-            return _refusal(branch, account, dim, amount, limit, rule)
+            return _refusal(derived, branch, account, dim, amount, limit, rule)
     return None
 
 
@@ -194,15 +194,17 @@ def _check_non_preemptible(
         least = int(branch.minima[derived.forest.slot_of(dim)])
         amount = int(cost.amounts[i])
         if account.used.get(dim) + amount > least and _grew(old, account, dim, amount):
-            return _refusal(branch, account, dim, amount, least, MIN_RULE)
+            return _refusal(derived, branch, account, dim, amount, least, MIN_RULE)
     return None
 
 
-def _refusal(branch: Branch, account: Account, dim: int, amount: int, limit: int, rule: str) -> Refusal:
+def _refusal(
+    derived: DerivedState, branch: Branch, account: Account, dim: int, amount: int, limit: int, rule: str
+) -> Refusal:
     resource = dimension_at(dim)
     never = amount > limit and rule in (MAX_RULE, MIN_RULE)
     topics = (account.topic,) if rule != RUNTIME_RULE else (account.topic, topic_of(branch.tree_id))
-    return Refusal(
+    found = Refusal(
         NAME,
         f"{NAME}.{rule}.{resource.name}",
         "",
@@ -214,6 +216,16 @@ def _refusal(branch: Branch, account: Account, dim: int, amount: int, limit: int
         never,
         topics,
     )
+    if branch.quota is None:
+        return found
+    by = " by pods that may not be preempted" if rule == MIN_RULE else ""
+    return found.worded(_subject(derived, branch.quota), f"{found.used} of its {rule} of {found.limit} in use{by}")
+
+
+def _subject(derived: DerivedState, quota: PoolQuotaBody) -> str:
+    """The quota as people know it, with the profiles whose nodes it shares out."""
+    profiles = ", ".join([profile.key for profile in derived.node_pools.profiles_of(quota.tree)])
+    return f"ElasticQuota {quota.key} of profile {profiles}" if profiles else f"ElasticQuota {quota.key}"
 
 
 def _loose(derived: DerivedState, branch: Branch) -> Refusal:
