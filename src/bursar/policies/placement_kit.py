@@ -6,6 +6,7 @@ which also fire on undo and replay, so after an undo it is what it was before.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final, TypeVar, final
 
 from librt.vecs import append, vec
@@ -47,9 +48,44 @@ class NodeIndex:
         self.slots: Final[dict[str, int]] = {}
         self.names: Final[list[str]] = []
         self.sorted: vec[i64] = vec[i64]()
+        self.offered: Final[dict[str, int]] = {}  # by resource: how many nodes have any of it
+        self.meant: Final[dict[str, str]] = {}  # by a name that no node has: the one that may be meant
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def offers(self, limits: Limits, sign: int) -> None:
+        """A node with these amounts came (1) or went (-1)."""
+        for name, amount in limits.listed.items():
+            if amount > 0:
+                count = self.offered.get(name, 0) + sign
+                if count:
+                    self.offered[name] = count
+                else:
+                    del self.offered[name]
+        self.meant.clear()
+
+    def misspelt(self, names: list[str], own: tuple[str, ...] = ()) -> str:
+        """Which of these resources no node has, although one has a resource of nearly that name; "" if there is none.
+
+        ``own`` are resources that exist without nodes. Names that differ in digits only (sizes of MIG slices) are not
+        taken for each other.
+        """
+        found: list[str] = []
+        for name in names if self.offered else []:
+            if name not in self.offered and name not in own:
+                meant = self._meant(name, own)
+                if meant:
+                    found.append(f"no node has {name}: did you mean {meant}?")
+        return "; ".join(found)
+
+    def _meant(self, name: str, own: tuple[str, ...]) -> str:
+        known = self.meant.get(name)
+        if known is None:
+            near = get_close_matches(name, sorted({*self.offered, *own}), 1, 0.82)
+            known = near[0] if near and _letters(near[0]) != _letters(name) else ""
+            self.meant[name] = known
+        return known
 
     def slot(self, name: str) -> int:
         """The node's slot; a new name gets the next one."""
@@ -68,6 +104,10 @@ class NodeIndex:
                 found[self.slots[name]] = place
             self.sorted = found
         return self.sorted
+
+
+def _letters(name: str) -> str:
+    return "".join([letter for letter in name if not letter.isdigit()])
 
 
 @final

@@ -42,6 +42,15 @@ class StatusWriter:
     def write_event(self, kind: str, key: str, reason: str, message: str, severity: str = "Warning") -> None:
         self.write(kind, key, "event", {"type": severity, "reason": reason, "message": message})
 
+    def unknown_resources(self, kind: str, key: str, entry: str, problem: str) -> list[object]:
+        """The condition of a quota that names resources wrongly, with an event when that begins; [] if it does not.
+
+        ``entry`` names the quota among those of the policy.
+        """
+        if self.changed("resources", entry, problem) and problem:
+            self.write_event(kind, key, "UnknownResource", problem)
+        return [condition("ResourcesKnown", False, "UnknownResource", problem)] if problem else []
+
     def take(self) -> list[Output]:
         """Returns the outputs since the last call."""
         found = self.collected

@@ -207,4 +207,4 @@ class ElasticPolicy(QuotaPolicy):
         return explain(self.book, quota, claim, self._cost(claim), self.state.accounts, checks)
 
     def outputs(self, now: int) -> list[Output]:
-        return self.status.outputs(self.state, self.runners)
+        return self.status.outputs(self.state, self.runners, self.nodes)

@@ -11,6 +11,7 @@ from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import (
     CAPACITY_LABEL,
+    GPU_MEMORY,
     GROUP,
     IN_FORCE,
     IN_QUOTA,
@@ -19,6 +20,7 @@ from bursar.policies.elastic.settings import (
     RUNNING_SUFFIX,
     TAKEN_OVER,
 )
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
 from bursar.resources import Vector, dimension, dimension_at
@@ -48,26 +50,30 @@ class ElasticStatusWriter(StatusWriter):
         else:
             self.ended[claim.uid] = claim
 
-    def outputs(self, state: State, runners: dict[str, tuple[Account, Vector]]) -> list[Output]:
+    def outputs(self, state: State, runners: dict[str, tuple[Account, Vector]], nodes: NodeIndex) -> list[Output]:
         for uid in sorted(self.ended):
             if self.changed(CAPACITY_LABEL, uid, None) and uid in state.claims:  # no quota governs it any more
                 self.write(_POD, self.ended[uid].key, "labels", {CAPACITY_LABEL: None})
         self.ended.clear()
         for id in sorted(self.dirty):  # noqa: A001 as the ledger calls it
-            self._quota(state, id, runners)
+            self._quota(state, id, runners, nodes)
         self.dirty.clear()
         return self.take()
 
-    def _quota(self, state: State, id: str, runners: dict[str, tuple[Account, Vector]]) -> None:  # noqa: A002
+    def _quota(self, state: State, id: str, runners: dict[str, tuple[Account, Vector]], nodes: NodeIndex) -> None:  # noqa: A002
         kind, _, key = id.partition("/")
         kind += f".{GROUP}"
         quota = self.book.quotas.get(id)
         if quota is not None and quota.state == IN_FORCE:
             self._label(quota, runners)
-            status = status_of(quota, state.accounts[quota.account], state.accounts[quota.running])
-            self.write_status(kind, key, status)
+            reserved = state.accounts[quota.account]
+            status = status_of(quota, reserved, state.accounts[quota.running])
+            names = sorted({*quota.body.min.listed, *quota.body.max.listed})
+            unknown = self.unknown_resources(kind, key, id, nodes.misspelt(names, (GPU_MEMORY,)))
+            self.write_status(kind, key, {**status, "conditions": [_exceeded(quota, reserved), *unknown]})
             return
         self.write_status(kind, key, None)
+        self.changed("resources", id, None)
         if quota is None:
             self.started.pop(id, None)
             self.labelled.pop(id, None)
@@ -120,7 +126,6 @@ def status_of(quota: ElasticQuotaState, reserved: Account, running: Account) -> 
         "used": {name: dimension(name).show(running.used.amount(name)) for name in listed},
         "reserved": {name: dimension(name).show(reserved.used.amount(name)) for name in listed},
         "borrowed": borrowed,
-        "conditions": [_exceeded(quota, reserved)],
     }
 
 

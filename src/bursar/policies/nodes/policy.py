@@ -26,6 +26,7 @@ from bursar.policies.nodes.rules import (
     NodeBody,
     check_nodes,
     clash,
+    facts_of,
     failed_rule,
     rule_note,
     show_port,
@@ -99,6 +100,11 @@ class NodesPolicy(PlacementPolicy):
         if table == LEAVING_PORTS:
             self.index.leaving_changed(key, old, new)
             return
+        before, after = facts_of(key, old), facts_of(key, new)
+        if before is not None:
+            self.nodes.offers(before.limits, -1)
+        if after is not None:
+            self.nodes.offers(after.limits, 1)
         account = self.state.accounts.get(PREFIX + key)
         used = NOTHING_USED if account is None else account.used
         self.index.node_changed(self.nodes.slot(key), key, PREFIX + key, used, new)

@@ -336,7 +336,7 @@ class PoolsPolicy(QuotaPolicy):
         return self.revoker.next_due(now)
 
     def outputs(self, now: int) -> list[Output]:
-        return self.status.outputs(self.state)
+        return self.status.outputs(self.state, self.nodes)
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         """A claim of a tree runs on the nodes of the tree."""

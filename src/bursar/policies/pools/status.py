@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, listing, root_manifest, shown
@@ -43,14 +44,14 @@ class PoolStatusWriter(StatusWriter):
         self.derived: Final = derived
         self.roots: Final[dict[str, str]] = {}  # by name: the key of a root quota that was written
 
-    def outputs(self, state: State) -> list[Output]:
+    def outputs(self, state: State, nodes: NodeIndex) -> list[Output]:
         for name in sorted(self.derived.roots_changed):
             self._root(state, name)
         for key in sorted(self.derived.profiles_changed):
             self._profile(key)
         self.derived.roots_changed.clear()
         self.derived.profiles_changed.clear()
-        self._statuses()
+        self._statuses(nodes)
         return self.take()
 
     # Root quotas and profiles
@@ -109,7 +110,7 @@ class PoolStatusWriter(StatusWriter):
 
     # Quotas
 
-    def _statuses(self) -> None:
+    def _statuses(self, nodes: NodeIndex) -> None:
         forest = self.derived.forest
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
@@ -120,10 +121,11 @@ class PoolStatusWriter(StatusWriter):
             if branch is None or branch.quota is None:
                 self.changed("annotations", key, None)
                 self.changed("status", key, None)
+                self.changed("resources", key, None)
             else:
-                self._status(branch, branch.quota)
+                self._status(branch, branch.quota, nodes)
 
-    def _status(self, branch: Branch, quota: PoolQuotaBody) -> None:
+    def _status(self, branch: Branch, quota: PoolQuotaBody, nodes: NodeIndex) -> None:
         tied = branch.built_in or self.derived.forest.is_connected(branch)
         amounts: dict[str, object] = {
             REQUEST: self._json(branch, branch.request),
@@ -135,7 +137,9 @@ class PoolStatusWriter(StatusWriter):
             RUNTIME: self._json(branch, self._runtime(branch, tied)),
         }
         used = {} if branch.account is None else branch.account.used.vector().show()
-        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied)]}
+        names = sorted({*quota.maximum, *quota.minimum})
+        unknown = self.unknown_resources(QUOTA_OBJECT, quota.key, branch.key, nodes.misspelt(names))
+        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied), *unknown]}
         moved = self.changed("annotations", branch.key, amounts)
         if moved:
             self.write(QUOTA_OBJECT, quota.key, "annotations", amounts)
