@@ -1,4 +1,4 @@
-"""Random worlds: all policies that ship, together, on one small cluster, driven by seeded steps and judged after each.
+"""Random worlds: all policies that ship, together, driven by seeded steps and judged after each.
 
 * ``surroundings`` and ``workloads`` draw manifests: nodes, quotas of every dialect, pods;
 * ``cluster_world`` drives the embedded cluster with its loop, ``engine_world`` the engine by itself;

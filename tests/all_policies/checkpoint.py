@@ -12,6 +12,7 @@ from bursar.ledger.state import State
 from bursar.ledger.transaction import read_snapshot
 from bursar.policies.plugin import default_registry
 from tests.all_policies.cluster_world import ClusterWorld
+from tests.all_policies.engine_world import EngineWorld
 from tests.all_policies.violation import require
 from tests.at_rest import is_at_rest, story
 
@@ -64,6 +65,12 @@ def why_they_wait(state: State) -> dict[str, str]:
     return {claim.key: claim.decision.reason for claim in pending if isinstance(claim.decision, Decision)}
 
 
+def check_engine(world: EngineWorld, followers: Followers) -> None:
+    """Followers agree."""
+    followers.check(world.engine, world.engine.journal.take())
+    world.counts["audits"] += 1
+
+
 def check_cluster(world: ClusterWorld, followers: Followers) -> None:
     """Followers agree; at rest, the cluster that is started again is the same, and the world goes on with it."""
     cluster, tape = world.cluster, world.tape
@@ -72,18 +79,18 @@ def check_cluster(world: ClusterWorld, followers: Followers) -> None:
     followers.check(cluster.engine, tape.lines[known:])
     world.counts["audits"] += 1
     _same(restarted.engine, cluster.engine, "restart")
-    if not is_at_rest(cluster):
-        world.cluster = restarted
+    before, reasons = story(cluster), _reasons(world)
+    resting = is_at_rest(cluster)
+    world.cluster = restarted
+    require(_reasons(world) == reasons, "restart: why they wait", f"{_reasons(world)}, not {reasons}")
+    if not resting:
         restarted.settle()
         return
-    before, reasons = story(cluster), _reasons(world)
-    world.cluster = restarted
     digest = restarted.engine.digest
     restarted.settle()
     world.counts["restarts at rest"] += 1
     require(story(restarted) == before, "restart changes", f"{story(restarted)}, before it {before}")
     require(restarted.engine.digest == digest, "restart changes", "the ledger")
-    require(_reasons(world) == reasons, "restart: why they wait", f"{_reasons(world)}, not {reasons}")
 
 
 def _reasons(world: ClusterWorld) -> dict[str, str]:

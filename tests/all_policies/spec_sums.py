@@ -20,6 +20,7 @@ from tests.all_policies.workloads import TENSOR_FUSION
 GI = 2**30
 _GPU_MEMORY = "n8s.nebuly.ai/gpu-memory"
 _GB = 16
+_TREE = "quota.bursar.dev/"
 
 
 class Manifests(Protocol):
@@ -31,7 +32,7 @@ class Manifests(Protocol):
 def check_specs(state: State, manifests: Manifests) -> None:
     """Accounts agree with the specs of the claims that count."""
     counting = [claim for claim in state.claims.values() if claim.counts()]
-    _check_nodes(state, counting)
+    _check_nodes(state)
     _check_namespaces(state, counting)
     _check_elastic(state, counting, manifests)
     _check_pools(state, counting)
@@ -56,7 +57,7 @@ def _compare(state: State, name: str, wanted: Counter[str], rule: str, busy: boo
 # Nodes
 
 
-def _check_nodes(state: State, counting: list[Claim]) -> None:
+def _check_nodes(state: State) -> None:
     used: dict[str, Counter[str]] = defaultdict(Counter)
     busy: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in state.claims.values():
@@ -70,8 +71,6 @@ def _check_nodes(state: State, counting: list[Claim]) -> None:
     }:
         _compare(state, f"nodes/{name}", used[name], "node usage")
         _compare(state, f"nodes/{name}", busy[name], "node busy", busy=True)
-    for claim in counting:
-        require(bool(claim.place) or not claim.spec.placeable, "place", f"{claim.key} counts and has no node")
 
 
 # Namespace quotas
@@ -163,16 +162,22 @@ def _check_trees(state: State, counting: list[Claim]) -> None:
         groups = set(parents) - set(parents.values())
         used: dict[str, Counter[str]] = defaultdict(Counter)
         for claim in counting:
-            group = claim.spec.labels.get(f"quota.bursar.dev/{tree}", "")
+            group = claim.spec.labels.get(f"{_TREE}{tree}", "")
             seat = cast("tuple[str, int] | None", state.cell(f"trees.at/{tree}", claim.uid))
             if group in groups:
-                require(seat is not None, "seats", f"{claim.key} counts, but not in group {group} of {tree}")
+                rule = "seats" if _knows_its_trees(state, claim) else "seats beside an unknown tree"
+                require(seat is not None, rule, f"{claim.key} counts, but not in group {group} of {tree}")
             if seat is not None:
                 asked = requests_of(claim)
                 for node in path(seat[0], parents):
                     used[node].update({name: asked[name] for name in resources})
         for node in parents:
             _compare(state, f"trees/{tree}/{node}", used[node], "tree usage")
+
+
+def _knows_its_trees(state: State, claim: Claim) -> bool:
+    named = {key.removeprefix(_TREE): group for key, group in claim.spec.labels.items() if key.startswith(_TREE)}
+    return all(group in parents_of(state, tree) for tree, group in named.items())
 
 
 # GPUs

@@ -165,4 +165,7 @@ DIALECTS: dict[str, tuple[tuple[Maker, int], ...]] = {
     "budgets": ((random_budget, 1),),
     "configuration": ((random_configuration, 1),),
 }
-MAKERS = (random_node, *(maker for makers in DIALECTS.values() for maker, _ in makers))
+MAKERS: dict[str, Maker] = {
+    f"begin {maker.__name__}": maker
+    for maker in (random_node, *(maker for makers in DIALECTS.values() for maker, _ in makers))
+}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from bursar.ledger.claims import ClaimSpec
+from bursar.resources import from_amounts
 from tests.all_policies.surroundings import GPU, KOORDINATOR, NAMESPACES, NODES, POOL_LABEL, POOL_QUOTAS, PROFILE, TREES
 from tests.builders import Manifest, pod
 
@@ -93,6 +95,25 @@ def resized(rng: Random, body: Manifest) -> Manifest:
 def relabelled(rng: Random, body: Manifest, dialects: frozenset[str]) -> Manifest:
     kept = {key: value for key, value in body["metadata"]["labels"].items() if key.startswith("bursar.dev/group")}
     return body | {"metadata": body["metadata"] | {"labels": _labels(rng, dialects) | kept}}
+
+
+def with_cpu(spec: ClaimSpec, cpu: int) -> ClaimSpec:
+    """The spec with another amount of cpu (in thousandths), where it has containers of its own none the less."""
+    requests = from_amounts(dict(spec.requests.pairs()) | {"cpu": cpu})
+    return ClaimSpec(
+        requests,
+        spec.limits,
+        spec.containers,
+        dict(spec.labels),
+        dict(spec.annotations),
+        spec.priority,
+        spec.preemptible,
+        spec.preempts,
+        spec.owner,
+        spec.group,
+        spec.group_size,
+        spec.needs,
+    )
 
 
 def placed(rng: Random, body: Manifest) -> Manifest:
