@@ -228,7 +228,6 @@ class ClusterWorld:
         """A what-if of new pods changes nothing and says what then happens."""
         cluster = self.cluster
         digest, version = cluster.engine.digest, cluster.engine.version
-        waits = len(cluster.controller.queue) > 0
         cluster.take_news()
         try:
             told = what_if(cluster, documents(*bodies))
@@ -242,17 +241,21 @@ class ClusterWorld:
             return
         self.counts["what-ifs"] += 1
         rows = {row.pod: (row.verdict in {"now", "after-evictions"}, row.node) for row in told.pods}
-        happened = {happening.pod for happening in cluster.take_news()[0] if happening.what == "evicted"}
         truth = {key: self._place(key) for key in rows}
-        rule = "what-if beside waiting pods" if waits or len(bodies) > 1 else "what-if"
-        require(rows == truth, rule, f"told {rows}, true {truth}")
-        require(set(told.evicted) == happened, f"{rule}: victims", f"told {told.evicted}, true {sorted(happened)}")
+        require(rows == truth, "what-if", f"told {rows}, true {truth}")
+        happened: dict[str, set[str]] = {"evicted": set(), "started": set(), "held": set()}
+        for happening in cluster.take_news()[0]:
+            self.counts[happening.what] += 1
+            happened.setdefault(happening.what, set()).add(happening.pod)
+        require(set(told.evicted) == happened["evicted"], "what-if: evicted", f"told {told.evicted}, true {happened}")
+        others = happened["started"] - set(rows)
+        require(set(told.starts) <= others, "what-if: starts", f"told {told.starts}, true {happened}")
 
     def _place(self, key: str) -> tuple[bool, str]:
         claim = self.cluster.controller.claim(key)
         if claim is None or claim.state == PENDING:
             return False, ""
-        return True, claim.place
+        return not claim.leaving, claim.place
 
     # Judging
 

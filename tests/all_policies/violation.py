@@ -16,13 +16,8 @@ class BrokenRuleError(AssertionError):
 
 # Rules that are not judged, each with the reason. Every entry is a defect that waits for its repair.
 KNOWN: Final[dict[str, str]] = {
-    "replay: why they wait": "the last refusal of a claim is lost or another one than in the live engine",
-    "snapshot: why they wait": "the same, in a snapshot",
-    "restart: why they wait": "the same, after a restart",
     "running sums": "status.used misses a pod that is seen to run after its eviction began",
     "seats beside an unknown tree": "a running pod that names two trees, one of them unknown, counts in neither",
-    "what-if beside waiting pods": "waiting pods and gangs are not part of the what-if",
-    "what-if beside waiting pods: victims": "the same, for those who have to leave",
 }
 
 

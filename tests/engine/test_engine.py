@@ -435,8 +435,9 @@ class TestReplay:
     def test_why_a_claim_waits_survives_that_it_asks_for_something_else(self) -> None:
         engine = engine_with(pot("a", cpu=2), host("h1", cpu=9))
         claim = ask("x", 3)
-        engine.decide(claim)
+        refused = engine.decide(claim)
         engine.adjust("x", ask("x", 4).spec)
+        assert claim.decision is refused, "as a replay sees it, until the claim is decided again"
         again = engine.decide(claim)
         assert again.seq == engine.version, "it is refused like before, for another amount: that has a record"
         copy = Engine([Pots("teams"), Pots("projects"), Hosts()])

@@ -44,7 +44,7 @@ OUTCOMES: Final = ("admitted", "held", "waiting", "never", "evicted", "released"
 class Decision(Recordable):
     """The outcome for one claim, with what led to it."""
 
-    __slots__ = ("at", "by", "outcome", "place", "refusals", "seq", "uid", "victims", "waits")
+    __slots__ = ("at", "by", "outcome", "outdated", "place", "refusals", "seq", "uid", "victims", "waits")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Decision(Recordable):
         self.victims: Final = victims  # whom it displaces
         self.waits: Final = waits  # who must have left before it may start
         self.by: Final = by  # whose victim it is, if it is another claim's
+        self.outdated: bool = False  # the claim asks for something else since then
         self.seq: int = 0  # the journal record that proves it: its own, or that of an equal one before; 0: in a dry run
 
     def __repr__(self) -> str:
@@ -103,6 +104,7 @@ class Decision(Recordable):
         """Whether it repeats the other decision: then it needs no record."""
         return (
             isinstance(other, Decision)
+            and not other.outdated
             and self.outcome == other.outcome
             and self.reason == other.reason
             and self.place == other.place

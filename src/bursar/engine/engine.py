@@ -105,7 +105,9 @@ class Engine(LockedLedger):
             decision = Decision(uid, WAITING if claim.state == PENDING else ADMITTED, at, claim.place)
             cause = "grew" if forced and claim.state != PENDING else "adjust"
             decision.seq = self._commit((cause, uid), decision)
-            self._recall.note(claim, decision)  # as a replay does; a pending claim is decided again, and says why
+            last = claim.decision
+            if claim.state == PENDING and isinstance(last, Decision):
+                last.outdated = True
             return decision
         finally:
             self._end()
