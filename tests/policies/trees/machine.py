@@ -79,7 +79,7 @@ class Machine:
             (self.undo, 4),
             (self.change_tree, 1),
             (self.change_mode, 1),
-            (self.remove_consumer, 1),
+            (self.remove_consumer, 2),
         )
         chosen = self.random.choices([o for o, _ in operations], [weight for _, weight in operations])[0]
         name = chosen.__name__
@@ -88,7 +88,8 @@ class Machine:
         self.check(before, forced=not self.normal or name in {"change_tree", "change_mode", "undo"})
 
     def add_consumer(self) -> None:
-        name = f"c{self.count}"
+        gone = sorted({c for edge in self.reference.now.displaced for c in edge} - set(self.reference.now.wishes))
+        name = self.random.choice(gone) if gone and self.random.random() < 0.5 else f"c{self.count}"
         self.count += 1
         trees = self.random.sample(TREES, self.random.randint(1, 3))
         wishes = {tree: self.wish(tree) for tree in trees}
@@ -241,7 +242,7 @@ class Machine:
             raise AssertionError("still allocated")
         self.manager.remove_consumer(consumer)
         del self.reference.now.wishes[consumer]
-        self.reference.now.displaced = {edge for edge in self.reference.now.displaced if consumer not in edge}
+        self.reference.forget()
 
     def change_tree(self) -> None:
         """Another quota, a renamed, moved or deleted node, or another resource; then a refresh."""

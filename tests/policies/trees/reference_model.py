@@ -272,8 +272,21 @@ class ReferenceModel:
         for tree in trees:
             del self.now.seats[tree, consumer]
         if not self.held(consumer):
-            self.now.displaced = {edge for edge in self.now.displaced if consumer not in edge}
+            self.now.displaced = {(winner, loser) for winner, loser in self.now.displaced if winner != consumer}
+            self.forget(consumer)
         self.slide()
+
+    def forget(self, released: str = "") -> None:
+        """Who displaced whom is of no interest when none of those who are connected by it is there any more."""
+        rest = set(self.now.displaced)
+        while rest:
+            kin = set(next(iter(rest)))
+            while any(bool(kin & set(edge)) and not set(edge) <= kin for edge in rest):
+                kin |= {c for edge in rest if kin & set(edge) for c in edge}
+            edges = {edge for edge in rest if kin & set(edge)}
+            if not (kin - {released}) & set(self.now.wishes):
+                self.now.displaced -= edges
+            rest -= edges
 
     def slide(self) -> None:
         for tree in sorted(self.now.trees):

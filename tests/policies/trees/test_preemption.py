@@ -287,3 +287,50 @@ def test_a_refusal_says_that_the_one_there_displaced_the_consumer() -> None:
         refused.message == "trees/T/R: needs 2 count, 1 of 2 in use; low would have to leave, but displaced it before"
     )
     assert refused.message in "\n".join(refused.explain().lines())
+
+
+# Consumers that come back
+
+
+def comes_back(world: World, name: str, *asked: Any) -> list[str] | None:
+    """What the usual client does with a preempted consumer; whom it preempts, or None if it is refused."""
+    world.manager.remove_consumer(name)
+    response = world.allocate(name, *asked)
+    return list(response.preempted) if response.allocated else None
+
+
+def test_two_consumers_that_are_removed_and_added_again_come_to_rest() -> None:
+    world = World(T="R2(A1)")
+    assert world.allocate("high", "A", 2, 9).allocated
+    assert world.allocate("low", "A", 1).preempted == ("high",)
+    for _ in range(3):
+        assert comes_back(world, "high", "A", 2, 9) is None
+    world.manager.deallocate("T", "low")
+    assert world.manager.allocate("T", "high").allocated
+    assert comes_back(world, "low", "A", 1) == ["high"]
+
+
+def test_the_eviction_of_the_displacer_does_not_end_what_it_did() -> None:
+    """a displaced b, and c displaced a: whoever is removed and added again, b does not displace c."""
+    world = World(T="R2(A2!)")
+    assert world.allocate("b", "A", 2).allocated
+    assert world.allocate("a", "A", 2, 1).preempted == ("b",)
+    assert world.allocate("c", "A", 2, 2).preempted == ("a",)
+    world.manager.remove_consumer("a")
+    assert comes_back(world, "b", "A", 2, 9) is None
+    world.manager.deallocate("T", "c")
+    world.manager.remove_consumer("c")
+    assert world.manager.allocate("T", "b").allocated
+
+
+def test_nothing_is_kept_of_those_that_are_all_gone() -> None:
+    world = World(T="R2(A2!)")
+    for number in range(5):
+        assert world.allocate(f"c{number}", "A", 2, number).allocated
+        if number:
+            world.manager.remove_consumer(f"c{number - 1}")
+    world.manager.deallocate("T", "c4")
+    world.manager.remove_consumer("c4")
+    tables = world.manager.plain()["tables"]
+    assert isinstance(tables, dict)
+    assert "displaced" not in tables

@@ -124,14 +124,17 @@ class QuotaManager:
             self._book.requests(claim)
 
     def remove_consumer(self, consumer_id: str) -> None:
-        """Remove a consumer that is not allocated."""
+        """Remove a consumer that is not allocated.
+
+        If it was preempted and comes back under its id, it still may not displace the one that preempted it.
+        """
         with self._lock:
             claim = self._book.claim(consumer_id)
             if claim.bindings:
                 trees = ", ".join([request.tree for request in held_requests(claim)])
                 raise QuotaError(f"the consumer {consumer_id} is allocated on {trees}")
             with self._book.transaction("remove-consumer", consumer_id) as tx:
-                self._book.lineages.departed(claim, False)
+                self._book.lineages.departed(claim, True)  # its owner released it when it was deallocated
                 tx.drop_claim(claim)
             self._book.parsed.pop(consumer_id, None)
 
