@@ -49,16 +49,19 @@ class Budgets(Watcher):
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_namespace: Final[dict[str, dict[str, BudgetBody]]] = {}
+        self.accounts: Final[dict[str, str]] = {}  # the name of a budget's account, by its key
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         namespace = key.partition("/")[0]
         known = self.by_namespace.setdefault(namespace, {})
         if new is None:
             known.pop(key, None)
+            self.accounts.pop(key, None)
             if not known:
                 del self.by_namespace[namespace]
         else:
             known[key] = _from_cell(namespace, cast("tuple[object, ...]", new))
+            self.accounts[key] = f"{POLICY}/{key}"
 
     def configure(self, tx: Transaction, setting: Setting) -> None:
         """A budget was created, changed or deleted; its numbers are counted again."""
@@ -117,7 +120,7 @@ class Budgets(Watcher):
 
     def allowed(self, key: str, budget: BudgetBody) -> int:
         """How many more of the budget's claims may be evicted now."""
-        account = self.state.accounts[f"{POLICY}/{key}"]
+        account = self.state.accounts[self.accounts[key]]
         expected = account.used.get(_EXPECTED_DIM)
         healthy = account.used.get(_HEALTHY_DIM)
         if budget.min_available is not None:
@@ -131,7 +134,7 @@ class Budgets(Watcher):
         found: list[Account] = []
         for key, budget in self.by_namespace.get(claim.namespace, {}).items():
             if budget.selector.matches(claim.spec.labels):
-                found.append(self.state.accounts[f"{POLICY}/{key}"])
+                found.append(self.state.accounts[self.accounts[key]])
         return found
 
 

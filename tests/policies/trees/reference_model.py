@@ -128,14 +128,61 @@ class ReferenceModel:
         before = self.now.copy()
         self.victims = []
         self.origins = before.seats
-        for tree in sorted(trees):
-            if not self.allocate_in(tree, consumer, via):
+        if not self.allocate_all(consumer, trees, via):
+            together = self.together(consumer, trees, via) if len(trees) > 1 else []
+            for one in together:
+                self.depart(one)
+            if not together or not self.allocate_all(consumer, trees, via):
                 self.now = before
                 return False, []
         preempted = [name for name, seats in reversed(self.victims) if not self.put_back(name, seats)][::-1]
         self.now.displaced |= {(consumer, loser) for loser in preempted}
         self.slide()
         return True, preempted
+
+    def allocate_all(self, consumer: str, trees: list[str], via: str) -> bool:
+        before, gone = self.now.copy(), list(self.victims)
+        if all(self.allocate_in(tree, consumer, via) for tree in sorted(trees)):
+            return True
+        self.now, self.victims = before, gone
+        return False
+
+    def together(self, consumer: str, trees: list[str], via: str) -> list[str]:
+        """The first set after which every tree climbs; each member is needed in a tree where it is a candidate."""
+        of = {
+            tree: self.candidates(tree, consumer) if self.is_leaf(tree, self.now.wishes[consumer][tree].group) else []
+            for tree in sorted(trees)
+        }
+        before = self.now.copy()
+
+        def failing(gone: list[str]) -> list[str]:
+            self.now, self.victims = before.copy(), []
+            for one in gone:
+                self.depart(one)
+            found = [tree for tree in of if not self.climb_in(tree, consumer, via)]
+            self.now, self.victims = before.copy(), []
+            return found
+
+        def legal(some: list[str]) -> bool:
+            others = {one: [other for other in some if other != one] for one in some}
+            return not failing(some) and all(any(one in of[t] for t in failing(rest)) for one, rest in others.items())
+
+        every = list(dict.fromkeys(one for candidates in of.values() for one in candidates))
+        return next((some for some in subsets(every) if legal(some)), [])
+
+    def climb_in(self, tree: str, consumer: str, via: str) -> bool:
+        return self.is_leaf(tree, self.now.wishes[consumer][tree].group) and self.climb(tree, consumer, via)
+
+    def candidates(self, tree: str, consumer: str) -> list[str]:
+        """Those of lower priority on the way, the least important first."""
+        mine = self.now.wishes[consumer][tree]
+        found = [
+            one
+            for node in self.path(tree, mine.group)
+            for one in self.sitting(tree, node)
+            if self.now.wishes[one][tree].priority < mine.priority and self.may_displace(tree, consumer, one)
+        ]
+        return sorted(found, key=lambda c: (self.now.wishes[c][tree].priority, self.now.seats[tree, c].stamp))
 
     def allocate_in(self, tree: str, consumer: str, via: str) -> bool:
         group = self.now.wishes[consumer][tree].group
@@ -201,14 +248,7 @@ class ReferenceModel:
 
     def evict(self, tree: str, consumer: str, via: str) -> bool:
         """Least important first until the climb works; then those that are not needed come back, the last one first."""
-        mine = self.now.wishes[consumer][tree]
-        candidates = [
-            one
-            for node in self.path(tree, mine.group)
-            for one in self.sitting(tree, node)
-            if self.now.wishes[one][tree].priority < mine.priority and self.may_displace(tree, consumer, one)
-        ]
-        candidates.sort(key=lambda c: (self.now.wishes[c][tree].priority, self.now.seats[tree, c].stamp))
+        candidates = self.candidates(tree, consumer)
         before, gone = self.now.copy(), list(self.victims)
 
         def climb_without(leaving: list[str]) -> set[str] | None:

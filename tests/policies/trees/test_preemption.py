@@ -166,17 +166,6 @@ def test_a_spared_victim_that_was_pushed_before_has_its_old_place_and_stamp() ->
     assert (seat.node.name, seat.stamp) == ("A", stamp)
 
 
-def way(world: ReferenceModel, wish: Wish, name: str) -> list[str]:
-    """The candidates, least important first."""
-    found = [
-        one
-        for node in world.path("T", wish.group)
-        for one in world.sitting("T", node)
-        if world.now.wishes[one]["T"].priority < wish.priority and world.may_displace("T", name, one)
-    ]
-    return sorted(found, key=lambda c: (world.now.wishes[c]["T"].priority, world.now.seats["T", c].stamp))
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_a_legal_set_is_found_if_there_is_one(seed: int) -> None:
     """Against all sets of candidates, each judged by the climb of the reference model."""
@@ -193,7 +182,7 @@ def test_a_legal_set_is_found_if_there_is_one(seed: int) -> None:
         row = Wish(dice.choice(leaves), amounts, dice.randint(0, 3), int(dice.random() < 0.1), dice.random() < 0.15)
         model.now.wishes[name] = {"T": row}
         manager.add_consumer(info(name, {"T": row}))
-        legal = legal_sets(model, name, way(model, row, name))
+        legal = legal_sets(model, name, model.candidates("T", name))
         book = manager._book
         tree = book.trees.by_name["T"]
         (request,) = book.requests(book.claim(name))
@@ -289,13 +278,54 @@ def test_a_refusal_says_that_the_one_there_displaced_the_consumer() -> None:
     assert refused.message in "\n".join(refused.explain().lines())
 
 
+# Several trees
+
+
+def test_what_one_tree_needs_makes_room_in_another() -> None:
+    """In T2 n needs what a and b hold on G; in T1 they sit elsewhere, and are no candidates."""
+    world = World(T1="R4(A3!,B3!)", T2="S2(G2!)")
+    world.forest("F", "T1", "T2")
+    for name in ("a", "b"):
+        world.manager.add_consumer(forest_consumer(name, wish("T1", "A", 1), wish("T2", "G", 1)))
+        assert world.manager.allocate_forest("F", name).allocated
+    world.manager.add_consumer(forest_consumer("n", wish("T1", "B", 3, 1), wish("T2", "G", 1, 1)))
+    assert world.manager.allocate_forest("F", "n").preempted == ("a",)
+    world.manager.deallocate_forest("F", "n")
+    assert world.manager.allocate_forest("F", "a").allocated
+    for name, priority in (("m", 1), ("o", 0)):
+        world.manager.add_consumer(forest_consumer(name, wish("T1", "B", 3, 1), wish("T2", "G", 2, priority)))
+    assert not world.manager.allocate_forest("F", "o").allocated
+    assert sorted(world.manager.allocate_forest("F", "m").preempted) == ["a", "b"]
+
+
+def test_a_victim_must_be_needed_where_it_is_a_candidate() -> None:
+    """T2 has room; that a would make room in T1, where it sits elsewhere, is no reason to displace it."""
+    world = World(T1="R4(A3!,B3!)", T2="S9(G9!)")
+    world.forest("F", "T1", "T2")
+    world.manager.add_consumer(forest_consumer("a", wish("T1", "A", 2), wish("T2", "G", 1)))
+    assert world.manager.allocate_forest("F", "a").allocated
+    world.manager.add_consumer(forest_consumer("n", wish("T1", "B", 3, 1), wish("T2", "G", 1, 1)))
+    assert not world.manager.allocate_forest("F", "n").allocated
+
+
+def test_of_many_candidates_the_trees_take_turns() -> None:
+    world = World(T1="R24(A20!,B14!)", T2="S20(G20!)")
+    world.forest("F", "T1", "T2")
+    for number in range(20):
+        world.manager.add_consumer(forest_consumer(f"c{number}", wish("T1", "A", 1), wish("T2", "G", 1)))
+        assert world.manager.allocate_forest("F", f"c{number}").allocated
+    world.manager.add_consumer(forest_consumer("n", wish("T1", "B", 14, 1), wish("T2", "G", 10, 1)))
+    assert len(world.manager.allocate_forest("F", "n").preempted) == 10
+    assert world.state("T1") == "A10{c10 c11 c12 c13 c14 c15 c16 c17 c18 c19} B14{n} R24"
+
+
 # Consumers that come back
 
 
-def comes_back(world: World, name: str, *asked: Any) -> list[str] | None:
+def comes_back(world: World, name: str, group: str, request: int, priority: int = 0) -> list[str] | None:
     """What the usual client does with a preempted consumer; whom it preempts, or None if it is refused."""
     world.manager.remove_consumer(name)
-    response = world.allocate(name, *asked)
+    response = world.allocate(name, group, request, priority)
     return list(response.preempted) if response.allocated else None
 
 
@@ -311,7 +341,7 @@ def test_two_consumers_that_are_removed_and_added_again_come_to_rest() -> None:
 
 
 def test_the_eviction_of_the_displacer_does_not_end_what_it_did() -> None:
-    """a displaced b, and c displaced a: whoever is removed and added again, b does not displace c."""
+    """First a displaced b, then c displaced a: whoever is removed and added again, b does not displace c."""
     world = World(T="R2(A2!)")
     assert world.allocate("b", "A", 2).allocated
     assert world.allocate("a", "A", 2, 1).preempted == ("b",)

@@ -1,9 +1,9 @@
 """Allocation: one claim into its trees, all or nothing, with the claims that have to move or leave for it.
 
 In one tree the claim climbs from its group to the root (``climb``). If that fails, claims of lower priority on the way
-have to leave (``preemption``). A victim leaves every tree it holds at once. At the end each victim, the last one first,
-is put back if there is room: on the node where it was before, or else as low as it fits. Only those that fit nowhere
-are preempted.
+have to leave (``preemption``); in several trees they may have to be found together (``forests``). A victim leaves every
+tree it holds at once. At the end each victim, the last one first, is put back if there is room: on the node where it
+was before, or else as low as it fits. Only those that fit nowhere are preempted.
 
 An allocation works inside the open transaction; one that fails leaves no trace.
 """
@@ -17,6 +17,7 @@ from bursar.ledger.claims import Claim
 from bursar.ledger.transaction import Transaction
 from bursar.policies.policy import EvictionRules
 from bursar.policies.trees.climb import Climb, Permission
+from bursar.policies.trees.forests import find_together
 from bursar.policies.trees.model import QuotaTreeModel, Trees
 from bursar.policies.trees.preemption import find_victims
 from bursar.policies.trees.records import TreeRequest, held_requests
@@ -62,15 +63,46 @@ class Allocation:
 
     def run(self, requests: list[TreeRequest]) -> bool:
         """Allocate in all trees, in the given order; True leaves the claim seated and its victims count."""
+        if not self._allocate_all(requests):
+            climbs = self._climbs(requests) if self.preempting and len(requests) > 1 else []
+            victims = find_together(climbs) if climbs else []
+            if not victims:
+                return False
+            failed, climb = self.failed, self.climb
+            mark = self.tx.savepoint()
+            for victim in victims:
+                self._take_out(victim)
+            if not self._allocate_all(requests):
+                self.tx.rollback_to(mark)
+                self.victims.clear()
+                self.failed, self.climb = failed, climb
+                return False
+        self._spare_victims()
+        return True
+
+    def _allocate_all(self, requests: list[TreeRequest]) -> bool:
+        """Tree by tree. If one refuses, nothing has changed but ``failed`` and ``climb``."""
         mark = self.tx.savepoint()
+        count = len(self.victims)
+        self.failed = None
         for request in requests:
             if not self._allocate(request):
                 self.failed = request
                 self.tx.rollback_to(mark)
-                self.victims.clear()
+                del self.victims[count:]
                 return False
-        self._spare_victims()
         return True
+
+    def _climbs(self, requests: list[TreeRequest]) -> list[Climb]:
+        """The climbs in all trees; none if a group is not a leaf."""
+        found: list[Climb] = []
+        for request in requests:
+            tree = self.trees.by_name[request.tree]
+            group = tree.nodes.get(request.group)
+            if group is None or not group.leaf:
+                return []
+            found.append(Climb(tree, group, request, self.permission, True))
+        return found
 
     # One tree
 

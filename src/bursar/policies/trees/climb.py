@@ -17,7 +17,7 @@ for victims can ask thousands of times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim
 from bursar.policies.policy import EvictionRules
@@ -93,7 +93,7 @@ class Climb:
     __slots__ = (
         "dims",
         "gone",
-        "gone_here",
+        "gone_in",
         "held",
         "held_all",
         "held_lower",
@@ -126,7 +126,7 @@ class Climb:
             for dim in self.dims:
                 self.lacks.append(used.get(dim) + request.cost.get(dim) - limits.get(dim))
         self.gone: Final[dict[str, Seat]] = {}
-        self.gone_here: Final[list[int]] = [0] * len(self.lacks)
+        self.gone_in: Final[dict[SeatClass, list[int]]] = {}  # what they held, by class of seats on the way
         # The claims on the root that may not be displaced, as far as it is known, and what they hold: those of lower
         # priority, and all.
         self.held: Final[set[str]] = set()
@@ -141,7 +141,12 @@ class Climb:
     # Who has left
 
     def position(self, node: TreeNode) -> int:
-        return self.nodes[0].depth - node.depth
+        """Where claims on this node begin to count on the way: at the node itself, or the first above it."""
+        while True:
+            at = self.nodes[0].depth - node.depth
+            if at >= 0 and self.nodes[at] is node:
+                return at
+            node = cast("TreeNode", node.parent)
 
     def take(self, seat: Seat) -> None:
         """Assume that this claim has left."""
@@ -155,13 +160,21 @@ class Climb:
 
     def _shift(self, seat: Seat, sign: int) -> None:
         width = len(self.dims)
-        start = self.position(seat.node) * width
+        position = self.position(seat.node)
+        here = [0] * width  # not on the way
+        if self.nodes[position] is seat.node:
+            here = self.gone_in.setdefault(seat.node.classes[seat.request.alike], here)
         for j in range(width):
             amount = sign * seat.request.cost.get(self.dims[j])
             if amount:
-                self.gone_here[start + j] += amount
-                for at in range(start + j, len(self.lacks), width):
+                here[j] += amount
+                for at in range(position * width + j, len(self.lacks), width):
                     self.lacks[at] -= amount
+
+    def held_in(self, one: SeatClass, j: int) -> int:
+        """What the claims of a class hold that have not left."""
+        gone = self.gone_in.get(one)
+        return one.sums.get(self.dims[j]) - (0 if gone is None else gone[j])
 
     # The climb
 
@@ -252,15 +265,14 @@ class Climb:
 
     def _movable(self, at: int, j: int, lifted: list[Seat], lower_only: bool) -> int:
         """How much of a resource could be pushed off a node at most."""
-        dim = self.dims[j]
-        found = -self.gone_here[at * len(self.dims) + j]
+        found = 0
         if self.nodes[at].parent is None:
-            found -= self.held_lower[j] if lower_only else self.held_all[j]
+            found = -(self.held_lower[j] if lower_only else self.held_all[j])
         for one in self.nodes[at].classes.values():
             if self._is_pushable(one, at, lower_only):
-                found += one.sums.get(dim)
+                found += self.held_in(one, j)
         for seat in lifted:
-            found += seat.request.cost.get(dim)
+            found += seat.request.cost.get(self.dims[j])
         return found
 
     def _is_pushable(self, one: SeatClass, at: int, lower_only: bool) -> bool:

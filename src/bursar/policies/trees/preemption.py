@@ -27,7 +27,7 @@ def find_victims(climb: Climb) -> bool:
     """Take the victims away and work out the climb. False if that cannot be: ``last`` and ``missing`` say where."""
     if _is_hopeless(climb):
         return False
-    candidates = _candidates(climb)
+    candidates = in_candidate_order(climb)
     chosen = _first_that_do(climb, candidates)
     if chosen:
         _spare(climb, chosen)
@@ -60,7 +60,7 @@ def _is_candidate_class(climb: Climb, one: SeatClass) -> bool:
     return one.priority < climb.request.priority and one.kind == climb.request.kind and not one.pinned
 
 
-def _candidates(climb: Climb) -> Iterator[Seat]:
+def in_candidate_order(climb: Climb) -> Iterator[Seat]:
     """Those that hold what is short on their node or above it, in order."""
     classes: list[SeatClass] = []
     short: list[int] = []
@@ -70,7 +70,7 @@ def _candidates(climb: Climb) -> Iterator[Seat]:
         classes.extend([one for one in alike if _is_candidate_class(climb, one) and one.holds(short)])
     for uid in in_order(classes):
         seat = climb.tree.seats[uid]
-        if not climb.permission.obstacle(seat):
+        if uid not in climb.gone and not climb.permission.obstacle(seat):
             yield seat
 
 
@@ -86,16 +86,16 @@ def _is_hopeless(climb: Climb) -> bool:
     for at in range(top, len(climb.nodes)):
         for j in range(width):
             lack = climb.lacks[at * width + j]
-            if lack > 0 and lack > _gain(climb, at, climb.dims[j]):
+            if lack > 0 and lack > _gain(climb, at, j):
                 climb.last = at
                 climb.missing = j
                 return True
     return False
 
 
-def _gain(climb: Climb, at: int, dim: int) -> int:
+def _gain(climb: Climb, at: int, j: int) -> int:
     """How much of a resource could get free on a node at most: by victims there and below, and by pushing up."""
-    found = 0
+    found = -climb.held_all[j] if climb.nodes[at].parent is None else 0
     flows = climb.nodes[at].parent is None or not climb.nodes[at].hard  # claims can get from here over the node
     root = climb.nodes[at].parent is None
     for below in range(at, -1, -1):
@@ -103,7 +103,7 @@ def _gain(climb: Climb, at: int, dim: int) -> int:
         for one in climb.nodes[below].classes.values():
             pushed = flows and not (root and (one.pinned or one.kind != climb.request.kind))
             if pushed or _is_candidate_class(climb, one):
-                found += one.sums.get(dim)
+                found += climb.held_in(one, j)
     return found
 
 
@@ -182,7 +182,7 @@ def _are_in(seats: list[Seat], uids: set[str]) -> bool:
 
 def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
     """The legal set whose most important member is least important; all candidates are away, and the climb failed."""
-    if len(candidates) > _ALL_SETS or not _could_be_pushed(climb):
+    if len(candidates) > _ALL_SETS or not could_be_pushed(climb):
         return []
     last, missing = climb.last, climb.missing
     _resize(climb, candidates, len(candidates), 0)
@@ -197,20 +197,18 @@ def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
     return found
 
 
-def _could_be_pushed(climb: Climb) -> bool:
+def could_be_pushed(climb: Climb) -> bool:
     """Whether claims that may not leave could be pushed over the node where the climb ended, and would do."""
     at = climb.last
     if climb.nodes[at].hard and climb.nodes[at].parent is not None:
         return False
     for j in climb.short(at):
-        dim = climb.dims[j]
         found = 0
         for below in range(at, -1, -1):
             if climb.nodes[below].hard and below != at:
                 break
             for one in climb.nodes[below].classes.values():
-                found += one.sums.get(dim)
-            found -= climb.gone_here[below * len(climb.dims) + j]
+                found += climb.held_in(one, j)
         if climb.lacks[at * len(climb.dims) + j] > found:
             return False
     return True
