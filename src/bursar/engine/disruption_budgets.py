@@ -110,10 +110,11 @@ class Budgets(Watcher):
         return self.state.cell("revoked", claim.uid) is None
 
     def forbids(self, claim: Claim) -> str:
-        """The first budget that forbids to evict the claim now; "" if none does."""
-        if not self.by_namespace or not self.healthy(claim):
+        """The first budget that forbids to evict the claim now, which is not revoked; "" if none does."""
+        budgets = self.by_namespace.get(claim.namespace)
+        if budgets is None or claim.state != RUNNING or claim.leaving:
             return ""
-        for key, budget in self.by_namespace.get(claim.namespace, {}).items():
+        for key, budget in budgets.items():
             if budget.selector.matches(claim.spec.labels) and self.allowed(key, budget) < 1:
                 return key
         return ""
@@ -150,6 +151,7 @@ class VictimRules(EvictionRules):
         self.lineages: Final = lineages
         self.lenient: bool = False  # to find out who would leave if nobody were protected
         self.blocked: int = 0  # how often somebody was, since a search began
+        self.words: Final[dict[str, str]] = {}  # by budget: thousands of claims are refused alike
 
     def protection(self, victim: Claim) -> str:
         """Why the claim may not be evicted for any other; "" if it may."""
@@ -164,7 +166,15 @@ class VictimRules(EvictionRules):
         if self.state.cell("spared", victim.uid) is not None:
             return "could not be evicted"
         budget = self.budgets.forbids(victim)
-        return f"is protected by the disruption budget {budget}" if budget else ""
+        return self._by_budget(budget) if budget else ""
+
+    def _by_budget(self, budget: str) -> str:
+        found = self.words.get(budget)
+        if found is None:
+            self.words.clear()
+            found = f"is protected by the disruption budget {budget}"
+            self.words[budget] = found
+        return found
 
     def obstacle(self, claim: Claim, victim: Claim) -> str:
         if victim.uid == claim.uid:

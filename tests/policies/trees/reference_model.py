@@ -251,26 +251,21 @@ class ReferenceModel:
         candidates = self.candidates(tree, consumer)
         before, gone = self.now.copy(), list(self.victims)
 
-        def climb_without(leaving: list[str]) -> set[str] | None:
-            """Who leaves in all, if the climb works once these have left."""
+        def climb_without(leaving: list[str]) -> bool:
             self.now, self.victims = before.copy(), list(gone)
             for one in leaving:
                 self.depart(one)
-            return {name for name, _ in self.victims} if self.climb(tree, consumer, via) else None
+            return self.climb(tree, consumer, via)
 
         first = [candidates[: n + 1] for n in range(len(candidates))]
-        chosen = next((some for some in (*first, *subsets(candidates)) if climb_without(some) is not None), None)
+        chosen = next((some for some in (*first, *subsets(candidates)) if climb_without(some)), None)
         if chosen is None:
             self.now, self.victims = before, gone
             return False
-        leaving = climb_without(chosen) or set()
         for one in reversed(chosen):
             fewer = [other for other in chosen if other != one]
-            instead = climb_without(fewer)
-            if instead is not None and instead <= leaving:
-                chosen, leaving = fewer, instead
-        climb_without(chosen)
-        return True
+            chosen = fewer if climb_without(fewer) else chosen
+        return climb_without(chosen)
 
     def depart(self, consumer: str) -> None:
         """It leaves every tree; the seats that it had at the beginning of the operation are kept."""

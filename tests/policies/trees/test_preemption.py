@@ -53,12 +53,12 @@ ROWS: list[tuple[str, str, list[Held], Held, list[str], str]] = [
         "H4{p0 p2 n} R4",
     ),
     (
-        "who is spared may not cost another its place",
+        "what the climb takes back from borrowers comes on top",
         "R6(C6!(B3!,E0),F0)",
         [("e", "E", 1, 0), ("b", "B", 2, 2), ("r", "F", 3, 3)],
         ("n", "B", 3, 9),
-        ["e", "b"],
-        "B3{n} C3 R6{r}",
+        ["b", "r"],
+        "B3{n} C4{e} R4",
     ),
     (
         "to take more away would not do",

@@ -4,8 +4,8 @@ Candidates are the claims on all nodes of the way that are of lower priority and
 protects. A set of them is legal if the climb works once they have left. The search finds one if there is one:
 
 * it takes candidates away in order, the least important first, until the climb works;
-* then it gives back those that are not needed, the most important first. A candidate stays away if without it the climb
-  would push another claim out of the root.
+* then it gives back those that are not needed, the most important first. What the climb itself pushes out of the root
+  comes on top: owners take back what is borrowed, whatever its priority.
 
 To take more away can make a climb fail that works otherwise, because other claims are pushed then. That needs claims on
 the way that may be pushed up but may not leave. Where it is possible, and there are few candidates, all sets are tried.
@@ -159,25 +159,14 @@ def _resize(climb: Climb, chosen: list[Seat], now: int, wanted: int) -> None:
 
 def _spare(climb: Climb, chosen: list[Seat]) -> None:
     """Give back those that are not needed, the most important first, and work out the climb for the rest."""
-    climb.run()
-    leaving = {seat.claim.uid for seat in (*chosen, *climb.leavers())}
     for seat in reversed(chosen):
         climb.give_back(seat)
-        if climb.run() and _are_in(climb.leavers(), leaving):
-            leaving = {*climb.gone, *[one.claim.uid for one in climb.leavers()]}
-        else:
+        if not climb.run():
             climb.take(seat)
     for seat in chosen:  # those that stay away, in order again
         if climb.gone.pop(seat.claim.uid, None) is not None:
             climb.gone[seat.claim.uid] = seat
     climb.run()
-
-
-def _are_in(seats: list[Seat], uids: set[str]) -> bool:
-    for seat in seats:
-        if seat.claim.uid not in uids:
-            return False
-    return True
 
 
 def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
