@@ -186,11 +186,9 @@ class Life:
             self.manager.undo_allocate(response.token)
 
     def take(self, response: AllocationResponse, *, undone: bool = False) -> None:
-        """A victim whose displacer is displaced itself does not come back: whom it may preempt then is another test."""
+        """What a consumer displaced is remembered also when it is displaced itself, or removed after that."""
         if response.allocated and not undone:
-            for name in response.preempted:
-                self.displaced = {pair for pair in self.displaced if pair[0] != name}
-                self.displaced.add((response.consumer_id, name))
+            self.displaced |= {(response.consumer_id, name) for name in response.preempted}
         elif not any(name == response.consumer_id for _, name in self.displaced):
             self.manager.remove_consumer(response.consumer_id)
             del self.consumers[response.consumer_id]

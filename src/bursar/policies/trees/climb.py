@@ -97,7 +97,6 @@ class Climb:
         "held",
         "held_all",
         "held_lower",
-        "lacks",
         "last",
         "missing",
         "nodes",
@@ -105,6 +104,7 @@ class Climb:
         "preempting",
         "pushes",
         "request",
+        "rows",
         "sitting",
         "tree",
     )
@@ -118,13 +118,8 @@ class Climb:
         self.preempting: Final = preempting  # False: no claim may leave
         self.nodes: Final[list[TreeNode]] = [group, *group.above]
         self.dims: Final = request.cost.indices()
-        # By node and resource: what is used and requested above the quota, and what those held who have left there.
-        self.lacks: Final[list[int]] = []
-        for node in self.nodes:
-            used = node.account.used
-            limits = node.account.limits
-            for dim in self.dims:
-                self.lacks.append(used.get(dim) + request.cost.get(dim) - limits.get(dim))
+        # By node: how much of each resource is lacking, below 0 if there is room. Empty as long as nobody asks.
+        self.rows: Final[list[list[int]]] = [[] for _ in self.nodes]
         self.gone: Final[dict[str, Seat]] = {}
         self.gone_in: Final[dict[SeatClass, list[int]]] = {}  # what they held, by class of seats on the way
         # The claims on the root that may not be displaced, as far as it is known, and what they hold: those of lower
@@ -134,9 +129,9 @@ class Climb:
         self.held_all: Final[list[int]] = [0] * len(self.dims)
         self.sitting: Final[dict[tuple[object, ...], _Sitting]] = {}
         self.pushes: Final[list[Push]] = []  # of the last climb, if it worked
-        # Where the last climb ended, as positions in ``nodes`` and ``dims``.
+        # Where the last climb ended, as positions in ``nodes`` and ``dims``; -1 stands for the first that is short.
         self.last: int = 0
-        self.missing: int = 0
+        self.missing: int = -1
 
     # Who has left
 
@@ -150,6 +145,9 @@ class Climb:
 
     def take(self, seat: Seat) -> None:
         """Assume that this claim has left."""
+        if not self.gone:
+            for at in range(len(self.nodes)):
+                self.row(at)
         self.gone[seat.claim.uid] = seat
         self._shift(seat, 1)
 
@@ -159,17 +157,26 @@ class Climb:
         self._shift(seat, -1)
 
     def _shift(self, seat: Seat, sign: int) -> None:
-        width = len(self.dims)
         position = self.position(seat.node)
-        here = [0] * width  # not on the way
+        here = [0] * len(self.dims)  # not on the way
         if self.nodes[position] is seat.node:
             here = self.gone_in.setdefault(seat.node.classes[seat.request.alike], here)
-        for j in range(width):
+        for j in range(len(self.dims)):
             amount = sign * seat.request.cost.get(self.dims[j])
             if amount:
                 here[j] += amount
-                for at in range(position * width + j, len(self.lacks), width):
-                    self.lacks[at] -= amount
+                for at in range(position, len(self.rows)):
+                    self.rows[at][j] -= amount
+
+    def row(self, at: int) -> list[int]:
+        """How much of each resource a node lacks for the request."""
+        found = self.rows[at]
+        if not found:
+            account = self.nodes[at].account
+            cost = self.request.cost
+            for dim in self.dims:
+                found.append(account.used.get(dim) + cost.get(dim) - account.limits.get(dim))
+        return found
 
     def held_in(self, one: SeatClass, j: int) -> int:
         """What the claims of a class hold that have not left."""
@@ -207,9 +214,11 @@ class Climb:
         return settled
 
     def fits(self, at: int) -> bool:
-        start = at * len(self.dims)
-        for j in range(start, start + len(self.dims)):
-            if self.lacks[j] > 0:
+        row = self.rows[at]
+        if not row:
+            return self.nodes[at].fits(self.request.cost)
+        for lack in row:
+            if lack > 0:
                 return False
         return True
 
@@ -223,13 +232,15 @@ class Climb:
 
     def _clear(self, at: int, lifted: list[Seat], lower_only: bool) -> list[Seat]:
         """The seats to push off a node so that the request fits; empty if that cannot be."""
-        root = self.nodes[at].parent is None
-        short = self.short(at)
-        self.missing = short[0]
-        if not self.preempting if root else self.nodes[at].hard:
+        node = self.nodes[at]
+        root = node.parent is None
+        self.missing = -1
+        if (not self.preempting if root else node.hard) or not (node.count or lifted):
             return []
+        short = self.short(at)
+        row = self.row(at)
         for j in short:  # a look at sums instead of claims
-            if self.lacks[at * len(self.dims) + j] > self._movable(at, j, lifted, lower_only):
+            if row[j] > self._movable(at, j, lifted, lower_only):
                 self.missing = j
                 return []
         need = Need(self, at, short)
@@ -260,8 +271,14 @@ class Climb:
 
     def short(self, at: int) -> list[int]:
         """The positions in ``dims`` of what a node lacks."""
-        start = at * len(self.dims)
-        return [j for j in range(len(self.dims)) if self.lacks[start + j] > 0]
+        row = self.row(at)
+        return [j for j in range(len(row)) if row[j] > 0]
+
+    def short_of(self) -> int:
+        """The resource that is missing where the last climb ended, as a position in ``dims``."""
+        if self.missing < 0:
+            self.missing = self.short(self.last)[0]
+        return self.missing
 
     def _movable(self, at: int, j: int, lifted: list[Seat], lower_only: bool) -> int:
         """How much of a resource could be pushed off a node at most."""
@@ -324,9 +341,9 @@ class Need:
     __slots__ = ("dims", "lacking")
 
     def __init__(self, climb: Climb, at: int, short: list[int]) -> None:
-        start = at * len(climb.dims)
+        row = climb.row(at)
         self.dims: Final = [climb.dims[j] for j in short]
-        self.lacking: Final = [climb.lacks[start + j] for j in short]
+        self.lacking: Final = [row[j] for j in short]
 
     def helps(self, seat: Seat) -> bool:
         """Whether taking the seat away frees a resource that is lacking."""

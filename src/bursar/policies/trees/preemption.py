@@ -79,14 +79,13 @@ def in_candidate_order(climb: Climb) -> Iterator[Seat]:
 
 def _is_hopeless(climb: Climb) -> bool:
     """Whether a node that the claim must count in lacks more than all claims could give back there, by their sums."""
-    width = len(climb.dims)
     top = 0  # the highest node on which the claim may settle; it counts there in any case
     while not climb.nodes[top].hard and top < len(climb.nodes) - 1:
         top += 1
     for at in range(top, len(climb.nodes)):
-        for j in range(width):
-            lack = climb.lacks[at * width + j]
-            if lack > 0 and lack > _gain(climb, at, j):
+        row = climb.row(at)
+        for j in range(len(row)):
+            if row[j] > 0 and row[j] > _gain(climb, at, j):
                 climb.last = at
                 climb.missing = j
                 return True
@@ -126,6 +125,7 @@ def _first_that_do(climb: Climb, candidates: Iterator[Seat]) -> list[Seat]:
         due = failed + 1 if failed < _ONE_BY_ONE else 2 * failed
     if failed < len(chosen) and climb.run():
         return _shortest(climb, chosen, failed)
+    climb.short_of()  # while all are away
     found = _any_set(climb, chosen)
     _resize(climb, chosen, len(chosen), 0)
     for seat in found:
@@ -173,7 +173,7 @@ def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
     """The legal set whose most important member is least important; all candidates are away, and the climb failed."""
     if len(candidates) > _ALL_SETS or not could_be_pushed(climb):
         return []
-    last, missing = climb.last, climb.missing
+    last, missing = climb.last, climb.short_of()
     _resize(climb, candidates, len(candidates), 0)
     found: list[Seat] = []
     for number in range(1, 2 ** len(candidates)):
@@ -198,6 +198,6 @@ def could_be_pushed(climb: Climb) -> bool:
                 break
             for one in climb.nodes[below].classes.values():
                 found += climb.held_in(one, j)
-        if climb.lacks[at * len(climb.dims) + j] > found:
+        if climb.row(at)[j] > found:
             return False
     return True

@@ -38,7 +38,9 @@ def quota_refusal(attempt: Allocation, request: TreeRequest, remark: str = "") -
         return wrong
     climb = cast("Climb", attempt.climb)
     account = climb.nodes[climb.last].account
-    refusal = refusal_for(NAME, "quota", account, climb.dims[climb.missing], request.cost, topics=topics(tree, request))
+    refusal = refusal_for(
+        NAME, "quota", account, climb.dims[climb.short_of()], request.cost, topics=topics(tree, request)
+    )
     said = remark or _protected(climb)
     return refusal.remarked(said) if said else refusal
 
@@ -49,7 +51,7 @@ def would_leave(claim: Claim, obstacle: str) -> str:
 
 def _protected(climb: Climb) -> str:
     """Which claim holds what the binding node lacks, and may not be displaced only because something protects it."""
-    dim = climb.dims[climb.missing]
+    dim = climb.dims[climb.short_of()]
     for seat, obstacle in climb.permission.refused:
         on_way = seat.node in climb.nodes and climb.position(seat.node) <= climb.last
         if on_way and seat.request.cost.get(dim) > 0:
