@@ -146,8 +146,9 @@ class Allocation:
         """Take a victim out of every tree it holds."""
         held = [request.tree for request in held_requests(victim)]
         left = self.trees.leave_all(self.tx, victim, held)
-        seats = [(tree, self.origins.get((tree.name, victim.uid), seat)) for tree, seat in left]
-        self.victims.append(Victim(victim, seats))
+        if self.origins:
+            left = [(tree, self.origins.get((tree.name, victim.uid), seat)) for tree, seat in left]
+        self.victims.append(Victim(victim, left))
 
     # Minimal harm
 

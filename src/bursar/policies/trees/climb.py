@@ -116,17 +116,17 @@ class Climb:
         self.request: Final = request
         self.permission: Final = permission
         self.preempting: Final = preempting  # False: no claim may leave
-        self.nodes: Final[list[TreeNode]] = [group, *group.above]
+        self.nodes: Final[tuple[TreeNode, ...]] = (group, *group.above)
         self.dims: Final = request.cost.indices()
-        # By node: how much of each resource is lacking, below 0 if there is room. Empty as long as nobody asks.
-        self.rows: Final[list[list[int]]] = [[] for _ in self.nodes]
+        # By node: how much of each resource is lacking, below 0 if there is room. None as long as nobody asks.
+        self.rows: Final[list[list[int] | None]] = [None] * len(self.nodes)
         self.gone: Final[dict[str, Seat]] = {}
         self.gone_in: Final[dict[SeatClass, list[int]]] = {}  # what they held, by class of seats on the way
-        # The claims on the root that may not be displaced, as far as it is known, and what they hold: those of lower
+        # The claims on the root of which it is known that they may not be displaced, and what they hold: those of lower
         # priority, and all.
         self.held: Final[set[str]] = set()
-        self.held_lower: Final[list[int]] = [0] * len(self.dims)
-        self.held_all: Final[list[int]] = [0] * len(self.dims)
+        self.held_lower: list[int] = []
+        self.held_all: list[int] = []
         self.sitting: Final[dict[tuple[object, ...], _Sitting]] = {}
         self.pushes: Final[list[Push]] = []  # of the last climb, if it worked
         # Where the last climb ended, as positions in ``nodes`` and ``dims``; -1 stands for the first that is short.
@@ -160,22 +160,22 @@ class Climb:
         position = self.position(seat.node)
         here = [0] * len(self.dims)  # not on the way
         if self.nodes[position] is seat.node:
-            here = self.gone_in.setdefault(seat.node.classes[seat.request.alike], here)
+            here = self.gone_in.setdefault(seat.node.classes[seat.request.alike()], here)
         for j in range(len(self.dims)):
             amount = sign * seat.request.cost.get(self.dims[j])
             if amount:
                 here[j] += amount
                 for at in range(position, len(self.rows)):
-                    self.rows[at][j] -= amount
+                    self.row(at)[j] -= amount
 
     def row(self, at: int) -> list[int]:
         """How much of each resource a node lacks for the request."""
         found = self.rows[at]
-        if not found:
+        if found is None:
             account = self.nodes[at].account
             cost = self.request.cost
-            for dim in self.dims:
-                found.append(account.used.get(dim) + cost.get(dim) - account.limits.get(dim))
+            found = [account.used.get(dim) + cost.get(dim) - account.limits.get(dim) for dim in self.dims]
+            self.rows[at] = found
         return found
 
     def held_in(self, one: SeatClass, j: int) -> int:
@@ -215,7 +215,7 @@ class Climb:
 
     def fits(self, at: int) -> bool:
         row = self.rows[at]
-        if not row:
+        if row is None:
             return self.nodes[at].fits(self.request.cost)
         for lack in row:
             if lack > 0:
@@ -232,33 +232,45 @@ class Climb:
 
     def _clear(self, at: int, lifted: list[Seat], lower_only: bool) -> list[Seat]:
         """The seats to push off a node so that the request fits; empty if that cannot be."""
-        node = self.nodes[at]
-        root = node.parent is None
         self.missing = -1
-        if (not self.preempting if root else node.hard) or not (node.count or lifted):
+        node = self.nodes[at]
+        if not self.preempting if node.parent is None else node.hard:
+            return []
+        if not lifted and not self._may_push(at, lower_only):
             return []
         short = self.short(at)
+        need = Need(self, at, short)
+        first = None if lifted else self._first(at, need, lower_only)
+        if first is not None:
+            return [first]
         row = self.row(at)
         for j in short:  # a look at sums instead of claims
             if row[j] > self._movable(at, j, lifted, lower_only):
                 self.missing = j
                 return []
-        need = Need(self, at, short)
+        return self._choose(at, need, lifted, lower_only)
+
+    def _may_push(self, at: int, lower_only: bool) -> bool:
+        """Whether there is a claim on the node that may be pushed off it."""
+        for one in self.nodes[at].classes.values():
+            if self._is_pushable(one, at, lower_only):
+                return True
+        return False
+
+    def _choose(self, at: int, need: Need, lifted: list[Seat], lower_only: bool) -> list[Seat]:
+        """The seats in order until the request fits, and of these the ones that are needed."""
+        root = self.nodes[at].parent is None
         sitting = self._sitting(at, need.dims, lower_only)
         chosen: list[Seat] = []
         number = 0
         pushed = 0
         while True:
             seat = sitting.at(number)
-            if pushed < len(lifted):
-                other = lifted[pushed]
-                if seat is None or other.request.priority < seat.request.priority:
-                    pushed += 1
-                    if not need.helps(other) or (root and not self._may_leave(other)):
-                        continue
-                    seat = other
-                else:
-                    number += 1
+            if pushed < len(lifted) and (seat is None or lifted[pushed].request.priority < seat.request.priority):
+                seat = lifted[pushed]
+                pushed += 1
+                if not need.helps(seat) or (root and not self._may_leave(seat)):
+                    continue
             else:
                 number += 1
             if seat is None:
@@ -284,7 +296,7 @@ class Climb:
         """How much of a resource could be pushed off a node at most."""
         found = 0
         if self.nodes[at].parent is None:
-            found = -(self.held_lower[j] if lower_only else self.held_all[j])
+            found = -self.held_on_root(j, lower_only)
         for one in self.nodes[at].classes.values():
             if self._is_pushable(one, at, lower_only):
                 found += self.held_in(one, j)
@@ -292,10 +304,30 @@ class Climb:
             found += seat.request.cost.get(self.dims[j])
         return found
 
+    def held_on_root(self, j: int, lower_only: bool) -> int:
+        """What claims hold on the root that may not be displaced, as far as it is known."""
+        if not self.held:
+            return 0
+        return self.held_lower[j] if lower_only else self.held_all[j]
+
     def _is_pushable(self, one: SeatClass, at: int, lower_only: bool) -> bool:
         if lower_only and one.priority >= self.request.priority:
             return False
         return self.nodes[at].parent is not None or (not one.pinned and one.kind == self.request.kind)
+
+    def _first(self, at: int, need: Need, lower_only: bool) -> Seat | None:
+        """The seat that is pushed first, if that is enough: nearly always it is."""
+        node = self.nodes[at]
+        best: SeatClass | None = None
+        for one in node.classes.values():
+            if self._is_pushable(one, at, lower_only) and one.holds(need.dims) and (best is None or one.precedes(best)):
+                best = one
+        if best is None:
+            return None
+        seat = self.tree.seats[best.first()]
+        if not need.is_met_by(seat) or seat.claim.uid in self.gone:
+            return None
+        return None if node.parent is None and self.permission.obstacle(seat) else seat
 
     def _may_leave(self, seat: Seat) -> bool:
         if seat.request.kind != self.request.kind or seat.request.pinned:
@@ -325,6 +357,9 @@ class Climb:
         if not self.permission.obstacle(seat):
             return False
         if seat.claim.uid not in self.held:
+            if not self.held:
+                self.held_lower = [0] * len(self.dims)
+                self.held_all = [0] * len(self.dims)
             self.held.add(seat.claim.uid)
             for j in range(len(self.dims)):
                 amount = seat.request.cost.get(self.dims[j])
@@ -352,6 +387,14 @@ class Need:
             if cost.get(dim) > 0:
                 return True
         return False
+
+    def is_met_by(self, seat: Seat) -> bool:
+        """Whether nothing is lacking if this seat alone is taken away."""
+        cost = seat.request.cost
+        for i in range(len(self.dims)):
+            if self.lacking[i] > cost.get(self.dims[i]):
+                return False
+        return True
 
     def take(self, seat: Seat) -> bool:
         """Count the seat as taken away; whether nothing is lacking then."""

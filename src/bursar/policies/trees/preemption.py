@@ -94,7 +94,7 @@ def _is_hopeless(climb: Climb) -> bool:
 
 def _gain(climb: Climb, at: int, j: int) -> int:
     """How much of a resource could get free on a node at most: by victims there and below, and by pushing up."""
-    found = -climb.held_all[j] if climb.nodes[at].parent is None else 0
+    found = -climb.held_on_root(j, lower_only=False) if climb.nodes[at].parent is None else 0
     flows = climb.nodes[at].parent is None or not climb.nodes[at].hard  # claims can get from here over the node
     root = climb.nodes[at].parent is None
     for below in range(at, -1, -1):

@@ -31,7 +31,7 @@ Entry = tuple[object, ...]
 class TreeRequest:
     """What a claim requests of one tree, for the group that it names there."""
 
-    __slots__ = ("alike", "cost", "forest", "group", "kind", "pinned", "priority", "tree")
+    __slots__ = ("_alike", "cost", "forest", "group", "kind", "pinned", "priority", "tree")
 
     def __init__(
         self, tree: str, group: str, cost: Vector, priority: int, kind: int, pinned: bool, forest: str = ""
@@ -43,11 +43,16 @@ class TreeRequest:
         self.kind: Final = kind  # only claims of the same kind displace each other
         self.pinned: Final = pinned  # never a victim
         self.forest: Final = forest  # the library's forest through which the claim is allocated, "" for none
-        # Claims that have this in common are of the same use to those that look for room.
-        self.alike: Final[tuple[object, ...]] = (priority, kind, pinned, *cost.indices())
+        self._alike: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
         return f"TreeRequest({self.group} of {self.tree}: {self.cost.show()}, priority {self.priority})"
+
+    def alike(self) -> tuple[object, ...]:
+        """Claims that have this in common are of the same use to those that look for room."""
+        if not self._alike:
+            self._alike = (self.priority, self.kind, self.pinned, *self.cost.indices())
+        return self._alike
 
     def detail(self) -> list[object]:
         """The request as it stands in ``spec.details``."""

@@ -41,6 +41,16 @@ class SeatClass:
                 return True
         return False
 
+    def first(self) -> str:
+        """The uid of the one that is longest on the node."""
+        return cast("str", self.order.chunks[0][0][1])
+
+    def precedes(self, other: SeatClass) -> bool:
+        """Whether its first one comes before the other's: lower priority, or longer on the node."""
+        if self.priority != other.priority:
+            return self.priority < other.priority
+        return self.order.chunks[0][0] < other.order.chunks[0][0]
+
 
 def in_order(classes: list[SeatClass]) -> Iterator[str]:
     """The uids of these classes: lower priority first, then longest on its node. Nothing may move meanwhile."""
@@ -152,7 +162,7 @@ class TreeNode:
         return group if at < 0 else group.above[at]
 
     def add(self, request: TreeRequest, stamp: int, uid: str) -> None:
-        alike = request.alike
+        alike = request.alike()
         found = self.classes.get(alike)
         if found is None:
             found = SeatClass(request)
@@ -162,7 +172,7 @@ class TreeNode:
         self.count += 1
 
     def remove(self, request: TreeRequest, stamp: int, uid: str) -> None:
-        alike = request.alike
+        alike = request.alike()
         found = self.classes[alike]
         found.order.remove((stamp, uid))
         found.sums.take(request.cost)
