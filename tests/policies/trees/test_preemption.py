@@ -364,3 +364,17 @@ def test_nothing_is_kept_of_those_that_are_all_gone() -> None:
     tables = world.manager.plain()["tables"]
     assert isinstance(tables, dict)
     assert "displaced" not in tables
+
+
+def test_an_explanation_marks_the_node_that_binds_and_all_that_is_short() -> None:
+    world = World()
+    world.add("T", "R[2,1](A[4,1]!,B[0,9])", ("cpu", "gpu"))
+    world.allocate("a", "A", [0, 1])
+    world.allocate("fixed", "B", [2, 0], unp=True)
+    lines = world.allocate("n", "A", [1, 1], 1).explain().lines()
+    assert [line.strip() for line in lines[2:]] == [
+        "FAIL A: hard; cpu 1 wanted, 0 of 4 in use; gpu 1 wanted, 1 of 1 in use [trees.quota.gpu]",
+        "FAIL R: soft; cpu 1 wanted, 2 of 2 in use; gpu 1 wanted, 1 of 1 in use",
+        "FAIL <- first cpu: trees/T/R: needs 1 cpu, 2 of 2 in use [trees.quota.cpu]",
+        "FAIL gpu: trees/T/R: needs 1 gpu, 1 of 1 in use [trees.quota.gpu]",
+    ]

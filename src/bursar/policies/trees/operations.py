@@ -97,7 +97,9 @@ def _refused(
     token: Token | None,
 ) -> AllocationResponse:
     refusal = quota_refusal(attempt, failed)
-    checks = tuple([tree_check(book.tree(request.tree), request, request is not failed) for request in bound])
+    checks = tuple(
+        [tree_check(book.tree(one.tree), one, one is not failed, refusal if one is failed else None) for one in bound]
+    )
     return AllocationResponse(claim.uid, False, (), (), (), (refusal,), checks, skipped, token)
 
 

@@ -29,7 +29,7 @@ from bursar.policies.trees.records import (
     spec_requests,
 )
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
-from bursar.policies.trees.refusals import group_refusal, quota_refusal, topics, tree_check, would_leave
+from bursar.policies.trees.refusals import group_refusal, quota_refusal, topics, tree_check
 from bursar.policies.trees.seats import Seat, TreeNode
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import TreeStatusWriter
@@ -115,28 +115,20 @@ class TreesPolicy(QuotaPolicy):
         whole = Allocation(self.trees, tx, claim)
         if not whole.run(requests):
             tx.rollback_to(mark)
-            return self._refusal(requests, whole, "")
+            return self._refusal(requests, whole)
         if not whole.victims:
             return None
         tx.rollback_to(mark)
-        return self._refusal(requests, gentle, self._protected(claim, whole))
+        return self._refusal(requests, gentle)
 
-    def _protected(self, claim: Claim, whole: Allocation) -> str:
-        """Which claim would have to leave and may not, for a reason that the engine knows."""
-        for victim in whole.victims:
-            obstacle = self.eviction_rules.obstacle(claim, victim.claim)
-            if obstacle:
-                return would_leave(victim.claim, obstacle)
-        return ""
-
-    def _refusal(self, requests: list[TreeRequest], attempt: Allocation, remark: str) -> Refusal:
+    def _refusal(self, requests: list[TreeRequest], attempt: Allocation) -> Refusal:
         """The refusal of the tree that refused. A change of any other tree of the claim may lead to other victims."""
         failed = cast("TreeRequest", attempt.failed)
         others: list[str] = []
         for request in requests:
             if request is not failed:
                 others.extend(topics(self.trees.by_name[request.tree], request))
-        return quota_refusal(attempt, failed, remark).listening(tuple(others))
+        return quota_refusal(attempt, failed).listening(tuple(others))
 
     def _force(self, tx: Transaction, claim: Claim, request: TreeRequest) -> None:
         """Charge the claim on the lowest node that fits; if none does, as high as it may borrow, over the quota."""
@@ -184,7 +176,7 @@ class TreesPolicy(QuotaPolicy):
         attempt = Allocation(self.trees, tx, claim, False)
         if attempt.run(fresh):
             return None
-        refusal = self._refusal(fresh, attempt, "")
+        refusal = self._refusal(fresh, attempt)
         tx.rollback_to(mark)
         return refusal
 

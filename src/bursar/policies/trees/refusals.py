@@ -15,7 +15,7 @@ from bursar.policies.trees.climb import Climb
 from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.records import NAME, TreeRequest
 from bursar.policies.trees.seats import SeatClass, TreeNode, in_order
-from bursar.resources import dimension_at
+from bursar.resources import Vector
 
 
 def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
@@ -30,8 +30,8 @@ def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
     return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
 
 
-def quota_refusal(attempt: Allocation, request: TreeRequest, remark: str = "") -> Refusal:
-    """The refusal of a claim that found no place. The remark says whom it may not displace."""
+def quota_refusal(attempt: Allocation, request: TreeRequest) -> Refusal:
+    """The refusal of a claim that found no place. If a victim was not to be had, it says who."""
     tree = attempt.trees.by_name[request.tree]
     wrong = group_refusal(tree, request.group)
     if wrong is not None:
@@ -41,11 +41,11 @@ def quota_refusal(attempt: Allocation, request: TreeRequest, remark: str = "") -
     refusal = refusal_for(
         NAME, "quota", account, climb.dims[climb.short_of()], request.cost, topics=topics(tree, request)
     )
-    said = remark or _protected(climb)
+    said = _protected(climb)
     return refusal.remarked(said) if said else refusal
 
 
-def would_leave(claim: Claim, obstacle: str) -> str:
+def _would_leave(claim: Claim, obstacle: str) -> str:
     return f"{claim.key} would have to leave, but {obstacle}"
 
 
@@ -55,12 +55,12 @@ def _protected(climb: Climb) -> str:
     for seat, obstacle in climb.permission.refused:
         on_way = seat.node in climb.nodes and climb.position(seat.node) <= climb.last
         if on_way and seat.request.cost.get(dim) > 0:
-            return would_leave(seat.claim, obstacle)
+            return _would_leave(seat.claim, obstacle)
     for node in climb.nodes[: climb.last + 1]:
         for one in node.classes.values():
             obstacle = _obstacle(climb, node, one)
             if obstacle and one.holds([dim]):
-                return would_leave(climb.tree.seats[next(in_order([one]))].claim, obstacle)
+                return _would_leave(climb.tree.seats[next(in_order([one]))].claim, obstacle)
     return ""
 
 
@@ -79,15 +79,24 @@ def topics(tree: QuotaTreeModel, request: TreeRequest) -> tuple[str, ...]:
     return () if group is None else tuple([account.topic for account in group.accounts])
 
 
-def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool) -> Check:
-    """The check of one tree, with a check of each node on the claim's way."""
+def tree_check(tree: QuotaTreeModel, request: TreeRequest, passed: bool, refusal: Refusal | None = None) -> Check:
+    """The check of one tree, with a check of each node on the claim's way; the refusal's node is marked."""
     group = tree.nodes.get(request.group)
-    children: list[Check] = []
-    for node in () if group is None else (group, *group.above):
-        short = node.account.short_dimension(request.cost)
-        refusal = None if short < 0 else Refusal(NAME, f"trees.quota.{dimension_at(short).name}")
-        check = Check.of_account(node.account, request.cost, refusal)
-        kind = "hard" if node.hard else "soft"
-        note = f"{kind}; {check.note}" if check.note else kind
-        children.append(Check(node.name, check.passed, note, (), check.reason))
-    return Check(f"tree {tree.name}", passed, f"group {request.group}", tuple(children))
+    nodes = () if group is None else (group, *group.above)
+    children = tuple([_node_check(node, request.cost, refusal) for node in nodes])
+    return Check(f"tree {tree.name}", passed, f"group {request.group}", children)
+
+
+def _node_check(node: TreeNode, cost: Vector, refusal: Refusal | None) -> Check:
+    """Each resource that is short is a failed check; if there are several, of its own."""
+    account = node.account
+    short = [refusal_for(NAME, "quota", account, dim, cost) for dim in account.missing(cost).indices()]
+    found = Check.of_account(account, cost, short[0] if short else None, tuple(short) if len(short) > 1 else ())
+    kind = "hard" if node.hard else "soft"
+    check = Check(
+        node.name, found.passed, f"{kind}; {found.note}" if found.note else kind, found.children, found.reason
+    )
+    if refusal is not None and refusal.account == account.name:
+        for one in check.children or (check,):
+            one.binding = one.reason == refusal.reason
+    return check
