@@ -123,6 +123,20 @@ def test_claims_that_may_not_be_displaced_are_named_with_the_reason(prepare: obj
     assert isinstance(claim.decision, Decision)
 
 
+@pytest.mark.parametrize("by", ["quota", "node"])
+def test_a_budget_that_lets_only_some_go_is_named(by: str) -> None:
+    engine = engine_with(pot("a", cpu=2 if by == "quota" else 99), host("h1", cpu=99 if by == "quota" else 2))
+    one = BudgetBody("ns", Selector(()), 1, None, percent=False)
+    engine.configure([Setting(disruption_budgets.KIND, "ns/keep", one)])
+    for uid in ("x", "y"):
+        engine.decide(ask(uid, 1, 2))
+        engine.observe(uid, RUNNING)
+    refused = engine.decide(ask("new", 2, 9))
+    assert refused.refusals[-1].reason == "engine.protected"
+    assert "of which the disruption budget ns/keep lets 1 go" in refused.sentence()
+    assert len(engine.decide(ask("small", 1, 9)).victims) == 1
+
+
 def test_protected_claims_are_not_named_where_they_do_not_help() -> None:
     """Both are in the way, but only the one of higher priority would have to leave in any case."""
     engine = engine_with(pot("a", cpu=2), host("h1", cpu=99))
@@ -142,8 +156,9 @@ def test_a_search_that_judged_too_many_sets_says_so() -> None:
     claim = cluster.controller.claim("a/big")
     assert claim is not None
     assert isinstance(claim.decision, Decision)
-    assert [refusal.reason for refusal in claim.decision.refusals] == ["nodes.full", "engine.search-limit"]
-    assert claim.decision.sentence().endswith("not all of them were judged")
+    reasons = [refusal.reason for refusal in claim.decision.refusals]
+    assert reasons == ["nodes.full", "engine.search-limit", "engine.protected"]
+    assert "not all of them were judged" in claim.decision.sentence()
 
 
 NODE = """

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bursar.engine import disruption_budgets
 from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, PROTECTED, WAITING, Decision
+from bursar.engine.eligibility import exhausted_budgets
 from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, keep_place, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
 from bursar.engine.preemption import VictimSearch, apply_plan
@@ -46,7 +47,7 @@ def admit(core: Core, claim: Claim, at: int) -> Decision:
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
         refusals = _with_limit(search, binding_first(search, refusals))
-        refusals = _with_protected(core, claim, refusals, placed=False)
+        refusals = _with_protected(search, refusals, placed=False)
     return refused(claim, at, refusals)
 
 
@@ -152,13 +153,11 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
         plan = search.best_plan()
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
-        blocked = core.eviction_rules.blocked > 0
         refusals = binding_first(search, refusals)
         if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
             refusals = (*no_node(core, claim), *refusals)
         refusals = _with_limit(search, refusals)
-        if blocked:
-            refusals = _with_protected(core, claim, refusals, placed=True)
+        refusals = _with_protected(search, refusals, placed=True)
     return refused(claim, at, refusals)
 
 
@@ -182,21 +181,20 @@ def _with_limit(search: VictimSearch, refusals: tuple[Refusal, ...]) -> tuple[Re
 _NAMED = 3  # protected claims in a sentence
 
 
-def _with_protected(core: Core, claim: Claim, refusals: tuple[Refusal, ...], placed: bool) -> tuple[Refusal, ...]:
+def _with_protected(search: VictimSearch, refusals: tuple[Refusal, ...], placed: bool) -> tuple[Refusal, ...]:
     """Say so if claims that may not be displaced are what keeps the claim waiting, and why they may not be."""
+    core, claim = search.core, search.claim
     rules = core.eviction_rules
-    if not rules.blocked:
+    if not (rules.blocked or search.victims.allowances):
         return refusals
     rules.lenient = True
     try:
         plan = VictimSearch(core, claim).best_plan(placed)
     finally:
         rules.lenient = False
-    named: list[str] = []
-    for victim in plan.victims if plan is not None else []:
-        why = rules.obstacle(claim, victim)
-        if why:
-            named.append(f"{victim.key} {why}")
+    victims = plan.victims if plan is not None else []
+    reasons = [(victim.key, rules.obstacle(claim, victim)) for victim in victims]
+    named = [f"{key} {why}" for key, why in reasons if why] or exhausted_budgets(core, claim, victims)
     if not named:
         return refusals
     more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

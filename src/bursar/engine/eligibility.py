@@ -70,13 +70,13 @@ class EligibleVictims:
             return False
         budgets = self.core.budgets
         if budgets.by_namespace and budgets.healthy(victim):
-            for allowance in self._budgets_of(victim):
+            for allowance in self.budgets_of(victim):
                 if allowance.left < 1:
                     return False
                 contender.load(allowance, 1)
         return True
 
-    def _budgets_of(self, victim: Claim) -> list[Allowance]:
+    def budgets_of(self, victim: Claim) -> list[Allowance]:
         key = (victim.spec, victim.namespace)
         found = self.matching.get(key)
         if found is None:
@@ -115,6 +115,22 @@ class EligibleVictims:
                 if not waiting:
                     found[other.uid] = other
         return list(found.values())
+
+
+def exhausted_budgets(core: Core, claim: Claim, victims: list[Claim]) -> list[str]:
+    """Which disruption budgets let some of these claims go, but not all of them."""
+    view = EligibleVictims(core, claim)
+    loads: dict[str, list[str]] = {}
+    for victim in victims:
+        if core.budgets.healthy(victim):
+            for allowance in view.budgets_of(victim):
+                loads.setdefault(allowance.name, []).append(victim.key)
+    found: list[str] = []
+    for allowance in view.allowances.values():
+        keys = loads.get(allowance.name, [])
+        if len(keys) > allowance.left:
+            found.append(f"{' and '.join(keys)}, of which the disruption {allowance.name} lets {allowance.left} go")
+    return found
 
 
 def relief_of(claim: Claim, rows: list[Row]) -> list[int]:
