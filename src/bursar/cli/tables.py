@@ -160,7 +160,7 @@ def _queue(client: Client, asked: ListQuery, output: str) -> Lines:
          row.message if output == "wide" else row.reason)
         for row in found.items
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "nobody waits")
+    return shown(found, output, columns, rows, "no pending pods")
 
 
 def _quotas(client: Client, asked: ListQuery, output: str) -> Lines:

@@ -43,7 +43,7 @@ def plan(
 ) -> None:
     """Say what these manifests would do: who starts, who is evicted, who loses what they borrow. Nothing is changed.
 
-    Deleting a node evicts nobody: its pods are shown as stranded.
+    Deleting a node evicts no pods: they are shown as stranded.
     """
     if not files and not deleted:
         raise click.UsageError("give manifests with -f, or objects to delete with --delete")

@@ -110,7 +110,7 @@ def _exempt(registry: Registry, sections: Body) -> tuple[str, ...] | None:
 
 
 async def _list(api: Api, kind: Kind) -> list[Body] | None:
-    """All objects of a kind, read page by page: of a large cluster what nobody reads is not even kept for a while."""
+    """All objects of a kind, read page by page, so that unread fields of a large cluster take no memory."""
     narrow, head = narrowed(kind), {"apiVersion": kind.api_version, "kind": kind.kind}
 
     def read(raw: bytes) -> Body:

@@ -64,7 +64,7 @@ class _HttpProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves, and leaves signals to whoever runs the process."""
+    """Says when it serves, and leaves signals to the process that runs it."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -49,7 +49,7 @@ IN_CLUSTER = (
     RbacRule("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
     RbacRule("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
     RbacRule("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
-    RbacRule("policy", ("poddisruptionbudgets",), _FOLLOW, "whom not to evict"),
+    RbacRule("policy", ("poddisruptionbudgets",), _FOLLOW, "budgets that limit evictions"),
     RbacRule("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
     RbacRule("events.k8s.io", ("events",), ("create", "list", "patch"), "tell people what they were not told yet"),
     RbacRule(

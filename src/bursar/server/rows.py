@@ -32,7 +32,7 @@ NODE_PREFIX = "nodes/"
 
 
 def stored_objects(cluster: Cluster, kind: str, namespace: str | None = None) -> list[Stored]:
-    """Objects never change, so whoever has them needs no lock to read them."""
+    """Objects never change, so reading them needs no lock."""
     kinds = [kind] if kind else cluster.objects.kinds()
     return [stored for name in kinds for stored in cluster.objects.all(name, namespace)]
 

@@ -316,7 +316,7 @@ class FixEdit(Answer, frozen=True):
     field: str
     before: Any = None
     after: Any = None
-    anew: bool = False  # the object must be deleted and created anew
+    anew: bool = False  # the object must be deleted and created again
 
 
 class Fix(Answer, frozen=True):
@@ -385,7 +385,7 @@ class Plan(Answer, frozen=True):
 
     @property
     def harmless(self) -> bool:
-        """Whether nobody is evicted or loses the node it runs on."""
+        """Whether no pod is evicted or loses the node it runs on."""
         return not self.evicted and not self.stranded
 
 

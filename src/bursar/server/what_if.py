@@ -224,7 +224,7 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Exp
         raise RefusedError(404, f"there is no claim {key!r:.200}")
     check = cluster.explain(key)
     if check is None:
-        raise RefusedError(404, f"nobody remembers why {key} is {row.phase}: it ended by itself")
+        raise RefusedError(404, f"{key} is {row.phase} and has no reason: it ended by itself")
     found = fixes_for(cluster, row.uid) if fixes else search.Found()
     return types.Explanation(
         claim=row,

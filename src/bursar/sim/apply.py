@@ -101,7 +101,7 @@ def check_pod_update(known: Stored, given: TypedObject, pod: SimPod) -> None:
     after = node_needs(cast("Pod", given.typed).spec)
     subject = f"Pod {given.key}"
     if after.node_name != before.node_name:
-        raise ManifestError("a pod cannot be moved: delete it and create it anew", "spec.nodeName", subject=subject)
+        raise ManifestError("a pod cannot be moved: delete it and create it again", "spec.nodeName", subject=subject)
     if pod.phase != PENDING and after.record() != before.record():
         problem = f"the pod is {pod.phase}: what it requires of its node can no longer change"
         raise ManifestError(problem, "spec", subject=subject)

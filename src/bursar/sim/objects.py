@@ -275,7 +275,7 @@ class Stage(ObjectStore):
                 del self.derived[made]
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
-        """Create the object, or change its spec; ``anew``: it replaces a pod that has ended."""
+        """Create the object, or change its spec. With ``anew`` it replaces a pod that has ended."""
         known = self.find(given.kind.name, given.key)
         as_version = self.version + 1
         if known is None or anew:

@@ -121,7 +121,7 @@ def _wait_expired(leader: Replica, collection: str) -> None:
     """Until the server told it 410 about that collection."""
 
     def told() -> list[str]:
-        return [line for line in leader.process.log.read_text().splitlines() if f"/{collection}: listing anew" in line]
+        return [line for line in leader.process.log.read_text().splitlines() if f"/{collection}: relisting" in line]
 
     lines = eventually(told, f"{collection} are listed anew")
     assert all("too old resource version" in line for line in lines), lines

@@ -107,7 +107,7 @@ def lose_waiter(mirror: Mirror, now: int) -> None:
     ("lose", "problem"),
     [
         (lose_runner, "a/runs is on {node}, but does not count"),
-        (lose_waiter, "a/waits waits, but nobody knows of it"),
+        (lose_waiter, "a/waits is pending, but not in the queue"),
     ],
 )
 def test_a_pod_without_a_claim_needs_a_new_ledger(lose: Callable[[Mirror, int], None], problem: str) -> None:

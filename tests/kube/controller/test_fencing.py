@@ -8,7 +8,7 @@ import pytest
 
 from bursar.kube.client.api import LEASES, NAMESPACES
 from bursar.kube.client.errors import Fenced, NotFound, Unanswered
-from bursar.kube.controller.leader_term import NOBODY, Fence, TermOptions
+from bursar.kube.controller.leader_term import NO_TERM, Fence, TermOptions
 from bursar.kube.controller.patches import TERM
 from bursar.kube.controller.work_queue import LeadershipLost
 from tests.kube.controller.stage import OWN, Stage, replica, stage
@@ -47,7 +47,7 @@ async def test_a_term_is_written_once_and_the_rest_of_the_namespace_stays() -> N
     async with stage() as cluster:
         cluster.write_on_namespace({"who": "somebody"})
         hand_lease(cluster, "us", 7)
-        assert await fence(cluster).announced() == NOBODY
+        assert await fence(cluster).announced() == NO_TERM
         for _ in range(2):
             await fence(cluster).announce(7)
         assert await fence(cluster).announced() == 7
@@ -112,13 +112,13 @@ async def test_what_was_written_though_the_answer_was_lost_is_found_at_the_next_
 async def test_what_is_no_term_is_nobodys(found: str) -> None:
     async with stage() as cluster:
         cluster.write_on_namespace({TERM: found})
-        assert await fence(cluster).announced() == NOBODY
+        assert await fence(cluster).announced() == NO_TERM
 
 
 async def test_without_a_namespace_nobody_leads() -> None:
     async with stage() as cluster:
         cluster.fake.state.delete(NAMESPACES, "", OWN)
-        assert await fence(cluster).announced() == NOBODY
+        assert await fence(cluster).announced() == NO_TERM
         with pytest.raises(NotFound):
             await fence(cluster).announce(1)
 

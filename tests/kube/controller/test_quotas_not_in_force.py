@@ -65,7 +65,7 @@ def test_a_new_leader_that_cannot_read_a_quota_lets_its_pods_wait_and_its_namesp
     assert problem(cluster.mirror, "a/second") == ""  # its last good form is known here
     next_one = _rebuilt(cluster)
     assert problem(next_one, "a/second").startswith(
-        f"its quota {ELASTIC} a/quota is not in force, so nobody knows what it allows: "
+        f"its quota {ELASTIC} a/quota is not in force, so its limits are unknown: "
     )
     assert next_one.controller.claim("a/second") is None
     assert "a" in next_one.naming

@@ -26,7 +26,7 @@ _DEFAULTS = AdmissionOptions()
     type=click.Choice(["Never", "IfNeeded"]),
     default=_DEFAULTS.reinvocation,
     show_default=True,
-    help="Whether the gate looks at pods of governed namespaces anew after webhooks changed them.",
+    help="Whether the gate policy is reinvoked for pods of governed namespaces after webhooks changed them.",
 )
 @click.option("--keep-managed-fields", is_flag=True, help="Leave governed pods the list of who wrote which field.")
 def main(out: Path, **given: Any) -> None:  # noqa: ANN401 fields of AdmissionOptions

@@ -110,7 +110,7 @@ class CertificateKeeper:
             return None, found.meta.resource_version
 
     async def _store(self, new: Certificates, version: str) -> Certificates | None:
-        """None when somebody else was faster: the next pass sees what they stored."""
+        """Returns None if another replica was faster: the next pass sees what it stored."""
         data = {name: base64.b64encode(content).decode() for name, content in secret_data(new).items()}
         metadata = {"name": CERTIFICATES, "labels": dict(MANAGED_BY)}
         body: dict[str, object]

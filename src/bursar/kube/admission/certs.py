@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(days=90)
 RENEWED_BEFORE = timedelta(days=30)
-_SKEW = timedelta(days=1)  # clocks of others may be behind, or that of whoever makes certificates ahead
+_SKEW = timedelta(days=1)  # clocks of clients may be behind, or that of the certificate's maker ahead
 
 
 class CertificateError(ValueError):

@@ -101,8 +101,8 @@ def _creation(arm: Arm, options: AdmissionOptions) -> Guard:
 
 
 def _has_gate(arm: Arm) -> PolicyCheck:
-    """The policy that adds the gate may be missing. Or somebody came after it: no policy is asked for the first time
-    when all are asked again.
+    """The policy that adds the gate may be missing. Or another one ran after it: a reinvocation
+    does not invoke a policy for the first time.
     """
     needs = f"a governed pod needs the scheduling gate {GATE}"
     missing = "the policy that adds it is not in force (try again)"
@@ -169,7 +169,7 @@ def _update_checks(options: AdmissionOptions) -> tuple[PolicyCheck, ...]:
 
 
 def _fence(options: AdmissionOptions) -> PolicyCheck:
-    """Who opens a gate names the term of whoever leads. Where none is written, nobody leads."""
+    """A patch that removes a gate names the current leader's term. Without a term there is no leader."""
     given, known = "object.metadata.annotations", "params.metadata.annotations"
     term = quoted(TERM_ANNOTATION)
     leads = f"has({known}) && {term} in {known}"

@@ -174,7 +174,7 @@ MANAGED_BY = {"app.kubernetes.io/name": "bursar", "app.kubernetes.io/component":
 
 
 Reinvocation = Literal["Never", "IfNeeded"]
-"""Whether a policy looks at an object anew after others changed it: the words of Kubernetes."""
+"""Whether a policy is reinvoked after others changed an object: the words of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def _by_mark(without: tuple[str, ...], among: tuple[str, ...]) -> tuple[Arm, Arm
 
 
 def names_an_original(options: AdmissionOptions) -> str:
-    """Whether a pod names the scheduler of an original, and so nobody who would schedule it here, as CEL."""
+    """Whether a pod names the scheduler of an upstream project, which does not run here, as CEL."""
     scheduler = "object.spec.schedulerName"
     of_others = (
         f"{scheduler} in {listed(options.scheduler_names)} && {scheduler} != {quoted(options.cluster_scheduler)}"

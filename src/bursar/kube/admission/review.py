@@ -100,7 +100,7 @@ def allowed(uid: str, patch: list[Operation] | None = None) -> bytes:
 
 
 def refused(uid: str, message: str) -> bytes:
-    """The answer that keeps an object out, in one line for whoever sent it."""
+    """The answer that refuses an object, in one line for its sender."""
     status = {"code": 422, "reason": "Invalid", "message": message}
     return _review({"uid": uid, "allowed": False, "status": status})
 

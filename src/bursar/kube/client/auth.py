@@ -186,7 +186,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom we believe to be the server."""
+    """The certificates that prove the server's identity."""
 
     authorities: str = ""  # PEM; "": the machine's own
     insecure: bool = False

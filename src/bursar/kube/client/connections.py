@@ -62,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write a request, now."""
         if self._transport is None:
             raise ConnectionResetError("the connection is closed")
-        if self._held > _HELD:  # of the answer before, which nobody read to its end
+        if self._held > _HELD:  # of the previous answer, which was not read to its end
             self._transport.resume_reading()
         self.status, self.retry_after, self._pieces, self._held = 0, "", [], 0
         self._complete = self._framed = self._lasting = False
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._complete:  # nobody asked: it is out of step
+        if self._complete:  # an answer without a request: it is out of step
             self.close()
             return
         try:
@@ -218,7 +218,7 @@ class Connections:
         self.encrypted = self._server.scheme == "https"
         self.host = self._server.netloc.rpartition("@")[2]
         read_by_proxy = self._proxy if not self.encrypted else None
-        # What the target of each request begins with, and the headers that say whom it is for.
+        # What the target of each request begins with, and the headers that name the server.
         self.root = ("" if read_by_proxy is None else f"http://{self.host}") + self._server.path.rstrip("/")
         self.headers = f"Host: {self.host}\r\n" + ("" if read_by_proxy is None else _credentials(read_by_proxy))
 

@@ -57,7 +57,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials were not accepted, also after they were fetched anew."""
+    """401: the credentials were not accepted, also after a refresh."""
 
 
 class Forbidden(ApiError):

@@ -279,7 +279,7 @@ class Recorder:
     async def _write_series(self) -> None:
         for note in list(self._repeated):
             series = self._series.get(note)
-            if series is None or not series.name or note not in self._repeated:  # which somebody else writes just now
+            if series is None or not series.name or note not in self._repeated:  # another writer is at it
                 continue
             count = series.count
             patch = {"series": {"count": count, "lastObservedTime": micro_time()}}

@@ -164,7 +164,7 @@ _encoded = lru_cache(maxsize=256)(urlencode)  # of what is asked with each call:
 
 
 class Http:
-    """The session. Use as an async context manager; ``gate`` is set by whoever owns the lease."""
+    """The session. Use as an async context manager; The owner of the lease sets ``gate``."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Kubeconfig files, read as kubectl reads them.
 
 ``KUBECONFIG`` may list several files: of two entries with the same name the first counts, files that do not exist are
-passed over, paths inside a file are relative to it. Fields that would change who we are or whom we trust and that are
-not handled here (``auth-provider``) are refused, never ignored.
+passed over, paths inside a file are relative to it. Unsupported fields that would change the
+identity or the trusted certificates (``auth-provider``) are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _plugin(part: _Part, cluster: _Part) -> ExecPlugin:
     if not command:
         raise part.error("command", "is required")
     if part.text("interactiveMode") == "Always":
-        raise part.error("interactiveMode", "Always needs somebody to type, and nobody does here")
+        raise part.error("interactiveMode", "Always needs a terminal, and there is none")
     if os.sep in command:
         command = str(part.resolve("command"))
     return ExecPlugin(

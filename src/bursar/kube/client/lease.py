@@ -70,7 +70,7 @@ class Elector:
         self.identity = identity
         self.leader = ""  # as last seen
         self.term: int | None = None  # while leading
-        self.floor: Callable[[], Awaitable[int]] | None = None  # a term before those of a lease that is made anew
+        self.floor: Callable[[], Awaitable[int]] | None = None  # a term before those of a lease that is created again
         self._api = api
         self._name = name
         self._namespace = namespace
@@ -79,7 +79,7 @@ class Elector:
         self._stopped = stopped
         self._clock = clock
         self._lease: Lease | None = None  # as last read or written
-        self._highest_term = -1  # a lease that somebody deleted begins after the terms it had
+        self._highest_term = -1  # a lease that was deleted begins after the terms it had
         self._changed_at = 0.0  # when it was seen to change
         self._until = -math.inf  # when we have to stop writing
 
@@ -125,7 +125,7 @@ class Elector:
         try:
             taken = await (self._create() if lease is None else self._take(lease))
         except (AlreadyExists, Conflict):
-            return False  # somebody was faster
+            return False  # another replica was faster
         self._until = sent + self._timing.renew_deadline
         if self._clock() >= self._until:  # frozen meanwhile; it will be free when its time is over
             return False
@@ -190,7 +190,7 @@ class Elector:
             self._stopped()
 
     async def _leave(self) -> None:
-        """Give the lease back, so that nobody has to wait, unless a write of ours may still be under way."""
+        """Give the lease back, to make failover fast, unless a write of ours may still be under way."""
         if not self._holds() or not await self._api.http.drain(self._timing.retry_period):
             return
         try:

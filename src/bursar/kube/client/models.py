@@ -131,7 +131,7 @@ class Lease(Wire, frozen=True):
 
 
 DEEPEST = 100  # levels, of what cannot be read as it is
-ROOM = 100  # calls: so much deeper in the stack somebody may want to read the object again
+ROOM = 100  # calls: a later caller may be this much deeper in the stack when it reads the object again
 TOO_DEEP = b'"nested too deeply"'
 
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')

@@ -44,7 +44,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SLICE = 100
-STUCK = 3  # failures in a row, without getting on, after which the version is given up and the collection listed anew
+STUCK = 3  # failures in a row, without getting on, after which the version is given up and the collection relisted
 CALM = 60.0  # seconds without a failure after which the pauses start small again
 BUSY = 64 * 1024  # bytes at once after which there is no rest: enough has come together, and as much may wait
 CONNECTING = 30.0  # seconds within which a watch must have begun to answer
@@ -78,7 +78,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(self._how.pause, self._how.longest_pause)
         self._synced = asyncio.Event()
         self._waiters: list[_Waiter] = []
-        self._hurry = asyncio.Event()  # somebody waits for a new list
+        self._hurry = asyncio.Event()  # a caller waits for a new list
         self._patience: asyncio.Timeout | None = None  # of the connection that is being read
 
     @property
@@ -90,7 +90,7 @@ class Reflector(Generic[T]):
         await self._synced.wait()
 
     async def refresh(self) -> None:
-        """List anew; return when a list that began after this call is complete and told to the handler."""
+        """Relist. Returns when a list that began after this call is complete and the handler has it."""
         waiter = _Waiter(self._begun, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._hurry.set()
@@ -109,7 +109,7 @@ class Reflector(Generic[T]):
                 await self._connect()
             except KubeError as error:
                 await self._failed(error)
-            else:  # ended by the server, by silence, or by somebody in a hurry
+            else:  # ended by the server, by silence, or by a caller in a hurry
                 idle = self.progress.counts["events"] == before and time.monotonic() - started < 1.0
                 if idle and not self._hurry.is_set():
                     await self._rest(self._backoff.next())
@@ -121,7 +121,7 @@ class Reflector(Generic[T]):
         self._failed_at = time.monotonic()
         pause = self._backoff.next()
         if isinstance(error, Gone):
-            log.info("%s: listing anew: %s", self._path, error)
+            log.info("%s: relisting: %s", self._path, error)
             self._version = None
         elif isinstance(error, Invalid | BadRequest) and self._version is None and self._streaming:
             log.info("%s: the server streams no lists (%s): reading pages", self._path, error)

@@ -57,7 +57,7 @@ def _whether(claim: Claim | None, tracked: TrackedPod) -> str:
     if claim is None:
         if tracked.counted is None:
             return ""  # reported when it was read
-        return f"is on {node}, but does not count" if node else "waits, but nobody knows of it"
+        return f"is on {node}, but does not count" if node else "is pending, but not in the queue"
     if node:
         if claim.state < BOUND:
             return f"is on {node}, but its claim is not bound"

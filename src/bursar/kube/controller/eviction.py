@@ -19,7 +19,7 @@ from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, sent
 from bursar.ledger.claims import HELD, Claim
 
 WIDTH = 8
-BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is nobody's victim
+BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is no victim
 AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
 REFUSED = "EvictionRefused"
 _REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
@@ -46,7 +46,7 @@ class Evictor:
         self._now = now
         self._how = Writing(dry_run=dry_run)
         self._lost: set[str] = set()  # pods that found no node, unless they did after all
-        self._shielded = RefusalBackoff(now)  # who is left alone is nobody's victim
+        self._shielded = RefusalBackoff(now)  # pods in back-off are no victims
         self.changed: Callable[[], None] = lambda: None  # called when the ledger changed
         self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
         self.evicted = 0  # as the API server accepted
@@ -55,7 +55,7 @@ class Evictor:
         self.queue.want(claim.uid)
 
     def take_back(self, uid: str) -> bool:
-        """A pod that has no place after all is evicted; its owner may create it anew. Whether that is news."""
+        """A pod that has no place after all is evicted; its owner may recreate it. Returns whether that is news."""
         if uid in self._lost:
             return False
         self._lost.add(uid)
@@ -99,7 +99,7 @@ class Evictor:
         evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
         result = await sent(evict, refused=lambda why: self._report("Pod", tracked.key, REFUSED, why))
         if result is None or result.outcome == Outcome.GONE:
-            raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # nobody waits for it when that is seen
+            raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # no pod waits for it when that is seen
         if result.outcome == Outcome.EVICTED:
             self.evicted += 1
             return 0

@@ -294,7 +294,7 @@ class LeaderTerm:
             raise RebuildNeeded(wrong)
 
 
-NOBODY = -1  # the term where nobody ever led
+NO_TERM = -1  # where there was no leader yet
 _PAUSE = 0.1  # seconds after a conflict
 
 
@@ -327,7 +327,7 @@ class Fence:
         """The term whose patches get through."""
         found = await self._api.find(NAMESPACES, self._namespace)
         written = "" if found is None else _written(found)
-        return int(written) if written.isdecimal() else NOBODY
+        return int(written) if written.isdecimal() else NO_TERM
 
     async def _see_to_it_that_we_lead(self, term: int) -> None:
         found = await self._api.find(LEASES, self._lease, self._namespace)

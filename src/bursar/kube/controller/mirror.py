@@ -95,7 +95,7 @@ class Mirror:
         pods: Iterable[SeenPod],
         slices: Iterable[tuple[str, Published]] = (),
     ) -> Iterator[None]:
-        """Takes in everything that lists showed, in steps, for whoever has something else to do meanwhile."""
+        """Takes in everything that lists showed, in steps, so that the caller can do other work between them."""
         for name, published in slices:
             self.cache.devices.seen(name, published)
         yield from self.objects.start(objects)
@@ -141,7 +141,7 @@ class Mirror:
             self._name(self.naming.take(kind.name, key, self.cache.get(kind.name, key)))
 
     def _never_in_force(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str) -> None:
-        """An object is not acceptable and never was (None: and is gone): whom it is for waits."""
+        """An object is invalid and never was valid (None: it is gone): pods that it governs stay pending."""
         self._name(self.naming.take(kind, key, body, problem))
         if problem:
             self.pods.hold_back()

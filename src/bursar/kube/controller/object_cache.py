@@ -102,7 +102,7 @@ class Devices:
         return {driver: count for driver, count in sorted(found.items()) if count}
 
     def marked(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """The metadata of a node with its devices, and without what somebody else says of them."""
+        """The metadata of a node with its devices, and without the notes of other writers."""
         annotations = dict(metadata.get("annotations") or {})
         annotations.pop(DEVICES, None)
         counts = self.counts(metadata.get("name", ""))

@@ -261,12 +261,12 @@ class QuotaSelection:
         """Why a pod has to wait for a quota to be mended; "": it has not."""
         for kind, plugin in self._plugins.items():
             label = plugin.chosen.get(kind, "")
-            chosen = labels.get(label, "") if label else ""  # whoever names a quota is not of its namespace's
+            chosen = labels.get(label, "") if label else ""  # a pod that names a quota is not under its namespace's
             mark = (plugin.name, label, chosen) if chosen else (plugin.name, "", namespace)
             if self._unknown.get(mark) and mark not in self._in_force:
                 quota = min(self._unknown[mark])
                 why = self._by_quota[quota].problem
-                return f"its quota {quota[0]} {quota[1]} is not in force, so nobody knows what it allows: {why}"
+                return f"its quota {quota[0]} {quota[1]} is not in force, so its limits are unknown: {why}"
         return ""
 
 

@@ -143,7 +143,7 @@ class ObjectWriter:
         return status
 
     def _since_when(self, output: Output, condition: dict[str, object]) -> dict[str, object]:
-        """The condition with the time that the object has for it: whoever wants it written may not know of before."""
+        """The condition with the time that the object has for it: the caller may not know earlier ones."""
         if _SINCE not in condition:
             return condition
         since = self._cache.since(output.kind, output.key, str(condition["type"]), str(condition["status"]))

@@ -45,7 +45,7 @@ _LOCAL_VOLUMES = frozenset(
 
 
 class _Unread(Lenient, frozen=True):
-    """Something that is there, and of which nobody reads more. (``Raw`` would keep the text of the whole pod.)"""
+    """A field of which only the presence is read. (``Raw`` would keep the text of the whole pod.)"""
 
 
 _Anything = _Unread | tuple[object, ...] | str | float | bool | None
@@ -185,7 +185,7 @@ def grew(before: SeenPod, pod: SeenPod) -> bool:
 
 
 def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
-    """What whoever made the pod wrote on it."""
+    """What the creator of the pod wrote on it."""
     return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)
 
 

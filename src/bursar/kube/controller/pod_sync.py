@@ -2,7 +2,8 @@
 
 A pod with Bursar's gate is *pending*: it is queued and decided. A pod with a node is *bound*, and so is an ungated one
 that waits for the scheduler; its admission record says where it is charged. Any other pod is ignored until it is
-bound, also one whose gate was removed by another party. Bound pods are charged whoever admitted them.
+bound, also one whose gate was removed by another party. Bound pods are always charged, whether or not Bursar admitted
+them.
 
 The request of a pending pod is read while it is gated. Afterwards requests, labels and annotations may still change,
 but not the node constraints: they contain the decision. Bound pods that are not governed are never victims.
@@ -56,7 +57,7 @@ class TrackedPod:
     """A pod that counts or wants to, as it was last seen."""
 
     seen: SeenPod
-    counted: Pod | None  # as the ledger knows it; None: it cannot be read, or waits for somebody to change it
+    counted: Pod | None  # as the ledger knows it; None: it cannot be read, or waits for a change by its user
     governed: bool
     record: AdmissionRecord | None = None
     hold: HoldRecord | None = None
@@ -165,7 +166,7 @@ class PodSync:
             self._again(known, pod, now)
 
     def _note_success(self, pod: SeenPod) -> None:
-        """A pod of a group that needs no place any more counts for those that its controller creates anew."""
+        """A gang member that has finished counts for those that its controller recreates."""
         if pod.status.phase == "Succeeded" and GROUP_LABEL in pod.metadata.labels:
             group = f"{pod.metadata.namespace}/{pod.metadata.labels[GROUP_LABEL]}"
             self._succeeded[pod.key] = pod.metadata.uid
@@ -203,7 +204,7 @@ class PodSync:
             self._sync_bound(tracked, node or (record.place if record is not None else ""))
 
     def _overshadowed(self, pod: SeenPod) -> bool:
-        """A pod that somebody else decides over, and that is looked at as if it were gated."""
+        """Whether shadow mode treats the pod, which another scheduler decides, as if it were gated."""
         return self._shadow is not None and not pod.spec.node_name and self._governs(pod)
 
     def _keep(self, tracked: TrackedPod) -> None:
@@ -247,7 +248,7 @@ class PodSync:
         return bool(problem)
 
     def hold_back(self) -> None:
-        """A quota turned out not to be known: whom it is for is not decided over until it is."""
+        """A quota turned out not to be known: its pods are not decided until it is."""
         for tracked in list(self.by_key.values()):
             if tracked.pending:
                 self._hinders(tracked)
@@ -362,7 +363,7 @@ class PodSync:
         return True
 
     def _uncountable(self, tracked: TrackedPod, error: OverflowError) -> None:
-        """A pod that chose its node itself may ask for anything: it stops nobody else."""
+        """A pod that chose its node itself may request anything: it must not stop others."""
         self.back_off(tracked)
         self._refuse(tracked, INVALID, f"it cannot be counted: {error}")
 

@@ -198,7 +198,7 @@ class PodWriter:
             wanted.annotations.update(annotations)
 
     def seen(self, uid: str) -> None:
-        """The pod changed: labels of ours that somebody changed are written once more."""
+        """The pod changed: labels of ours that another client changed are written once more."""
         tracked = self._pods.by_uid.get(uid)
         if tracked is None:
             self._labels.forget(uid)
@@ -232,7 +232,7 @@ class PodWriter:
     # Holds
 
     async def hold(self, claimant: Claim) -> bool:
-        """Write down whom the claimant waits for, and where, before the first of them is told to leave.
+        """Write down the victims and the place of the claimant before the first victim is evicted.
 
         False: the server does not know the claimant any more.
         """
@@ -241,7 +241,7 @@ class PodWriter:
             return False
         async with self._locks.setdefault(tracked.uid, asyncio.Lock()):
             if claimant.state != HELD or tracked.uid not in self._pods.by_uid:
-                return True  # nobody has to leave for it
+                return True  # it needs no evictions
             record = self._hold_record(claimant)
             if tracked.hold is not None and self._still_right(tracked.hold, record):
                 return True
@@ -254,9 +254,9 @@ class PodWriter:
             return True
 
     def tidy(self) -> None:
-        """Take holds away that are none any more: their claims wait again, and nobody needs to leave for them.
+        """Remove holds that have ended: their claims are pending again and need no evictions.
 
-        Who was set aside, and whose time is up, wants to be let go again.
+        Pods whose back-off has ended are to be ungated again.
         """
         for uid in self._backoff.taken_up():
             tracked = self._pods.by_uid.get(uid)

@@ -119,7 +119,7 @@ class Replica:
             self._leading.cancel()
 
     async def _lead(self, number: int | None, after: asyncio.Task[None] | None = None) -> None:
-        """Terms of that number, or (None) of whoever leads; once the task before is over."""
+        """Terms of that number, or (None) of the current leader; once the task before is over."""
         if after is not None:
             await asyncio.gather(after, return_exceptions=True)
         pauses = Backoff(_PAUSE, _LONGEST_PAUSE)
@@ -155,7 +155,7 @@ class Replica:
             log.warning("the term ends: %s", error)
             return "fenced"
         except RebuildNeeded as error:
-            log.warning("the ledger is built anew: %s", error)
+            log.warning("the ledger is rebuilt: %s", error)
             return "rebuilt"
         except KubeError as error:
             log.warning("the term ends: %s", error)
@@ -166,7 +166,7 @@ class Replica:
         return "ended"
 
     async def _announced(self, number: int | None) -> int:
-        """The number of the term, once the fence knows it; where nothing is kept, that of whoever leads."""
+        """The number of the term, once the fence knows it; where nothing is kept, that of the current leader."""
         if number is None:
             return max(0, await self._fence.announced())
         if not self.options.term.shadow:

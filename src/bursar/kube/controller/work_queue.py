@@ -46,7 +46,7 @@ class KeyedWorkQueue(Generic[K]):
         self._settle_for = settle_for  # seconds to wait before each performance, for more to come together
         self._wanted: set[K] = set()
         self._tasks: dict[K, asyncio.Task[None]] = {}
-        self.broken: Callable[[K, BaseException], None] | None = None  # told of errors that nobody expected
+        self.broken: Callable[[K, BaseException], None] | None = None  # called with unexpected errors
 
     def __len__(self) -> int:
         """How many objects are being worked on or waited for."""
