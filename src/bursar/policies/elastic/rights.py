@@ -70,6 +70,7 @@ class ElasticRights(Rights):
         self.above_share: Final = self._above(share)
         self.standings: Final[dict[str, Standing]] = {quota.id: self.own}
         self.floors: Final[dict[tuple[str, int], Allowance]] = {}
+        self.others: int = -1  # whether other quotas may lose anything; -1: was not asked yet
 
     def _above(self, caps: list[int]) -> list[Row]:
         """What of its own quota must go so that it ends within the caps, where the claimant requests something."""
@@ -216,7 +217,23 @@ class ElasticRights(Rights):
         return before(cast("Member", other.seat), cast("Member", one.seat))
 
     def may_help(self, slot: int, least: Claim) -> bool:
-        return True
+        """Without lower priority on the node only other quotas can lose something: what they borrow or do not list."""
+        if least.spec.priority < self.claimant.spec.priority:
+            return True
+        if self.others < 0:
+            self.others = 1 if self._others_may_lose() else 0
+        return self.others > 0
+
+    def _others_may_lose(self) -> bool:
+        book = self.book
+        in_force = len(book.quotas) - len(book.removed)
+        if in_force < 2 or self.ways() == [OWN]:
+            return False
+        for dim in self.claimant.spec.requests.indices():
+            if book.listing.get(dim, 0) < in_force:
+                return True
+        borrowers = len(book.refresh_heads())
+        return borrowers > (1 if self.quota.id in book.heads_of else 0)
 
     def everywhere(self, way: int, shortage: Shortage) -> Iterator[Contender]:
         total = False
