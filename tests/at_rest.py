@@ -24,7 +24,7 @@ class Retry(Assumption):
         claims = [core.ledger.state.claims[uid] for uid in self.uids]
         decisions = [decide(core, claims[0], at)] if len(claims) == 1 else group(core, claims, at)
         for decision in decisions:
-            outlook.add(decision)
+            outlook.add(core, decision)
 
 
 def is_at_rest(cluster: Cluster) -> bool:

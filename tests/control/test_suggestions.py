@@ -13,6 +13,8 @@ from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trial
 from bursar.engine.engine import Engine
 from bursar.policies.fix_fields import look_up
 from bursar.sim.cluster import Cluster, ClusterSource, fixes_for
+from tests import builders
+from tests.builders import priority_class
 from tests.control.suggestion_cluster import TEAMS, apply, fixes, follow, new_cluster, pod
 
 
@@ -114,6 +116,23 @@ def test_a_higher_priority() -> None:
     (fix,) = (fix for fix in fixes(cluster, "vision/two").fixes if fix.code == "priority")
     assert fix.sentence == "recreate it with the priority class mid (50); it takes the place of vision/one"
     assert (fix.evicts, fix.edits[0].anew) == (("vision/one",), True)
+
+
+def test_a_pod_that_only_loses_its_hold_is_not_called_displaced() -> None:
+    cluster = Cluster()
+    slow = {"sim.bursar.dev/leaves-after": "30s"}
+    classes = [priority_class("mid", 50), priority_class("high", 1000)]
+    apply(cluster, builders.node("n1", {"cpu": 4}), *classes, builders.pod("v", "a", {"cpu": 3}, annotations=slow))
+    apply(cluster, builders.pod("h", "a", {"cpu": 4}, priorityClassName="mid"))
+    apply(cluster, builders.pod("p", "a", {"cpu": 1}))
+    (fix,) = (fix for fix in fixes(cluster, "a/p").fixes if fix.code == "priority")
+    assert (fix.sentence, fix.evicts) == ("recreate it with the priority class high (1000)", ())
+    follow(cluster, fix)
+    assert {key: pod.phase for key, pod in cluster.pod_states.items()} == {
+        "a/v": "Terminating",
+        "a/h": "Pending",
+        "a/p": "Running",
+    }
 
 
 def test_nobody_is_told_to_take_a_priority_class_of_the_system() -> None:

@@ -35,9 +35,12 @@ class Outlook:
                 return decision
         return None
 
-    def add(self, decision: Decision) -> None:
+    def add(self, core: Core, decision: Decision) -> None:
+        """A victim that was only held has not started: it loses its hold and is not evicted."""
         self.decisions.append(decision)
-        self.evicted.extend(decision.victims)
+        for uid in decision.victims:
+            if core.ledger.state.claims[uid].leaving:
+                self.evicted.append(uid)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -59,10 +62,10 @@ class Submit(Assumption):
         for claim in self.claims:
             core.enter(claim)
         if len(self.claims) == 1:
-            outlook.add(decide(core, self.claims[0], at))
+            outlook.add(core, decide(core, self.claims[0], at))
             return
         for decision in group(core, list(self.claims), at):
-            outlook.add(decision)
+            outlook.add(core, decision)
 
 
 @final
@@ -75,7 +78,7 @@ class Release(Assumption):
     def run(self, core: Core, at: int, outlook: Outlook) -> None:
         claim = core.ledger.state.claims[self.uid]
         drop(core, claim, claim.leaving)
-        outlook.add(Decision(self.uid, RELEASED, at))
+        outlook.add(core, Decision(self.uid, RELEASED, at))
 
 
 @final
@@ -92,9 +95,9 @@ class Adjust(Assumption):
         refusals = respec(core, claim, self.spec)
         if refusals:
             core.tx.rollback_to(mark)
-            outlook.add(refused(claim, at, refusals))
+            outlook.add(core, refused(claim, at, refusals))
         else:
-            outlook.add(Decision(self.uid, ADMITTED, at, claim.place))
+            outlook.add(core, Decision(self.uid, ADMITTED, at, claim.place))
 
 
 @final
@@ -118,7 +121,7 @@ def look_ahead(core: Core, changes: list[Assumption], at: int, pending: bool) ->
         for claim in waiting_claims(core):
             decision = decide(core, claim, at)
             core.settle()
-            outlook.add(decision)
+            outlook.add(core, decision)
     return outlook
 
 

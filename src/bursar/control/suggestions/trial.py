@@ -127,7 +127,7 @@ class InLine(Assumption):
         alone = Outlook()
         if not self._decide(core, claims, at, alone).admitted:  # nor will it be after others
             for decision in alone.decisions:
-                outlook.add(decision)
+                outlook.add(core, decision)
             return
         core.tx.rollback_to(mark)
         for unit in self.line.ahead:
@@ -164,7 +164,7 @@ class InLine(Assumption):
         alone = len(claims) == 1
         decisions = [decide(core, claims[0], at)] if alone else group(core, claims, at)
         for decision in decisions:
-            outlook.add(decision)
+            outlook.add(core, decision)
         core.settle()
         return decisions[0]
 
