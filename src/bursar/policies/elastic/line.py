@@ -220,6 +220,14 @@ class Line:
             self.levels = [found[level] for level in sorted(found)]
         return self.levels
 
+    def has_preemptible_below(self, priority: int) -> bool:
+        """Whether any member of lower priority may be preempted."""
+        for shape in self.shapes.values():
+            for bucket in shape.buckets.values():
+                if bucket.priority < priority and bucket.preemptible:
+                    return True
+        return False
+
     def in_order(self) -> list[Member]:
         """All members: for tests and answers, not for decisions."""
         found: list[Member] = []
