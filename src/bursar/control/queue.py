@@ -377,4 +377,5 @@ def _name(group: str) -> str:
 
 
 def _was_refused(claim: Claim) -> bool:
-    return isinstance(claim.decision, Decision) and bool(claim.decision.refusals)
+    decision = claim.decision
+    return isinstance(decision, Decision) and bool(decision.refusals) and not decision.outdated
