@@ -12,6 +12,7 @@ from bursar.engine.charging import Core
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.eviction import holders
 from bursar.ledger.claims import HELD, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.preemption_history import lineage_of
 from bursar.policies.rights import Allowance, Contender, Row
 
 
@@ -39,11 +40,15 @@ def _related(core: Core, claim: Claim, victim: Claim) -> bool:
 class EligibleVictims:
     """The eligible victims of one claim, with what they take of disruption budgets. Nobody is evicted meanwhile."""
 
-    __slots__ = ("allowances", "claim", "core", "matching", "revoked", "spared")
+    __slots__ = ("allowances", "claim", "core", "matching", "related", "revoked", "spared")
 
     def __init__(self, core: Core, claim: Claim) -> None:
         self.core: Final = core
         self.claim: Final = claim
+        # Whether others may be related to it: it has a gang, or was displaced.
+        state = core.ledger.state
+        history = state.cell("displaced", lineage_of(state, claim.uid))
+        self.related: Final = bool(claim.spec.group) or history is not None
         self.revoked: Final = core.ledger.state.cells("revoked")
         self.spared: Final = core.ledger.state.cells("spared")
         self.matching: Final[dict[tuple[ClaimSpec, str], list[Allowance]]] = {}
@@ -66,7 +71,9 @@ class EligibleVictims:
     def _may_go(self, contender: Contender, victim: Claim) -> bool:
         if not victim.spec.preemptible or not victim.counts():
             return False
-        if victim.uid in self.revoked or victim.uid in self.spared or _related(self.core, self.claim, victim):
+        if victim.uid in self.revoked or victim.uid in self.spared or victim is self.claim:
+            return False
+        if self.related and _related(self.core, self.claim, victim):
             return False
         budgets = self.core.budgets
         if budgets.by_namespace and budgets.healthy(victim):
@@ -107,9 +114,12 @@ class EligibleVictims:
 
     def returning(self, chosen: list[Contender]) -> list[Claim]:
         """Who counts again when all of the chosen leave: victims of held ones for which nobody else waits."""
-        gone = {contender.claim.uid for contender in chosen}
         found: dict[str, Claim] = {}
-        for contender in chosen:
+        held = [contender for contender in chosen if contender.returning]
+        if not held:
+            return []
+        gone = {contender.claim.uid for contender in chosen}
+        for contender in held:
             for other in contender.returning:
                 waiting = [uid for uid in holders(self.core, other.uid) if uid not in gone]
                 if not waiting:

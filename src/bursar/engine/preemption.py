@@ -29,7 +29,7 @@ from bursar.engine.victim_sets import Judge, JudgedSets, least_set
 from bursar.ledger.claims import Binding, Claim
 from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Refusal
-from bursar.policies.rights import Contender, Rights, Row, Shortage, in_order
+from bursar.policies.rights import Contender, Rights, Row, Shortage, goes_before, in_order
 
 _TRIED: Final = 64  # victims of one policy, to tell whether it is what a claim waits for
 Harm = tuple[int, int, int, int, int, str]
@@ -39,10 +39,12 @@ Harm = tuple[int, int, int, int, int, str]
 class PreemptionPlan:
     """Victims that make room for a claim at a place."""
 
-    __slots__ = ("place", "victims", "worst")
+    __slots__ = ("place", "returning", "shortage", "victims", "worst")
 
     def __init__(self, place: str, victims: list[Claim], worst: int = 0) -> None:
         self.place: Final = place
+        self.shortage: Shortage | None = None  # what it answers, if amounts tell
+        self.returning: list[Claim] = []  # who counts again when the victims leave
         self.victims: Final = victims
         self.worst: Final = worst  # the best class that is hit
 
@@ -90,10 +92,10 @@ class VictimSearch:
             open_now = best_node(core, self.claim, free)
             if not open_now:
                 return self._over_nodes(free, None)
-            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node. Only a
-            # plan with fewer victims could do less harm.
+            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node. Less harm
+            # is done on a full node only by fewer victims, or by claims that are of a worse class there.
             plan = self._plan_at(open_now)
-            if plan is None or not self.amounts_tell or len(plan.victims) <= 1:
+            if plan is None or not self.amounts_tell or (len(plan.victims) <= 1 and plan.worst == 0):
                 return plan
             return self._over_nodes(free, plan)
         finally:
@@ -140,7 +142,7 @@ class VictimSearch:
             plan = self._least_plan(Shortage(place, self.quota_rows, []), None)
             if plan is None:
                 return None
-            if makes_room(self.core, self.claim, place, plan.victims):
+            if self._holds(plan):
                 return plan
         return self._plan_by_trial(place)
 
@@ -153,7 +155,10 @@ class VictimSearch:
                 best = found
         if best is None:
             return None
-        return PreemptionPlan(shortage.place, [c.claim for c in best], max([c.rank for c in best], default=0))
+        plan = PreemptionPlan(shortage.place, [c.claim for c in best], max([c.rank for c in best], default=0))
+        plan.shortage = shortage
+        plan.returning = self.victims.returning(best)
+        return plan
 
     def _least_in(self, way: int, shortage: Shortage, residents: dict[str, Claim] | None) -> list[Contender] | None:
         """The least legal set of one way.
@@ -167,6 +172,8 @@ class VictimSearch:
         here: list[Contender] = []
         if residents is not None:
             here = self._on_node(way, shortage, residents, rows)
+            if not _could_clear(here, len(shortage.on_node), judge.needs):
+                return None
             clearing = SetJudge(self, None, shortage.on_node)
             found = least_set(iter(here), clearing.needs, self.judged, clearing)
             if found is None or (judge.enough(found) and judge.accepts(found)):
@@ -179,12 +186,8 @@ class VictimSearch:
         for i in range(min(len(one), len(other))):
             mine, theirs = one[len(one) - 1 - i], other[len(other) - 1 - i]
             if mine.claim is not theirs.claim:
-                return self._precedes(mine, theirs)
+                return goes_before(self.rights, mine, theirs)
         return len(one) < len(other)
-
-    def _precedes(self, one: Contender, other: Contender) -> bool:
-        mine, theirs = one.key(), other.key()
-        return mine < theirs or (mine == theirs and self.rights.precedes(one, other))
 
     # Contenders
 
@@ -202,7 +205,7 @@ class VictimSearch:
             for contender in self.rights.everywhere(way, shortage):
                 if residents is not None and contender.claim.uid in residents:
                     continue
-                while at < len(here) and self._precedes(here[at], contender):
+                while at < len(here) and goes_before(self.rights, here[at], contender):
                     yield here[at]
                     at += 1
                 if self._counts(contender, rows):
@@ -211,7 +214,7 @@ class VictimSearch:
 
     def _on_node(self, way: int, shortage: Shortage, residents: dict[str, Claim], rows: list[Row]) -> list[Contender]:
         found: list[Contender] = []
-        for resident in residents.values():
+        for resident in reversed(list(residents.values())):  # the newest come first in most classes
             contender = self.rights.contender(way, resident, shortage)
             if contender is not None and self._counts(contender, rows):
                 found.append(contender)
@@ -274,7 +277,14 @@ class VictimSearch:
         plan = self._least_plan(Shortage(name, self.quota_rows, rows), residents)
         if plan is None or (best is not None and plan.harm() > best.harm()):
             return None
-        return plan if makes_room(core, self.claim, name, plan.victims) else self._plan_by_trial(name)
+        return plan if self._holds(plan) else self._plan_by_trial(name)
+
+    def _holds(self, plan: PreemptionPlan) -> bool:
+        """Whether the plan is legal as a whole, and the claim fits when it is applied."""
+        shortage = plan.shortage
+        if shortage is not None and self.rights.judge(plan.victims, plan.returning, shortage):
+            return False
+        return makes_room(self.core, self.claim, plan.place, plan.victims)
 
     # By trial
 
@@ -287,6 +297,17 @@ class VictimSearch:
             if plan is not None and (best is None or plan.harm() < best.harm()):
                 best = plan
         return best
+
+
+def _could_clear(here: list[Contender], count: int, needs: list[int]) -> bool:
+    """Whether all contenders on a node together free the first rows."""
+    for r in range(count):
+        total = 0
+        for contender in here:
+            total += contender.relief[r]
+        if total < needs[r]:
+            return False
+    return True
 
 
 def _keeper_of(core: Core, claim: Claim) -> PlacementPolicy | None:
@@ -309,7 +330,9 @@ class SetJudge(Judge):
 
     def accepts(self, chosen: list[Contender]) -> bool:
         returning = self.search.victims.returning(chosen)
-        if returning and not self.enough(chosen, returning):
+        if not returning:
+            return True  # each contender is in the right by itself; rows and loads are all that the way adds for a set
+        if not self.enough(chosen, returning):
             return False
         shortage = self.shortage
         return shortage is None or not self.search.rights.judge([c.claim for c in chosen], returning, shortage)

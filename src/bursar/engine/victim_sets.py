@@ -173,8 +173,33 @@ def least_set(
 ) -> list[Contender] | None:
     """The smallest set that is enough and that the judge accepts, the least important first; None if there is none."""
     known: list[Contender] = []
+    sums = [0] * len(needs)
+    for contender in contenders:
+        known.append(contender)
+        if contender.allowances or contender.returning:
+            return _least_allowed(known, contenders, needs, judged, judge)
+        enough = True
+        for r in range(len(needs)):
+            sums[r] += contender.relief[r]
+            enough = enough and sums[r] >= needs[r]
+        if enough:
+            return _spared(known, needs)
+    return None
+
+
+def _least_allowed(
+    known: list[Contender], contenders: Iterator[Contender], needs: list[int], judged: JudgedSets, judge: Judge
+) -> list[Contender] | None:
+    """The same once a contender came that allowances limit, the last one known."""
     reach = Reach(needs)
+    for contender in known:
+        reach.open(contender)
     after = 0  # how many must be known before it is worth while to search
+    if reach.covers():
+        found = _search(known, needs, judged, judge)
+        if found is not None:
+            return found
+        after = 2 * len(known)
     for contender in contenders:
         known.append(contender)
         reach.open(contender)

@@ -89,10 +89,6 @@ class Contender:
         self.allowances.append(allowance)
         self.loads.append(amount)
 
-    def key(self) -> tuple[int, int, int, str]:
-        """Sorts the least important first."""
-        return (self.rank, self.claim.spec.priority, -self.claim.created, self.owner)
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Rights:
@@ -123,7 +119,7 @@ class Rights:
         return Contender(victim, 0)
 
     def precedes(self, one: Contender, other: Contender) -> bool:
-        """Of two contenders with equal keys, whether the first is the less important."""
+        """Of two contenders alike in class, priority, age and owner, whether the first is the less important."""
         a, b = one.claim, other.claim
         return (a.namespace, a.name, a.uid) < (b.namespace, b.name, b.uid)
 
@@ -139,21 +135,36 @@ class Rights:
         return least.spec.priority < self.claimant.spec.priority
 
 
-def in_order(rights: Rights, contenders: list[Contender]) -> list[Contender]:
-    """Sorted in place, the least important first."""
-    if len(contenders) > 1:
-        contenders.sort(key=_key)
-        for i in range(1, len(contenders)):
-            at = i
-            while at > 0 and _tied_wrongly(rights, contenders[at - 1], contenders[at]):
-                contenders[at - 1], contenders[at] = contenders[at], contenders[at - 1]
-                at -= 1
-    return contenders
+_FEW: Final = 16
 
 
 def _key(contender: Contender) -> tuple[int, int, int, str]:
-    return contender.key()
+    return (contender.rank, contender.claim.spec.priority, -contender.claim.created, contender.owner)
 
 
-def _tied_wrongly(rights: Rights, one: Contender, other: Contender) -> bool:
-    return one.key() == other.key() and rights.precedes(other, one)
+def in_order(rights: Rights, contenders: list[Contender]) -> list[Contender]:
+    """Sorted in place, the least important first."""
+    if len(contenders) > _FEW:
+        contenders.sort(key=_key)  # all but ties
+    for i in range(1, len(contenders)):
+        moved = contenders[i]
+        at = i
+        while at > 0 and goes_before(rights, moved, contenders[at - 1]):
+            contenders[at] = contenders[at - 1]
+            at -= 1
+        contenders[at] = moved
+    return contenders
+
+
+def goes_before(rights: Rights, one: Contender, other: Contender) -> bool:
+    """Whether one contender is less important than another."""
+    if one.rank != other.rank:
+        return one.rank < other.rank
+    mine, theirs = one.claim, other.claim
+    if mine.spec.priority != theirs.spec.priority:
+        return mine.spec.priority < theirs.spec.priority
+    if mine.created != theirs.created:
+        return mine.created > theirs.created
+    if one.owner != other.owner:
+        return one.owner < other.owner
+    return rights.precedes(one, other)

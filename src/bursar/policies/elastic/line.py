@@ -50,14 +50,12 @@ class Measure:
 class Member:
     """A counted claim of a quota: what it takes of each dimension that min lists, and its place in the order."""
 
-    __slots__ = ("amounts", "claim", "cost", "created", "level", "mark", "priority", "shape", "size")
+    __slots__ = ("claim", "created", "level", "mark", "measure", "priority", "shape")
 
     def __init__(self, claim: Claim, measure: Measure, level: int) -> None:
         self.claim: Final = claim
-        self.cost: Final = measure.cost
-        self.amounts: Final = measure.amounts
+        self.measure: Final = measure
         self.shape: Final = measure.shape
-        self.size: Final = measure.size
         self.created: Final[int] = claim.created
         self.priority: Final[int] = claim.spec.priority
         self.mark: Final[int] = claim.spec.priority * 2 + (1 if claim.spec.preemptible else 0)
@@ -70,8 +68,8 @@ def before(one: Member, other: Member) -> bool:
         return one.level < other.level
     if one.created != other.created:
         return one.created < other.created
-    if one.size is not other.size and one.size != other.size:
-        return one.size < other.size
+    if one.measure is not other.measure and one.measure.size != other.measure.size:
+        return one.measure.size < other.measure.size
     mine, theirs = one.claim, other.claim
     if mine.namespace != theirs.namespace:
         return mine.namespace < theirs.namespace
@@ -168,20 +166,21 @@ class Line:
     # Coming and going
 
     def add(self, member: Member) -> None:
-        self._disturb(member)
+        if self.kept:
+            self._disturb(member)
         self.insert(member)
 
     def remove(self, member: Member) -> None:
         self.take_out(member)
-        self._disturb(member)
+        if self.kept:
+            self._disturb(member)
 
     def _disturb(self, member: Member) -> None:
         """A walk stays as it is when a member comes or goes that it does not take."""
-        if self.kept:
-            for walk in self.kept:
-                if walk.takes(member):
-                    self.kept = [walk for walk in self.kept if not walk.takes(member)]
-                    return
+        for walk in self.kept:
+            if walk.takes(member):
+                self.kept = [walk for walk in self.kept if not walk.takes(member)]
+                return
 
     def insert(self, member: Member) -> None:
         """Adds a member for a while: the kept walks are those without it."""
@@ -337,10 +336,10 @@ def _advance(going: list[Bucket], starts: list[int], sums: list[int], caps: list
             sums[k] = after[k]
         for i in range(len(going)):
             starts[i] = marks[i]
-        if not _fits(sums, pivot.amounts, caps):
+        if not _fits(sums, pivot.shape.amounts, caps):
             return pivot
         for k in range(len(sums)):
-            sums[k] += pivot.amounts[k]
+            sums[k] += pivot.shape.amounts[k]
         starts[widest] += 1
 
 

@@ -108,7 +108,7 @@ class ElasticQuotaState:
         """The claim no longer counts; returns what it took."""
         member = self.members.pop(claim.uid)
         self.line.remove(member)
-        return member.amounts
+        return member.shape.amounts
 
     def inside(self) -> Walk:
         """The walk against min. Within min all claims are in-quota, whatever their order."""

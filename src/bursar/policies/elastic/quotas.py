@@ -80,7 +80,7 @@ class QuotaBook:
             self._put_in(new)
             if old is not None:
                 for member in old.members.values():
-                    self.shift(new, member.claim, member.cost, 1)
+                    self.shift(new, member.claim, member.measure.cost, 1)
 
     def _take_out(self, quota: ElasticQuotaState) -> None:
         del self.quotas[quota.id]

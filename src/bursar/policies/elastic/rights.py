@@ -69,6 +69,8 @@ class ElasticRights(Rights):
         self.above_min: Final = self._above(quota.floor)
         self.above_share: Final = self._above(share)
         self.standings: Final[dict[str, Standing]] = {quota.id: self.own}
+        self.last_shortage: Shortage | None = None
+        self.last_claimed: list[Row] = []
         self.floors: Final[dict[tuple[str, int], Allowance]] = {}
         self.others: int = -1  # whether other quotas may lose anything; -1: was not asked yet
 
@@ -132,12 +134,12 @@ class ElasticRights(Rights):
     def _contender(self, way: int, quota: ElasticQuotaState, member: Member, rank: int) -> Contender | None:
         found = Contender(member.claim, rank, quota.id, member)
         if way == SHARE and quota is not self.quota:
-            for k in range(len(member.amounts)):
+            for k in range(len(member.shape.amounts)):
                 floor = self._floor(quota, k)
-                if member.amounts[k] > 0 and floor.left >= 0:
-                    if member.amounts[k] > floor.left:
+                if member.shape.amounts[k] > 0 and floor.left >= 0:
+                    if member.shape.amounts[k] > floor.left:
                         return None  # its loss alone would take its quota below min
-                    found.load(floor, member.amounts[k])
+                    found.load(floor, member.shape.amounts[k])
         return found
 
     def _floor(self, quota: ElasticQuotaState, k: int) -> Allowance:
@@ -174,15 +176,18 @@ class ElasticRights(Rights):
         return rank if rank == BEYOND_SHARE and self._exceeds(quota, shortage) else -1
 
     def _claimed(self, shortage: Shortage) -> list[Row]:
-        """The shortages of the node by which others may be displaced."""
-        rows = shortage.on_node
-        if not self._unlisted(self.quota, self.claimant, rows):
-            return rows
-        return [row for row in rows if self.position(self.quota, row.dim) >= 0]
+        """The shortages of the node by which others may be displaced; kept for the last node."""
+        if shortage is not self.last_shortage:
+            rows = shortage.on_node
+            if self._unlisted(self.quota, self.claimant, rows):
+                rows = [row for row in rows if self.position(self.quota, row.dim) >= 0]
+            self.last_shortage = shortage
+            self.last_claimed = rows
+        return self.last_claimed
 
     def _relieves_total(self, quota: ElasticQuotaState, member: Member, shortage: Shortage) -> bool:
         for row in shortage.rows:
-            if row.account is self.total and member.cost.get(row.dim) > 0 and quota.position(row.dim) >= 0:
+            if row.account is self.total and member.measure.cost.get(row.dim) > 0 and quota.position(row.dim) >= 0:
                 return True
         return False
 
@@ -239,18 +244,18 @@ class ElasticRights(Rights):
         total = False
         for row in shortage.rows:
             total = total or row.account is self.total
+        exceeding: dict[str, bool] = {}
         for rank in (BEYOND_SHARE, WITHIN_SHARE, IN_MIN):
             others = total and (rank < IN_MIN if way == MIN else way == SHARE and rank == BEYOND_SHARE)
             for quota, member in self.of_rank(rank, others):
-                if quota is self.quota or self._may_lose(way, quota, shortage):
-                    if self.rank_of(way, quota, member, shortage) < 0:
+                if way == SHARE and quota is not self.quota:
+                    if quota.id not in exceeding:
+                        exceeding[quota.id] = self._exceeds(quota, shortage)
+                    if not exceeding[quota.id]:
                         continue
-                    found = self._contender(way, quota, member, rank)
-                    if found is not None:
-                        yield found
-
-    def _may_lose(self, way: int, quota: ElasticQuotaState, shortage: Shortage) -> bool:
-        return way == MIN or self._exceeds(quota, shortage)
+                found = self._contender(way, quota, member, rank)
+                if found is not None:
+                    yield found
 
     def of_rank(self, rank: int, others: bool) -> Iterator[tuple[ElasticQuotaState, Member]]:
         """The members of one class: lower priority first, then newest, then by quota.
@@ -301,7 +306,7 @@ class ElasticRights(Rights):
             member = None if quota is None else quota.members.get(victim.uid)
             if quota is None or member is None or self.rank_of(way, quota, member, shortage) < 0:
                 return f"it may not displace {victim.key}"
-            _count(lost, quota, member.amounts, 1)
+            _count(lost, quota, member.shape.amounts, 1)
         for claim in returning:
             quota = self.book.governing(claim.namespace)
             if quota is not None:
