@@ -110,7 +110,8 @@ def test_the_reason_says_that_not_all_sets_were_judged() -> None:
         world.engine.configure([Setting(KIND, f"b/p{n}", BudgetBody("b", has, None, 3, False))])
     decision = world.decide(claim_of("a0", "a", {"cpu": 9}, 0, 99))
     assert not decision.admitted
-    assert [refusal.reason for refusal in decision.refusals] == ["elastic.total.cpu", "engine.search-limit"]
+    assert decision.reason == "elastic.total.cpu"
+    assert "engine.search-limit" in [refusal.reason for refusal in decision.refusals]
     assert "engine.search-limit" in {reason.code for reason in REASONS}
 
 
