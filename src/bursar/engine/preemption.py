@@ -39,7 +39,7 @@ Harm = tuple[int, int, int, int, int, str]
 class PreemptionPlan:
     """Victims that make room for a claim at a place."""
 
-    __slots__ = ("place", "returning", "shortage", "victims", "worst")
+    __slots__ = ("known_harm", "place", "returning", "shortage", "victims", "worst")
 
     def __init__(self, place: str, victims: list[Claim], worst: int = 0) -> None:
         self.place: Final = place
@@ -47,13 +47,23 @@ class PreemptionPlan:
         self.returning: list[Claim] = []  # who counts again when the victims leave
         self.victims: Final = victims
         self.worst: Final = worst  # the best class that is hit
+        self.known_harm: Harm | None = None
 
     def harm(self) -> Harm:
         """Smaller is better: class, highest priority hit, how many, all priorities together, oldest of those, name."""
-        priorities = [v.spec.priority for v in self.victims]
-        highest = max(priorities, default=-(2**40))
-        oldest = min([v.created for v in self.victims if v.spec.priority == highest], default=0)
-        return (self.worst, highest, len(priorities), sum(priorities), -oldest, self.place)
+        if self.known_harm is None:
+            highest = -(2**40)
+            oldest = total = 0
+            for victim in self.victims:
+                priority = victim.spec.priority
+                total += priority
+                if priority > highest:
+                    highest = priority
+                    oldest = victim.created
+                elif priority == highest and victim.created < oldest:
+                    oldest = victim.created
+            self.known_harm = (self.worst, highest, len(self.victims), total, -oldest, self.place)
+        return self.known_harm
 
 
 @final

@@ -69,6 +69,7 @@ class ElasticRights(Rights):
         self.above_min: Final = self._above(quota.floor)
         self.above_share: Final = self._above(share)
         self.standings: Final[dict[str, Standing]] = {quota.id: self.own}
+        self.homes: Final[dict[str, ElasticQuotaState | None]] = {}  # by namespace
         self.last_shortage: Shortage | None = None
         self.last_claimed: list[Row] = []
         self.floors: Final[dict[tuple[str, int], Allowance]] = {}
@@ -124,9 +125,14 @@ class ElasticRights(Rights):
     # Contenders
 
     def contender(self, way: int, victim: Claim, shortage: Shortage) -> Contender | None:
-        quota = self.book.governing(victim.namespace)
-        member = None if quota is None else quota.members.get(victim.uid)
-        if quota is None or member is None:
+        namespace = victim.namespace
+        if namespace not in self.homes:
+            self.homes[namespace] = self.book.governing(namespace)
+        quota = self.homes[namespace]
+        if quota is None:
+            return None
+        member = quota.members.get(victim.uid)
+        if member is None:
             return None
         rank = self.rank_of(way, quota, member, shortage)
         return None if rank < 0 else self._contender(way, quota, member, rank)
