@@ -20,12 +20,20 @@ POOLS = """
 {apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {namespace: a, name: q},
  spec: {min: {}, max: {nvidia.com/gpus: 2, cpu: 1}}}
 """
+TREE = """
+{kind: QuotaTree, metadata: {name: q}, spec: {resourceNames: [nvidia.com/gpus, cpu],
+ nodes: {root: {quota: {nvidia.com/gpus: 2, cpu: 1}}}}}
+"""
 SENTENCE = "no node has nvidia.com/gpus: did you mean nvidia.com/gpu?"
 
 
 @pytest.mark.parametrize(
     ("manifest", "kind"),
-    [(ELASTIC, "ElasticQuota.n8s.nebuly.ai"), (POOLS, "ElasticQuota.scheduling.sigs.k8s.io")],
+    [
+        (ELASTIC, "ElasticQuota.n8s.nebuly.ai"),
+        (POOLS, "ElasticQuota.scheduling.sigs.k8s.io"),
+        (TREE, "QuotaTree.bursar.dev"),
+    ],
 )
 def test_a_quota_with_a_misspelt_resource_says_so(manifest: str, kind: str) -> None:
     cluster = Cluster()
@@ -38,7 +46,7 @@ def test_a_quota_with_a_misspelt_resource_says_so(manifest: str, kind: str) -> N
 
 
 def conditions(cluster: Cluster, kind: str) -> dict[str, tuple[str, str, str]]:
-    stored = cluster._store.find(kind, "a/q")
+    stored = cluster._store.find(kind, "q" if kind.startswith("QuotaTree") else "a/q")
     assert stored is not None
     rows = stored.manifest()["status"]["conditions"]
     return {row["type"]: (row["status"], row["reason"], row["message"]) for row in rows}

@@ -225,7 +225,7 @@ class TreesPolicy(QuotaPolicy):
         return Check(NAME, not failed, "", tuple(children))
 
     def outputs(self, now: int) -> list[Output]:
-        return self.status.outputs(self.trees)
+        return self.status.outputs(self.trees, self.nodes)
 
 
 def _fits_grown(node: TreeNode, request: TreeRequest, held: TreeRequest) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
 from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, Trees
@@ -32,15 +33,22 @@ class TreeStatusWriter(StatusWriter):
         elif table.startswith(AT):
             self.dirty.add(table[len(AT) :])
 
-    def outputs(self, trees: Trees) -> list[Output]:
+    def outputs(self, trees: Trees, nodes: NodeIndex) -> list[Output]:
         for name in sorted(self.dirty):
             tree = trees.by_name.get(name)
-            self.write_status(OBJECT, name, None if tree is None else status_of(tree))
+            if tree is None:
+                self.write_status(OBJECT, name, None)
+                self.changed("resources", name, None)
+            else:
+                unknown = nodes.misspelt(list(tree.body.resources))
+                conditions = self.unknown_resources(OBJECT, name, name, unknown)
+                self.write_status(OBJECT, name, status_of(tree, conditions))
         self.dirty.clear()
         return self.take()
 
 
-def status_of(tree: QuotaTreeModel) -> dict[str, object]:
+def status_of(tree: QuotaTreeModel, more: list[object]) -> dict[str, object]:
+    """``more`` are conditions beside those that follow from the tree."""
     nodes: dict[str, object] = {}
     for name, node in sorted(tree.nodes.items()):
         status: dict[str, object] = {"used": node.account.used.vector().show(), "claims": node.count}
@@ -55,6 +63,7 @@ def status_of(tree: QuotaTreeModel) -> dict[str, object]:
     conditions: list[object] = [
         condition("Ready", True, "InForce"),
         condition("Exceeded", bool(over), "OverQuota" if over else "WithinQuota", "; ".join(over)),
+        *more,
     ]
     return {"nodes": nodes, "conditions": conditions, "warnings": list(tree.warnings())}
 
