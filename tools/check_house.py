@@ -36,7 +36,6 @@ SMALL_MODULES: dict[str, str] = {
     "bursar.kube.controller.shadow": "shadow mode, documented by that name; no neighbour is about comparing decisions",
     "bursar.policies.crossquota.status": "the status writer, a module that each policy folder has",
     "bursar.policies.status": "the base of all status writers; in a policy's folder it would make a cycle",
-    "bursar.policies.trees.status": "the status writer, a module that each policy folder has",
     "bursar.server.audit_child": "entry point of a child process, which imports nothing else of the server",
     "bursar.server.snapshot_child": "entry point of a child process, which imports nothing else of the server",
 }
