@@ -215,6 +215,7 @@ class TestVictims:
         assert engine.claim("x").state == PENDING
         assert not engine.claim("new").leaving
         assert engine.claim("low").leaving
+        assert [one[0] for one in engine.preemption_history("x")[1]] == ["low"], "new is not displaced after all"
         assert engine.state.accounts["hosts/h1"].busy.amount("cpu") == before - 3
 
     def test_a_victim_that_gives_up_has_left(self) -> None:

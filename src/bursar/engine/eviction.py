@@ -107,6 +107,7 @@ def spare_victims(core: Core, holder: Claim) -> None:
             continue
         if not holders(core, uid) and tx.get("revoked", uid) is None:
             cancel_eviction(core, victim)
+            core.lineages.spared(holder, victim)
 
 
 def _list_leaving(core: Core, claim: Claim, leaving: bool) -> None:

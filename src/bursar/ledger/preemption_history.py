@@ -148,6 +148,15 @@ class Lineages(Watcher):
         """Record that the claimant displaced the victim."""
         self._add(_DISPLACED, lineage_of(self.state, victim.uid), lineage_of(self.state, claimant.uid))
 
+    def spared(self, claimant: Claim, victim: Claim) -> None:
+        """The victim stays after all: the claimant did not displace it."""
+        loser = lineage_of(self.state, victim.uid)
+        winner = lineage_of(self.state, claimant.uid)
+        known = _lineages(self.state.cell(_DISPLACED, loser))
+        if winner in known:
+            rest = [other for other in known if other != winner]
+            self.tx.put(_POLICY, _DISPLACED, loser, tuple(rest) or None)
+
     def departed(self, claim: Claim, evicted: bool) -> None:
         """The claim is gone. If its owner released it, those that it displaced may displace it again."""
         state = self.state

@@ -61,7 +61,7 @@ def test_a_pod_that_shrinks_lets_a_waiting_one_start_and_cannot_grow_again(story
     story.submit(team, story.pod("large", {"cpu": "2"}))
     story.running(team, "large")
     story.submit(team, story.pod("next", {"cpu": "2"}))
-    story.waits(team, "next", "elastic.max.cpu", "2 of 3 in use")
+    story.waits(team, "next", "elastic.max.cpu", "2 of its max of 3 in use")
     assert resized(story, team, "large", "1") == ""
     story.running(team, "next")
     story.status(KIND, "quota", team, {"used": {"cpu": "3"}})
@@ -94,7 +94,7 @@ def test_a_quota_that_is_lowered_below_its_usage_evicts_nobody(story: Story) -> 
     story.apply(quota(team, {GPU: 1}, {GPU: 1}))
     story.wait(lambda: exceeded(story, team) == ["True"], "its condition says so")
     story.submit(team, story.pod("c", {GPU: "1"}))
-    story.waits(team, "c", "elastic.max.nvidia.com/gpu", "2 of 1 in use")
+    story.waits(team, "c", "elastic.max.nvidia.com/gpu", "2 of its max of 1 in use")
     assert [pod["metadata"]["uid"] for pod in story.running(team, "a", "b")] == [
         pod["metadata"]["uid"] for pod in before
     ]
@@ -128,7 +128,7 @@ def test_a_quota_is_deleted_and_made_again(story: Story) -> None:
     story.governed(team)
     story.status(KIND, "quota", team, {"used": {GPU: "3"}})
     story.submit(team, story.pod("d", {GPU: "1"}))
-    story.waits(team, "d", "elastic.max.nvidia.com/gpu", "3 of 1 in use")
+    story.waits(team, "d", "elastic.max.nvidia.com/gpu", "3 of its max of 1 in use")
     story.running(team, "a", "b", "c")
 
 

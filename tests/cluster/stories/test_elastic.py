@@ -47,7 +47,7 @@ def test_a_team_borrows_and_the_owner_takes_its_quota_back(story: Story) -> None
     borrower = over.removeprefix("pod/")
 
     story.submit(b, story.pod("greedy", {GPU: "1"}))
-    text = story.waits(b, "greedy", "elastic.max.nvidia.com/gpu", "3 of 3 in use")
+    text = story.waits(b, "greedy", "elastic.max.nvidia.com/gpu", "3 of its max of 3 in use")
     assert "PodScheduled   False" in text
 
     story.submit(a, story.pod("a0", {GPU: "1"}), story.pod("a1", {GPU: "1"}))

@@ -36,7 +36,7 @@ def test_a_group_that_exceeds_its_quota_takes_nothing(story: Story) -> None:
     story.apply(quota(team, {GPU: 2}, {GPU: 2}))
     story.governed(team)
     story.submit(team, *(member(story, f"w{number}", 3) for number in range(3)))
-    story.waits(team, "w0", "engine.group", "2 of 2 in use")
+    story.waits(team, "w0", "engine.group", "2 of its max of 2 in use")
     story.submit(team, story.pod("alone", {GPU: "2"}))
     story.running(team, "alone")
     assert all(story.is_gated(team, f"w{number}") for number in range(3))
@@ -56,7 +56,7 @@ def test_who_comes_first_takes_no_place_of_a_group_that_is_half_way_in(story: St
     story.submit(team, story.pod("urgent", {GPU: "1"}, priorityClassName=urgent))
     bursar.start()
     story.running(team, "w1")
-    story.waits(team, "urgent", "2 of 2 in use")
+    story.waits(team, "urgent", "2 of the 2 that all elastic quotas guarantee are in use")
     assert story.is_gated(team, "urgent")
 
 

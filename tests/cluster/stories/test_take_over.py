@@ -35,7 +35,7 @@ def test_running_pods_are_taken_over_as_they_are(story: Story, bursar: Running) 
 
     story.running(team, "fourth")
     story.submit(team, story.pod("fifth", {GPU: "1"}))
-    story.waits(team, "fifth", "elastic.max.nvidia.com/gpu", "3 of 3 in use")
+    story.waits(team, "fifth", "elastic.max.nvidia.com/gpu", "3 of its max of 3 in use")
     for pod in before[1:]:
         now = story.seen(team, pod["metadata"]["name"])
         assert now["metadata"]["uid"] == pod["metadata"]["uid"]
