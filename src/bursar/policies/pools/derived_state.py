@@ -15,9 +15,10 @@ from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
 from bursar.policies.pools.node_pools import NO_PROFILE, NodePools, node_of, profile_of
 from bursar.policies.pools.propagation import account_key
+from bursar.policies.pools.quota_names import Resolver
 from bursar.policies.pools.quota_node import Branch
 from bursar.policies.pools.settings import DEFAULT, NAME, PoolOptions, PoolQuotaBody, options_of, quota_of
-from bursar.policies.pools.tree import Forest, Resolver
+from bursar.policies.pools.tree import Forest
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
 

@@ -13,9 +13,9 @@ from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import ObjectView
 from bursar.policies.pools.node_pools import NodePools, PoolNode, Profile
 from bursar.policies.pools.parse import quota_of_labels, stored_quota, text_list
+from bursar.policies.pools.quota_names import Resolver
 from bursar.policies.pools.root_quotas import root_labels, root_quota
 from bursar.policies.pools.settings import NAMESPACES, PROFILE_OBJECT, QUOTA_OBJECT, PoolQuotaBody, QuotaObject
-from bursar.policies.pools.tree import Resolver
 
 NODE_OBJECT: Final = "Node"
 _ENDED: Final = ("Succeeded", "Failed")
