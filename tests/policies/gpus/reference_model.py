@@ -38,6 +38,12 @@ class Ask:
     count: int = 1
     model: str = ""
 
+    def knows(self, card: Card) -> bool:
+        """Whether the card has some of each that is asked for."""
+        compute = self.whole or self.percent is not None or self.tflops > 0
+        enough = (card.tflops or not compute) and (card.vram or not (self.whole or self.vram))
+        return bool(enough and (card.tflops or card.vram))
+
     def footprint(self, card: Card) -> tuple[int, int]:
         if self.whole:
             return card.tflops, card.vram
@@ -93,7 +99,7 @@ class ReferenceModel:
     # Decisions
 
     def suiting(self, ask: Ask) -> list[Card]:
-        cards = [card for card in self.cards.values() if ask.model in {"", card.model} and (card.tflops or card.vram)]
+        cards = [card for card in self.cards.values() if ask.model in {"", card.model} and ask.knows(card)]
         return sorted(cards, key=lambda card: (card.node, card.index, card.name))
 
     def fits(self, ask: Ask, card: Card) -> bool:
@@ -147,7 +153,8 @@ class ReferenceModel:
                 points = sum(self.points(card, free=False) for card in own)
                 ranked.append((100_000_000 - points * 1_000_000 // len(own), node))
         if not ranked:
-            return ("gpus.full" if possible else "gpus.none"), "", ()
+            unknown = any(ask.model in {"", c.model} and not ask.knows(c) for c in self.cards.values())
+            return ("gpus.full" if possible else "gpus.capacity" if unknown else "gpus.none"), "", ()
         node = min(ranked)[1]
         order = sorted(nodes[node], key=lambda c: (not self.fits(ask, c), -self.points(c, free=True), c.index, c.name))
         chosen = sorted(order[: ask.count], key=lambda card: (card.index, card.name))

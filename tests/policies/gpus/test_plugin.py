@@ -138,8 +138,8 @@ def test_pools_templates_and_options() -> None:
 def test_what_a_node_says_of_its_gpus() -> None:
     labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "bursar.dev/gpu-fractions": "all"}
     body = translated_node(node("n1", {"nvidia.com/gpu": 2, "memory": "64Gi"}, labels=labels))
-    assert body.cell() == (2, "Tesla-T4", 15 * GI, 2, 64 * GI, 0)
-    assert translated_node(node("n1")).cell() == (0, "", 0, -1, 0, 0)
+    assert body.cell() == (2, "Tesla-T4", 15 * GI, 2, 64 * GI, 0, (65_000, 16 * 10**9))
+    assert translated_node(node("n1")).cell() == (0, "", 0, -1, 0, 0, (0, 0))
 
 
 def translated_node(manifest: Manifest) -> HostBody:

@@ -225,7 +225,7 @@ def test_pods_of_the_plugin_that_run_already_are_counted() -> None:
 def test_derived_gpus_give_way_to_objects() -> None:
     found = World()
     found.node("n1", gpus=2)
-    found.host("n1", HostBody(2, "NVIDIA-L40S", 48 * GI, 2))
+    found.host("n1", HostBody(2, "NVIDIA-L40S", 48 * GI, 2, usual=(362_000, 0)))
     assert found.candidates(marks((362, "48Gi"))) == ["n1:0", "n1:1"]
     found.gpu("g0", "n1", 10, 10)
     assert found.candidates(marks((1, 1))) == ["g0"]
@@ -239,7 +239,14 @@ def test_an_unknown_model_has_no_tflops_to_give_in_percent() -> None:
     found = World()
     found.node("n1")
     found.host("n1", HostBody(1, "Mystery", 8 * GI, 1))
-    assert found.decide(marks(compute_percent_request="10")).reason == "limits.capacity"
+    in_percent = found.decide(marks(compute_percent_request="10"))
+    assert in_percent.reason == "limits.capacity"
+    assert "Mystery" in in_percent.refusals[0].note
+    in_tflops = found.decide(marks((10, "1Gi")), "w")
+    assert in_tflops.reason == "gpus.capacity"
+    assert "of model Mystery" in in_tflops.refusals[0].note
+    assert "1 GPU [gpus.capacity]" in "\n".join(found.engine.explain("w").lines())
+    found.engine.release("w")
     assert found.decide(marks(vram_request="1Gi")).admitted
     models = {"Mystery": (50_000, 0)}
     found.set(OPTIONS_KIND, "default", GpuOptionsBody(ScoringOptions(), False, models))
@@ -249,7 +256,7 @@ def test_an_unknown_model_has_no_tflops_to_give_in_percent() -> None:
 def test_configured_fractions_of_all_nodes() -> None:
     found = World()
     found.node("n1")
-    found.host("n1", HostBody(2, "Tesla-T4", 16 * GI))
+    found.host("n1", HostBody(2, "Tesla-T4", 16 * GI, usual=(65_000, 0)))
     assert found.candidates(marks((1, 1))) == []
     found.set(OPTIONS_KIND, "default", GpuOptionsBody(ScoringOptions(COMPACT), True))
     assert found.candidates(marks((65, 1))) == ["n1:0", "n1:1"]

@@ -94,7 +94,11 @@ class Gpu:
 
     def suits(self, worker: Worker, default_pool: str) -> bool:
         """Whether the worker could run on it if it were empty."""
-        if not self.usable or self.plugin or not self._known(worker):
+        return self.knows(worker) and self.meets(worker, default_pool)
+
+    def meets(self, worker: Worker, default_pool: str) -> bool:
+        """Whether it is what the worker wants, whatever its capacity is."""
+        if not self.usable or self.plugin:
             return False
         if (worker.pool or default_pool) not in ("", self.pool):
             return False
@@ -104,11 +108,11 @@ class Gpu:
             return False
         return self._isolates(worker.isolation)
 
-    def _known(self, worker: Worker) -> bool:
-        """Whether its capacity is known as far as the worker's cost depends on it."""
-        if worker.varies():
-            return self.tflops > 0 and (self.vram > 0 or not worker.whole)
-        return self.tflops > 0 or self.vram > 0
+    def knows(self, worker: Worker) -> bool:
+        """Whether its capacity is known as far as the worker asks for it."""
+        if self.tflops <= 0 and self.vram <= 0:
+            return False
+        return (self.tflops > 0 or not worker.needs_compute) and (self.vram > 0 or not worker.needs_memory)
 
     def _isolates(self, isolation: str) -> bool:
         if isolation == "shared":
@@ -220,6 +224,14 @@ class Fleet:
             found = bytes([1 if gpu.suits(worker, self.default_pool) else 0 for gpu in self.gpus])
             self.masks[worker.needs] = found
         return found
+
+    def unknown_models(self, worker: Worker) -> list[str]:
+        """Up to three models that could take the worker if their capacity were known."""
+        models: dict[str, None] = {}
+        for gpu in self.gpus:
+            if not gpu.knows(worker) and gpu.meets(worker, self.default_pool):
+                models[gpu.model or "(no product label)"] = None
+        return sorted(models)[:3]
 
     def mode(self, worker: Worker) -> str:
         """The placement mode of the worker's pool."""

@@ -29,7 +29,6 @@ from bursar.policies.gpus.settings import (
     HostBody,
     PoolBody,
     TemplateBody,
-    capacity_of,
     is_derived,
 )
 from bursar.policies.placement_kit import NOTHING, REMOVED, close_if_empty, is_empty
@@ -163,19 +162,19 @@ class Inventory:
         host = self.state.cell(HOSTS, node)
         if host is None:
             return {}
-        count, model, vram, shared, _, _ = cast("tuple[int, str, int, int, int, int]", host)
+        count, model, vram, shared, _, _, usual = cast("tuple[int, str, int, int, int, int, tuple[int, int]]", host)
         derivation = self.state.cell(DERIVATION, ONLY) or (False, ())
         every, models = cast("tuple[bool, tuple[tuple[str, tuple[int, int]], ...]]", derivation)
         if shared < 0:
             shared = count if every else 0
         if shared <= 0:
             return {}
-        tflops, memory = capacity_of(model, vram, dict(models))
-        known = tflops > 0 or memory > 0
+        tflops, memory = dict(models).get(model, usual)
+        vram = vram or memory
         found: dict[str, Gpu] = {}
         for index in range(count):
             name = f"{node}:{index}"
-            found[name] = Gpu(name, node, tflops, memory, "", model, "NVIDIA", index, known, index >= shared)
+            found[name] = Gpu(name, node, tflops, vram, "", model, "NVIDIA", index, True, index >= shared)
         return found
 
     def _options(self, tx: Transaction, body: GpuOptionsBody | None) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError
+from bursar.objects.gpu_models import GPU_RESOURCES, model_capacity
 from bursar.objects.requests import amounts_from, node_amounts
 from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.gpus import fleet
@@ -67,12 +68,10 @@ from bursar.quantity import MILLI, QuantityError
 from bursar.resources import dimension
 
 FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
-PRODUCT_LABEL = "nvidia.com/gpu.product"
-MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
+NVIDIA = GPU_RESOURCES[0]
 HOSTNAME = "kubernetes.io/hostname"
 _CAPABILITIES = DOMAIN + "virtualization-capabilities"
 _DEFAULT_POOL = DOMAIN + "is-default-pool"
-_MEBI = 2**20
 
 
 def gpu_settings(key: str, gpu: GpuObject | None) -> list[Setting]:
@@ -152,14 +151,16 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
     count = amounts.get(PLUGIN_RESOURCE, 0)
     whole = amounts_from(node.status.capacity, "status.capacity") or amounts
     labels = node.metadata.labels
-    memory = labels.get(MEMORY_LABEL, "")
+    product = NVIDIA.product_of(labels)
+    known = model_capacity(product)
     body = HostBody(
         count,
-        labels.get(PRODUCT_LABEL, ""),
-        int(memory) * _MEBI if memory.isascii() and memory.isdigit() and len(memory) < 12 else 0,
+        product,
+        NVIDIA.memory_of(labels),
         _fractions(labels.get(FRACTIONS_LABEL), count),
         whole.get("memory", 0),
         whole.get("ephemeral-storage", 0),
+        (known.tflops, known.vram),
     )
     return [Setting(HOST, key, body)]
 
@@ -272,6 +273,11 @@ REASONS: Final = (
         "gpus.model",
         "The GPU is of another model than the one that the pod asks for.",
         "Ask for another model, or for none.",
+    ),
+    Reason(
+        "gpus.capacity",
+        "Nothing says what a GPU of this model has, so no part of it can be counted; the note names the model.",
+        "Set `spec.gpus.models` in the Configuration, or apply `GPU` objects.",
     ),
     Reason(
         "gpus.phase",

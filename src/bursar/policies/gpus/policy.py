@@ -27,6 +27,7 @@ from bursar.resources import Vector, dimension, dimension_at, first_short, from_
 
 ROOM: Final = "gpus.room."
 SUITABLE: Final = "gpus.suitable"
+CAPACITY: Final = "gpus.capacity"
 
 
 def check_nodes(policy: PlacementPolicy, claim: Claim, worker: Worker, fleet: Fleet) -> Check:
@@ -56,8 +57,10 @@ def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
         return "gpus.pool"
     if worker.model not in ("", gpu.model):
         return "gpus.model"
-    if not gpu.suits(worker, fleet.default_pool):
+    if not gpu.meets(worker, fleet.default_pool):
         return SUITABLE
+    if not gpu.knows(worker):
+        return CAPACITY
     account = fleet.accounts[at]
     if fits(worker, gpu, account):
         return ""
@@ -301,6 +304,10 @@ class GpusPolicy(PlacementPolicy):
         if 1 in possible:
             note = f"no node has {gpus} with room for it now"
             return Refusal(NAME, "gpus.full", note, NAME, topics=(TOPIC,))
+        unknown_models = self.index.fleet.unknown_models(worker)
+        if unknown_models:
+            note = f"what a GPU of model {', '.join(unknown_models)} has is not known: set spec.gpus.models"
+            return Refusal(NAME, CAPACITY, note, NAME, topics=(TOPIC,))
         note = f"no node has {gpus} that could take it"
         return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
 

@@ -2,6 +2,8 @@
 
 The GPUs of a node without GPU objects are derived from the node itself. They are named ``<node>:<index>``, which no
 object can be called, and are removed as soon as the node has a GPU object.
+
+What a model of GPU has comes from the Configuration, or else from the usual figures that the node's setting carries.
 """
 
 from __future__ import annotations
@@ -38,13 +40,14 @@ class HostBody(Body):
 
     count: int = 0
     model: str = ""
-    vram: int = 0  # of one GPU
+    vram: int = 0  # of one GPU, as the node has it; 0: it does not say
     fractions: int = -1  # how many are for fractions; -1: as configured
     memory: int = 0
     disk: int = 0
+    usual: tuple[int, int] = (0, 0)  # (milli-tflops, vram) of GPUs of that model; 0: not known
 
     def cell(self) -> tuple[object, ...]:
-        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk)
+        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk, self.usual)
 
 
 @final
@@ -75,34 +78,3 @@ class GpuOptionsBody(Body):
     def cell(self) -> tuple[object, ...]:
         """How GPUs are derived from nodes; the scoring options have a cell of their own."""
         return (self.all_fractions, tuple(sorted(self.models.items())))
-
-
-# Dense half-precision tflops, in thousandths.
-_TFLOPS: Final[dict[str, int]] = {
-    "A10": 125_000,
-    "A100": 312_000,
-    "A30": 165_000,
-    "A40": 149_700,
-    "H100": 989_000,
-    "H200": 989_000,
-    "L4": 121_000,
-    "L40": 181_000,
-    "L40S": 362_000,
-    "T4": 65_000,
-    "V100": 125_000,
-}
-
-
-def capacity_of(model: str, vram: int, models: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """(milli-tflops, bytes) of a model, 0 where unknown. ``vram`` is the node's own figure, 0 if it has none.
-
-    Configured models match the whole label and come first. The table matches a word of the label.
-    """
-    configured = models.get(model)
-    if configured is not None:
-        return configured[0], vram or configured[1]
-    for word in model.replace("_", "-").replace(" ", "-").split("-"):
-        known = _TFLOPS.get(word.upper())
-        if known is not None:
-            return known, vram
-    return 0, vram

@@ -116,8 +116,11 @@ class Worker:
         self.isolation: Final = marks.get(ISOLATION, "").strip() or "soft"
         self.whole: Final = self.isolation == "shared" or marks.get(DEDICATED, "") == "true"
         self.containers: Final = containers  # (container, number of GPUs), by name
+        self.needs_compute: Final = self.varies() or request.tflops > 0  # the capacity of its GPU must be known
+        self.needs_memory: Final = self.whole or request.vram > 0
+        known = (self.needs_compute, self.needs_memory)
         # What decides which GPUs suit: workers with equal needs share the results.
-        self.needs: Final = (self.pool, self.model, self.vendor, self.isolation, indices, self.varies(), self.whole)
+        self.needs: Final = (self.pool, self.model, self.vendor, self.isolation, indices, self.whole, *known)
         # What decides where it has room: workers of one shape fit the same GPUs.
         self.shape: Final = (*self.needs, count, request.tflops, request.percent, request.vram)
         # None where they depend on the GPU's capacity.

@@ -298,7 +298,7 @@ REASONS: Final = (
     Reason(
         "limits.capacity",
         "The pod asks for a share of a GPU, and the capacity of no GPU that it may use is known.",
-        "Apply `GPU` objects, or ask for tflops and vram.",
+        "Set `spec.gpus.models` in the Configuration, apply `GPU` objects, or ask for tflops and vram.",
     ),
     Reason(
         "limits.invalid",

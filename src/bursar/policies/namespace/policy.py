@@ -260,9 +260,11 @@ class LimitsPolicy(QuotaPolicy):
             return self.costs.shared(account, cost, worker.count)
         varying = self.costs.varying(claim, worker, place)
         if varying is None:
+            models = self.costs.fleet.unknown_models(worker)
+            gpus = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"
             note = (
-                "the capacity of no GPU that it may use is known, so what it takes of one cannot be counted: "
-                "apply GPU objects, or ask for tflops and vram instead"
+                f"nothing says what {gpus}, so what it takes of one cannot be counted: "
+                "set spec.gpus.models, apply GPU objects, or ask for tflops and vram instead"
             )
             return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
         return self.costs.shared(account, varying, worker.count)
