@@ -3,13 +3,14 @@ PYTHON ?= python3
 PART ?=
 NODES ?= 3
 STEPS ?= 100000
+ONLY ?=
 SEED ?= 1
 
 VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak manifests reference golden house lock clean setup-run setup-dev compiled binaries
+.PHONY: help run check test bench cluster lint format soak mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -20,6 +21,7 @@ help:
 	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [SEED=n]   long seeded runs: the engine against its reference model, random worlds of all policies"
+	@echo "make mutants [ONLY=engine/] [SEED=n]   plant faults in a copy of the sources; the narrow tests must notice each"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
 	@echo "make golden            write tests/golden from the code and show what changed of API, journals, metrics, CLI"
@@ -47,6 +49,9 @@ cluster: setup-dev
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
 	PYTHONPATH=build/compiled:. $(VENV) -m tests.all_policies --steps $(STEPS) --seed $(SEED)
+
+mutants: setup-dev
+	nice $(VENV) tools/mutants.py --seed $(SEED) $(ONLY)
 
 lint: setup-dev
 	$(VENV) -m ruff check $(CHECKED)
