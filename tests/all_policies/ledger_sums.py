@@ -26,8 +26,7 @@ def check_sums(state: State) -> None:
             found = dict(tally.vector().pairs())
             require(all(amount >= 0 for amount in found.values()), "negative", f"{word} of {name}: {found}")
             right = {key: amount for key, amount in wanted.pop(name, {}).items() if amount}
-            rule = "running sums" if name.endswith("#running") else "sums"
-            require(found == right, rule, f"{word} of {name} is {found}, its claims add up to {right}")
+            require(found == right, "sums", f"{word} of {name} is {found}, its claims add up to {right}")
     for word, left in (("used", used), ("busy", busy)):
         strays = {name: dict(+amounts) for name, amounts in left.items() if any(amounts.values())}
         require(not strays, "lost accounts", f"{word} of accounts that are not there: {strays}")

@@ -165,19 +165,13 @@ def _check_trees(state: State, counting: list[Claim]) -> None:
             group = claim.spec.labels.get(f"{_TREE}{tree}", "")
             seat = cast("tuple[str, int] | None", state.cell(f"trees.at/{tree}", claim.uid))
             if group in groups:
-                rule = "seats" if _knows_its_trees(state, claim) else "seats beside an unknown tree"
-                require(seat is not None, rule, f"{claim.key} counts, but not in group {group} of {tree}")
+                require(seat is not None, "seats", f"{claim.key} counts, but not in group {group} of {tree}")
             if seat is not None:
                 asked = requests_of(claim)
                 for node in path(seat[0], parents):
                     used[node].update({name: asked[name] for name in resources})
         for node in parents:
             _compare(state, f"trees/{tree}/{node}", used[node], "tree usage")
-
-
-def _knows_its_trees(state: State, claim: Claim) -> bool:
-    named = {key.removeprefix(_TREE): group for key, group in claim.spec.labels.items() if key.startswith(_TREE)}
-    return all(group in parents_of(state, tree) for tree, group in named.items())
 
 
 # GPUs

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from tests.all_policies.play import BrokenWorldError, Move, drawn, played, shrunk
-from tests.all_policies.violation import KNOWN
 
 SEEDS = (100, *range(102, 114))
 STEPS = 150
@@ -45,7 +44,3 @@ def _at_most_one_claim(state: object) -> None:
 def _replayed(seed: int, moves: list[Move]) -> None:
     with pytest.raises(BrokenWorldError):
         played(seed, moves, 1)
-
-
-def test_every_known_defect_has_its_reason() -> None:
-    assert all(KNOWN.values())

@@ -1,8 +1,6 @@
-"""A rule that a world broke, and the defects that are known and mended elsewhere."""
+"""A rule that a world broke."""
 
 from __future__ import annotations
-
-from typing import Final
 
 
 class BrokenRuleError(AssertionError):
@@ -14,14 +12,7 @@ class BrokenRuleError(AssertionError):
         self.what = what
 
 
-# Rules that are not judged, each with the reason. Every entry is a defect that waits for its repair.
-KNOWN: Final[dict[str, str]] = {
-    "running sums": "status.used misses a pod that is seen to run after its eviction began",
-    "seats beside an unknown tree": "a running pod that names two trees, one of them unknown, counts in neither",
-}
-
-
 def require(true: bool, rule: str, what: object) -> None:
-    """Raises unless it is true, or the rule is one of the known defects. ``what`` is only shown then."""
-    if not true and rule not in KNOWN:
+    """Raises unless it is true. ``what`` is only shown then."""
+    if not true:
         raise BrokenRuleError(rule, str(what))

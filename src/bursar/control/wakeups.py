@@ -5,7 +5,8 @@ Topics say which waiting pods a commit may help: a refusal names every topic who
 other victims. In quota accounts taking room may help, because a share that shrinks makes others over-quota. Budgets and
 preemption history wake all entries that may preempt. On a node or GPU (a physical account)
 
-* room that is taken helps only gangs of different pods, whose members are placed one by one and may now go elsewhere;
+* room that is taken helps gangs of different pods, whose members are placed one by one and may now go elsewhere, and
+  claims that may displace others by what the node is short of;
 * a victim that cannot come back any more helps all that may displace its claimant, and with it use the victim's room.
 
 ``TerminatingUsage`` keeps pods from starting while evicted pods still run in their quotas. A victim may be larger
@@ -28,6 +29,7 @@ from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, S
 from bursar.ledger.claims import HELD, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.ledger.state import Account
+from bursar.policies.rights import ROOM_TAKEN
 from bursar.resources import Vector
 
 Spot = tuple[Account, int]
@@ -369,5 +371,6 @@ class Wakeups(CommitListener):
             self.queue.wake(helped.displacing, lambda entry: entry.preempts)
         if helped.taken:
             self.queue.wake(helped.taken, lambda entry: entry.mixed)
+            self.queue.wake((ROOM_TAKEN,))
         if helped.preempting:
             self.queue.wake_preempting()

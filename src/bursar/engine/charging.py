@@ -222,6 +222,17 @@ class Core:
                 found[policy.slot] = bound
         return tuple(found)
 
+    def bind_by_force(self, claim: Claim, place: str, old: tuple[Binding | None, ...]) -> tuple[Binding | None, ...]:
+        """The claim's bindings at a place where it is already, as far as policies can read it."""
+        refusals: list[Refusal] = []
+        found = list(self.bind_all(claim, place, refusals))
+        for refusal in refusals:
+            for policy in self.policies:
+                if policy.name == refusal.policy:
+                    slot = policy.slot
+                    found[slot] = policy.bind_anyway(claim, place, old[slot] if slot < len(old) else None)
+        return tuple(found)
+
     def quota_refusals(self, claim: Claim) -> tuple[Refusal, ...]:
         """Why quotas refuse a pending claim wherever it runs, one refusal for each. Leaves no trace."""
         refusals: list[Refusal] = []
@@ -257,10 +268,9 @@ class Core:
         tx = self.tx
         mark = tx.savepoint()
         refusals: list[Refusal] = []
-        bindings = self.bind_all(claim, place, refusals)
-        if refusals and not forced:
+        bindings = self.bind_by_force(claim, place, ()) if forced else self.bind_all(claim, place, refusals)
+        if refusals:
             return tuple(refusals)
-        refusals.clear()  # forced: it counts wherever it can be read
         if claim.bindings and self.demanding:
             self.move_demand(claim, claim.bindings, bindings)
         tx.set_bindings(claim, bindings)
@@ -291,7 +301,7 @@ class Core:
             self.budgets.runs(self.tx, claim, True)
         for policy in self.following:
             binding = claim.bindings[policy.slot] if policy.slot < len(claim.bindings) else None
-            if binding is not None and claim.counts():
+            if binding is not None:
                 policy.state_changed(self.tx, claim, binding)
 
     def settle(self) -> None:

@@ -22,6 +22,7 @@ from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal, Setting, SettingError
+from bursar.policies.rights import ROOM_TAKEN
 
 
 def decide(core: Core, claim: Claim, at: int) -> Decision:
@@ -158,7 +159,14 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
             refusals = (*no_node(core, claim), *refusals)
         refusals = _with_limit(search, refusals)
         refusals = _with_protected(search, refusals, placed=True)
+        refusals = (refusals[0].listening(_rights_topics(core, claim)), *refusals[1:])
     return refused(claim, at, refusals)
+
+
+def _rights_topics(core: Core, claim: Claim) -> tuple[str, ...]:
+    """What may change whom a claim with rights of its own may displace on nodes."""
+    rights = [policy.node_victims_topic() for policy in core.searching if policy.concerns(claim)]
+    return (*rights, ROOM_TAKEN) if rights else ()
 
 
 def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> bool:

@@ -173,15 +173,14 @@ def _place_matters(core: Core, refusals: tuple[Refusal, ...]) -> bool:
 
 def no_node(core: Core, claim: Claim) -> tuple[Refusal, ...]:
     """The refusal of a claim that fits on no node; ``explain`` finds out where, and by how much."""
-    rights = tuple([policy.node_victims_topic() for policy in core.searching if policy.concerns(claim)])
     shut = _why_no_node(core, claim)
     if shut is not None:
-        return (shut.listening(rights),)
+        return (shut,)
     if not possible_nodes(core, claim):
         note = "no node could ever take it" if len(core.nodes) else "there are no nodes"
         return (Refusal("nodes", "nodes.none", note, "nodes", topics=("nodes",)),)
     note = "every node that could take it is full"
-    return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes", *rights)),)
+    return (Refusal("nodes", "nodes.full", note, "nodes", topics=("nodes",)),)
 
 
 def _why_no_node(core: Core, claim: Claim) -> Refusal | None:

@@ -51,12 +51,10 @@ def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal,
     tx = core.tx
     mark = tx.savepoint()
     refusals: list[Refusal] = []
-    bindings = core.bind_all(claim, place, refusals)
-    if forced:
-        bindings = _last_good(core, claim, bindings, refusals)
-    elif refusals:
-        return tuple(refusals)
     old = claim.bindings
+    bindings = core.bind_by_force(claim, place, old) if forced else core.bind_all(claim, place, refusals)
+    if refusals:
+        return tuple(refusals)
     core.move_demand(claim, old, bindings)
     if claim.state != PENDING:
         for i in range(len(bindings)):
@@ -71,19 +69,6 @@ def rebind(core: Core, claim: Claim, place: str, forced: bool) -> tuple[Refusal,
         moved(core, claim, place)
         tx.set_place(claim, place)
     return ()
-
-
-def _last_good(
-    core: Core, claim: Claim, bindings: tuple[Binding | None, ...], refusals: list[Refusal]
-) -> tuple[Binding | None, ...]:
-    """Keep the old binding where a policy can no longer read the claim."""
-    unread = {refusal.policy for refusal in refusals}
-    old = claim.bindings
-    found: list[Binding | None] = []
-    for i in range(len(bindings)):
-        keep = core.policies[i].name in unread and i < len(old)
-        found.append(old[i] if keep else bindings[i])
-    return tuple(found)
 
 
 def _move(

@@ -196,6 +196,10 @@ class Policy(PreemptionHooks):
         """
         return None
 
+    def bind_anyway(self, claim: Claim, place: str, old: Binding | None) -> Binding | None:
+        """What counts of a claim that runs although ``bind`` refuses it; by default, what counted before."""
+        return old
+
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         """Read-only: the refusal of ``charge``, if it is not forced.
 
@@ -312,7 +316,7 @@ class QuotaPolicy(Policy):
         """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
 
     def state_changed(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """A counted claim was observed to be bound, running or terminating; ``claim.state`` says which."""
+        """A claim was observed to be bound, running or terminating, as ``claim.state`` says, maybe while it leaves."""
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
         """Node requirements that the binding adds to the claim's own (the affinity of a quota tree)."""

@@ -20,6 +20,9 @@ from mypy_extensions import mypyc_attr
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 
+# The topic of claims with rights: what a node is short of may decide whom they may displace there.
+ROOM_TAKEN: Final = "room taken"
+
 
 @final
 class Row:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from bursar.engine.session import EngineError
+from bursar.ledger.claims import BOUND, RUNNING, TERMINATING
 from tests.builders import Manifest, container, node, pod
-from tests.policies.elastic.world import HIGH, LOW, MIDDLE, World
+from tests.policies.elastic.world import HIGH, LOW, MIDDLE, World, claim_of
 from tests.sim.steps import TestBed
 
 CPU, MEM, GPU = "cpu", "memory", "nvidia.com/gpu"
@@ -275,3 +276,17 @@ def test_5c_unreserve_takes_back_only_what_was_counted() -> None:
 def test_5a_guaranteed_of_an_unknown_quota() -> None:
     """Where no quota governs, there is nothing to ask for a guarantee."""
     assert World().policy.book.governing("unknown") is None
+
+
+@pytest.mark.parametrize("seen", [RUNNING, TERMINATING])
+def test_a_pod_that_is_seen_to_run_after_its_eviction_began_is_used_until_it_is_gone(seen: int) -> None:
+    world = World()
+    world.quota("ns1", {CPU: 10}, {CPU: 10})
+    assert world.decide(claim_of("low", "ns1", {CPU: 10})).admitted
+    world.engine.observe("low", BOUND)
+    assert world.ask("high", "ns1", {CPU: 10}, HIGH).victims == ("low",)
+    running = world.engine.state.accounts["elastic/ElasticQuota/ns1/quota#running"].used
+    world.engine.observe("low", seen)
+    assert running.amount(CPU) == 10_000
+    world.engine.release("low")
+    assert running.amount(CPU) == 0

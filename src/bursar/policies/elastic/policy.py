@@ -149,8 +149,8 @@ class ElasticPolicy(QuotaPolicy):
         self._end_run(tx, claim)
 
     def state_changed(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
-        """The claim moved on in its life: one that runs counts in the status."""
-        if claim.state == RUNNING:
+        """The claim moved on in its life: one that runs counts in the status, also while it leaves."""
+        if claim.state == RUNNING or claim.state == TERMINATING:  # noqa: PLR1714 as above
             self._run(tx, claim, binding)
 
     def _run(self, tx: Transaction, claim: Claim, binding: Binding) -> None:

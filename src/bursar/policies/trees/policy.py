@@ -101,6 +101,18 @@ class TreesPolicy(QuotaPolicy):
             requests.append(request.changed(request.group, tree.counted(request.cost), ""))
         return self.trees.binding(requests) if requests else None
 
+    def bind_anyway(self, claim: Claim, place: str, old: Binding | None) -> Binding | None:
+        """It counts in the trees that know its group, and keeps its request of those that do not any more."""
+        held = {request.tree: request for request in bound_requests(old)}
+        requests: list[TreeRequest] = []
+        for request in spec_requests(claim):
+            tree = self.trees.by_name.get(request.tree)
+            if tree is not None and group_refusal(tree, request.group) is None:
+                requests.append(request.changed(request.group, tree.counted(request.cost), ""))
+            elif request.tree in held:
+                requests.append(held[request.tree])
+        return self.trees.binding(requests) if requests else None
+
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         mark = tx.savepoint()
         replace_binding(tx, claim, binding)
