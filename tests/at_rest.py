@@ -6,10 +6,11 @@ back, so asking changes nothing.
 
 from __future__ import annotations
 
+from bursar.control.queue import Queue
 from bursar.engine.charging import Core
 from bursar.engine.decide import decide, group
 from bursar.engine.what_if import Assumption, Outlook
-from bursar.ledger.claims import HELD
+from bursar.ledger.claims import HELD, Claim
 from bursar.sim.cluster import Cluster
 from tests.sim.tape import Tape
 
@@ -35,11 +36,19 @@ def is_at_rest(cluster: Cluster) -> bool:
     return not any(claim.leaving or claim.state == HELD for claim in state.claims.values())
 
 
+def decidable(queue: Queue) -> list[list[Claim]]:
+    """The claims of each entry that may be decided, together, most urgent first; if strict, only the first."""
+    units = sorted((unit.urgency(), unit.name) for unit in queue._units.values() if unit.complete)
+    if queue.strict:
+        units = [entry for entry in units if not queue._never(queue._units[entry[1]])][:1]
+    return [queue._units[name].claims() for _, name in units]
+
+
 def admissible(cluster: Cluster) -> list[str]:
     """The waiting claims that would be admitted if they were tried now, each with what would happen."""
     engine, name = cluster.engine, cluster.controller.name
     found: list[str] = []
-    for claims in cluster.controller.queue.decidable():
+    for claims in decidable(cluster.controller.queue):
         outlook = engine.what_if([Retry([claim.uid for claim in claims])], cluster.now())
         for decision in outlook.decisions:
             if decision.admitted:

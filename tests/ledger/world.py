@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from hypothesis import strategies as st
 
-from bursar.ledger.claims import Binding, Claim, ClaimSpec, ContainerSpec, claim_from_record
+from bursar.ledger.claims import Binding, Claim, ClaimSpec, ContainerSpec, spec_from_record
 from bursar.ledger.replay import frozen
 from bursar.ledger.state import Account, Watcher
 from bursar.ledger.transaction import Ledger, Transaction
@@ -201,7 +201,8 @@ def rebuilt(plain: dict[str, Any]) -> Ledger:
 
 
 def _rebuild_claim(tx: Transaction, record: dict[str, Any]) -> None:
-    claim = claim_from_record(record["claim"])
+    uid, namespace, name, created, spec = record["claim"]
+    claim = Claim(uid, spec_from_record(spec), created, namespace, name)
     tx.add_claim(claim)
     tx.set_waits_for(claim, tuple(record["waitsFor"]))
     tx.set_leaving(claim, record["leaving"])

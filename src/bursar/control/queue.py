@@ -348,13 +348,6 @@ class Queue:
         """All pending claims, the most urgent first."""
         return sorted((c for unit in self._units.values() for c in unit.pending.values()), key=urgency)
 
-    def decidable(self) -> list[list[Claim]]:
-        """The claims of each entry that may be decided, together, the most urgent first; ``strict``: of the first."""
-        units = sorted((unit.urgency(), unit.name) for unit in self._units.values() if unit.complete)
-        if self._strict:
-            units = [entry for entry in units if not self._never(self._units[entry[1]])][:1]
-        return [self._units[name].claims() for _, name in units]
-
     def missing(self, uid: str) -> tuple[int, int] | None:
         """(members present, members wanted) if the claim waits for its gang; else None."""
         unit = self._unit_of.get(uid)

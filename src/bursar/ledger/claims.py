@@ -233,9 +233,6 @@ class ClaimSpec:
         return record
 
 
-NO_SPEC: Final = ClaimSpec()
-
-
 def spec_from_record(record: dict[str, object]) -> ClaimSpec:
     """The inverse of ``ClaimSpec.record``."""
     needs = record.get("needs")
@@ -384,9 +381,3 @@ class Claim:
 
     def record(self) -> list[object]:
         return [self.uid, self.namespace, self.name, self.created, self.spec.record()]
-
-
-def claim_from_record(record: object) -> Claim:
-    uid, namespace, name, created, spec = cast("list[object]", record)
-    parsed = spec_from_record(cast("dict[str, object]", spec))
-    return Claim(str(uid), parsed, cast("int", created), str(namespace), str(name))

@@ -269,24 +269,6 @@ class Ordered:
             found.extend(chunk)
         return found
 
-    def descending(self) -> Iterator[tuple[object, ...]]:
-        """Descending, otherwise as ``__iter__``."""
-        at = len(self.chunks) - 1
-        inside = len(self.chunks[at]) - 1 if self.chunks else -1
-        edits = self.edits
-        while at >= 0:
-            if inside < 0:
-                at -= 1
-                inside = len(self.chunks[at]) - 1 if at >= 0 else -1
-                continue
-            key = self.chunks[at][inside]
-            yield key
-            inside -= 1
-            if edits != self.edits:
-                edits = self.edits
-                at = min(bisect_left(self.tops, key), len(self.chunks) - 1)
-                inside = bisect_left(self.chunks[at], key) - 1 if self.chunks else -1
-
     def add(self, key: tuple[object, ...]) -> None:
         if not self.chunks:
             self.chunks.append([key])

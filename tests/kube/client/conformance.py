@@ -26,7 +26,7 @@ from bursar.kube.client.api import (
 from bursar.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 from bursar.kube.client.models import Meta, RawObject
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Decode, Following, Typed, as_body
+from bursar.kube.client.watch import Decode, Following, Typed
 from bursar.kube.controller.pod_model import SeenPod, identity, read_pod
 
 Case = Callable[[Api, str], Awaitable[None]]
@@ -92,6 +92,10 @@ class Diary:
             while not _contains(self.lines, lines):
                 self._news.clear()
                 await self._news.wait()
+
+
+def as_body(meta: Meta, raw: bytes) -> RawObject:
+    return RawObject(raw, meta)
 
 
 def tell(reflector: Reflector[Any], *lines: bytes) -> None:

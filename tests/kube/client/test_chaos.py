@@ -11,8 +11,8 @@ import pytest
 from bursar.kube.client.api import CONFIG_MAPS, Api
 from bursar.kube.client.models import Meta, RawObject
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Following, as_body
-from tests.kube.client.conformance import config_map
+from bursar.kube.client.watch import Following
+from tests.kube.client.conformance import as_body, config_map
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 

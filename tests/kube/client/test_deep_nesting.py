@@ -9,8 +9,8 @@ from bursar.kube.client.api import CONFIG_MAPS, Api
 from bursar.kube.client.http import Request
 from bursar.kube.client.models import DEEPEST, TOO_DEEP, Meta, RawObject, level
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Following, as_body
-from tests.kube.client.conformance import Diary, tell
+from bursar.kube.client.watch import Following
+from tests.kube.client.conformance import Diary, as_body, tell
 
 pytestmark = pytest.mark.anyio
 

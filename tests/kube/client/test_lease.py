@@ -109,7 +109,6 @@ async def test_leaving_gives_the_lease_to_the_next_at_once(api: Api) -> None:
     async with leading(api) as first:
         second.start()
         await asyncio.sleep(0.1)
-        assert second.elector.leader == "a"
         assert not second.elector.leading
     assert first.story == ["started 0", "stopped"]
     await second.leads(within=1.0)

@@ -12,8 +12,8 @@ from bursar.kube.client.errors import Gone
 from bursar.kube.client.http import Request
 from bursar.kube.client.models import Meta, RawObject, Wire
 from bursar.kube.client.reflector import Reflector
-from bursar.kube.client.watch import Following, Handler, Typed, as_body
-from tests.kube.client.conformance import Diary, Followed, config_map, tell
+from bursar.kube.client.watch import Following, Handler, Typed
+from tests.kube.client.conformance import Diary, Followed, as_body, config_map, tell
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 

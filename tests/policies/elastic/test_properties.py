@@ -138,7 +138,7 @@ def test_the_seed_s_loans() -> None:
     for number in range(4):
         world.ask(f"a{number}", "a", {GPU: 1})
         world.ask(f"b{number}", "b", {GPU: 1})
-    assert [loan.record() for loan in lending(world.policy.book)[GM]] == [
+    assert [[loan.lender, loan.borrower, loan.amount] for loan in lending(world.policy.book)[GM]] == [
         ["ElasticQuota c/quota", "ElasticQuota b/quota", 30]
     ]
 

@@ -68,7 +68,6 @@ class Elector:
         clock: Callable[[], float] = steady,
     ) -> None:
         self.identity = identity
-        self.leader = ""  # as last seen
         self.term: int | None = None  # while leading
         self.floor: Callable[[], Awaitable[int]] | None = None  # a term before those of a lease that is created again
         self._api = api
@@ -217,7 +216,6 @@ class Elector:
             body = await self._api.get(LEASES, self._name, self._namespace, within=limit, retry=NO_RETRY, gated=False)
         except NotFound:
             self._lease = None
-            self.leader = ""
             return None
         self._note(_read(body), self._clock())
         return self._lease
@@ -228,7 +226,6 @@ class Elector:
             self._changed_at = now
         self._lease = lease
         self._highest_term = max(self._highest_term, lease.spec.lease_transitions)
-        self.leader = lease.spec.holder_identity
 
     async def _create(self) -> Lease:
         if self.floor is not None:

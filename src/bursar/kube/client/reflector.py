@@ -205,7 +205,6 @@ class Reflector(Generic[T]):
         if self._hurry.is_set():  # since before this connection was there to be interrupted
             return
         while piece := await content.piece():
-            self.progress.last_heard = time.monotonic()
             for line in lines.feed(piece):
                 self._take(line)
                 taken += 1
@@ -273,7 +272,6 @@ class Reflector(Generic[T]):
         seen = self._seen if self._seen is not None else set()
         version = ""
         async for page in self._api.pages(self.resource, self._how.namespace, self._how.select, limit=limit):
-            self.progress.last_heard = time.monotonic()
             version = version or page.metadata.resource_version
             if not version:
                 raise Malformed(f"list {self._path}: no list, because it has no resourceVersion")

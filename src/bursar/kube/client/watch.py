@@ -20,7 +20,7 @@ import msgspec
 
 from bursar.kube.client.api import EVERYTHING, PAGE, Select
 from bursar.kube.client.errors import Malformed, error_for, status_from
-from bursar.kube.client.models import Meta, RawObject, Wire, meta_of
+from bursar.kube.client.models import Meta, Wire, meta_of
 
 T = TypeVar("T")
 SILENCE = 70.0
@@ -50,7 +50,6 @@ class Progress:
     """Numbers for metrics and health. Counted are events, bookmarks, lists, connections, silences, failures, swept."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    last_heard: float = 0.0  # time.monotonic() of the last byte
     problem: str = ""  # what keeps it from getting on; "" when nothing does
 
 
@@ -134,11 +133,6 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 Decode = Callable[[Meta, bytes], T]
 """Metadata and JSON to whatever is kept. May raise ValueError or msgspec's errors: the object is then undecodable."""
-
-
-def as_body(meta: Meta, raw: bytes) -> RawObject:
-    """The decoder for those who want everything."""
-    return RawObject(raw, meta)
 
 
 class Handler(Protocol[T_contra]):

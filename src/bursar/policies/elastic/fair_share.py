@@ -141,9 +141,6 @@ class Loan:
     borrower: str
     amount: int
 
-    def record(self) -> list[object]:
-        return [self.lender, self.borrower, self.amount]
-
 
 def loans(standing: dict[str, tuple[int, int]]) -> list[Loan]:
     """The loans of one dimension from (min, used) by name of quota, sorted by borrower, then lender."""
