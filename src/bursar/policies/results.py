@@ -69,54 +69,21 @@ class Refusal(Recordable):
 
     def listening(self, topics: tuple[str, ...]) -> Refusal:
         """The same refusal, with more topics whose change may resolve it."""
-        if not topics:
-            return self
-        return Refusal(
-            self.policy,
-            self.reason,
-            self.note,
-            self.account,
-            self.resource,
-            self.requested,
-            self.used,
-            self.limit,
-            self.permanent,
-            (*self.topics, *topics),
-            self.place,
-        )
+        return self._with(self.note, (*self.topics, *topics)) if topics else self
 
     def remarked(self, remark: str) -> Refusal:
         """The same refusal, with something to add to its sentence."""
-        note = f"{self.sentence()}; {remark}"
-        return Refusal(
-            self.policy,
-            self.reason,
-            note,
-            self.account,
-            self.resource,
-            self.requested,
-            self.used,
-            self.limit,
-            self.permanent,
-            self.topics,
-            self.place,
-        )
+        return self._with(f"{self.sentence()}; {remark}", self.topics)
 
     def worded(self, subject: str, used_of: str) -> Refusal:
         """The same refusal, in a sentence about an object that people know: what is used of what."""
-        note = f"{subject}: needs {self._needs()}, {used_of}"
+        return self._with(f"{subject}: needs {self._needs()}, {used_of}", self.topics)
+
+    def _with(self, note: str, topics: tuple[str, ...]) -> Refusal:
+        about, resource = self.account, self.resource
+        asked, used, limit = self.requested, self.used, self.limit
         return Refusal(
-            self.policy,
-            self.reason,
-            note,
-            self.account,
-            self.resource,
-            self.requested,
-            self.used,
-            self.limit,
-            self.permanent,
-            self.topics,
-            self.place,
+            self.policy, self.reason, note, about, resource, asked, used, limit, self.permanent, topics, self.place
         )
 
     def _needs(self) -> str:
@@ -172,26 +139,16 @@ def refusal_for(
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Check:
     """A node of the explain tree."""
 
-    __slots__ = ("binding", "children", "note", "passed", "reason", "title")
-
-    def __init__(
-        self,
-        title: str,
-        passed: bool,
-        note: str = "",
-        children: tuple[Check, ...] = (),
-        reason: str = "",
-        binding: bool = False,
-    ) -> None:
-        self.title: Final = title
-        self.passed: Final = passed
-        self.note: Final = note
-        self.children: Final = children
-        self.reason: Final = reason  # stable code, only on failed checks
-        self.binding: bool = binding  # the first check that failed: the one to fix
+    title: str
+    passed: bool
+    note: str = ""
+    children: tuple[Check, ...] = ()
+    reason: str = ""  # stable code, only on failed checks
+    binding: bool = False  # the first check that failed: the one to fix
 
     def __repr__(self) -> str:
         return f"Check({self.title}, {'passed' if self.passed else 'failed'}, {len(self.children)} children)"
