@@ -65,9 +65,9 @@ class LiveCluster:
         """A client of the cluster as it is now."""
         listed = self._listed()
         with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
-            service, hindered = self._copy(listed, Path(folder) / "cluster.db")
+            service, obstructed = self._copy(listed, Path(folder) / "cluster.db")
             try:
-                yield LiveClient(service, self._find, hindered)
+                yield LiveClient(service, self._find, obstructed)
             finally:
                 service.close()
                 service.store.close()
@@ -96,12 +96,12 @@ class LiveCluster:
         wrong = self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
         self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
         waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
-        hindered = _hindered(listed.objects, wrong, waiting) if wrong else {}
-        if hindered:
-            self._warn(f"left out until their quota is put right: {few(sorted(hindered))}")
-        self._apply(service, [pod for pod in waiting if _key(pod) not in hindered])
+        obstructed = _obstructed(listed.objects, wrong, waiting) if wrong else {}
+        if obstructed:
+            self._warn(f"left out until their quota is put right: {few(sorted(obstructed))}")
+        self._apply(service, [pod for pod in waiting if _key(pod) not in obstructed])
         service.position()  # waits until everything is on the disk
-        return service, hindered
+        return service, obstructed
 
     def _apply(self, service: Service, waiting: list[Body]) -> list[tuple[Body, str]]:
         """Together if they fit together, else in whatever order they do; what remains is wrong, and said so."""
@@ -146,14 +146,14 @@ def _key(body: Body) -> str:
     return f"{namespace}/{body['metadata']['name']}" if namespace else str(body["metadata"]["name"])
 
 
-def _hindered(objects: list[tuple[Kind, Body]], wrong: list[tuple[Body, str]], waiting: list[Body]) -> dict[str, str]:
+def _obstructed(objects: list[tuple[Kind, Body]], wrong: list[tuple[Body, str]], waiting: list[Body]) -> dict[str, str]:
     """The pods that wait for a quota to be put right, and what is wrong with it."""
     problems = {id(body): problem for body, problem in wrong}
-    naming = QuotaSelection(default_registry())
+    selection = QuotaSelection(default_registry())
     for kind, body in objects:
-        naming.take(kind.name, _key(body), body, problems.get(id(body), ""))
+        selection.take(kind.name, _key(body), body, problems.get(id(body), ""))
     marked = {_key(pod): (pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in waiting}
-    return {key: problem for key, marks in marked.items() if (problem := naming.problem(*marks))}
+    return {key: problem for key, marks in marked.items() if (problem := selection.problem(*marks))}
 
 
 async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | None:
@@ -173,10 +173,12 @@ def _gone_nodes(listed: Listed) -> list[Body]:
 class LiveClient(FileClient):
     """Asks a copy, and says of pods that are not in it why that is so."""
 
-    def __init__(self, service: Service, find: Callable[[str, str], Body | None], hindered: Mapping[str, str]) -> None:
+    def __init__(
+        self, service: Service, find: Callable[[str, str], Body | None], obstructed: Mapping[str, str]
+    ) -> None:
         super().__init__(service)
         self._find = find
-        self._hindered = hindered
+        self._obstructed = obstructed
 
     def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:
         try:
@@ -187,8 +189,8 @@ class LiveClient(FileClient):
             pod = self._find(namespace, name) if asked else None
             if pod is None:
                 raise
-            hindrance = self._hindered.get(f"{namespace}/{name}")
-            why = f"waits: {hindrance}" if hindrance else _why_not_there(pod)
+            obstacle = self._obstructed.get(f"{namespace}/{name}")
+            why = f"waits: {obstacle}" if obstacle else _why_not_there(pod)
             raise RequestFailedError(structs.replace(error.problem, detail=f"{namespace}/{name} {why}")) from None
 
 

@@ -25,7 +25,7 @@ from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.object_cache import Devices, read_slice
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import admission_of, is_own_annotation
-from bursar.kube.controller.pod_model import SeenPod, read_pod, wished_labels
+from bursar.kube.controller.pod_model import SeenPod, read_pod, user_labels
 from bursar.kube.controller.pod_sync import entering
 from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
 from bursar.objects.pods import CLAIMS_DEVICES, PREEMPTIBLE_LABEL
@@ -143,7 +143,7 @@ async def _devices(api: Api) -> Devices | None:
 
 
 def _place(pod: SeenPod) -> str:
-    """Its node, or where it was let go to and is about to be bound; "" while it waits."""
+    """The node of a pod, also of an ungated one that is about to be bound; empty while it waits."""
     record = None if pod.gated else admission_of(pod.metadata.annotations)
     return pod.spec.node_name or ("" if record is None else record.place)
 
@@ -158,7 +158,7 @@ def _as_wished(pod: Body, place: str, *, spared: bool) -> Body:
     }
     if pod["spec"].get("resourceClaims"):
         annotations[CLAIMS_DEVICES] = "true"
-    labels = wished_labels(metadata.get("labels") or {})
+    labels = user_labels(metadata.get("labels") or {})
     if spared:
         labels = labels | {PREEMPTIBLE_LABEL: "false"}
     spec = {**pod["spec"], "nodeName": place} if place else pod["spec"]

@@ -69,7 +69,7 @@ def test_a_claim_in_the_wrong_place_is_moved_to_where_its_pod_is() -> None:
 
 
 @pytest.mark.parametrize(("name", "asks"), [("runs", 2), ("waits", 1)])
-def test_a_claim_that_counts_for_less_than_its_pod_asks_for_is_told_again(name: str, asks: int) -> None:
+def test_a_claim_that_counts_for_less_than_its_pod_requests_is_synced_again(name: str, asks: int) -> None:
     mirror = team().mirror
     tracked = mirror.pods.by_key[f"a/{name}"]
     more = {GPU: "1", "cpu": "500m"}
@@ -78,7 +78,7 @@ def test_a_claim_that_counts_for_less_than_its_pod_asks_for_is_told_again(name: 
     tracked.seen = msgspec.structs.replace(
         tracked.seen, spec=msgspec.structs.replace(tracked.seen.spec, containers=(grown,))
     )
-    assert found(mirror) == [f"a/{name} asks for 500m cpu, 1 {GPU}, but counts for {asks} {GPU}"]
+    assert found(mirror) == [f"a/{name} requests 500m cpu, 1 {GPU}, but counts for {asks} {GPU}"]
     assert repaired(mirror) == [True]
     assert found(mirror) == []
     assert list(wrong_sums(mirror.engine.state)) == []

@@ -1,4 +1,4 @@
-"""People are told on edges only, also when another ledger takes over: what stands in an event is not said again."""
+"""Events are written on edges only, also when another ledger takes over: a new leader does not repeat them."""
 
 import asyncio
 import time
@@ -36,11 +36,11 @@ async def leading(cluster: Stage, options: TermOptions = OPTIONS) -> AsyncIterat
 
 
 def rested(made: Replica) -> bool:
-    return made.term is not None and made.term.ready and made.term._teller._last is None
+    return made.term is not None and made.term.ready and made.term._events._last is None
 
 
 def events(cluster: Stage) -> list[tuple[str, str]]:
-    """(pod, reason), in the order in which they were told; each of them was told once."""
+    """(pod, reason), in the order in which the events were written, each once."""
     found = sorted(cluster.fake.state.of(EVENTS), key=lambda event: int(event["metadata"]["resourceVersion"]))
     assert not [event for event in found if "series" in event]
     return [(event["regarding"]["name"], event["reason"]) for event in found]
@@ -72,7 +72,7 @@ async def test_a_successor_says_nothing_that_was_said() -> None:
         assert second.recorder.written == 0
 
 
-async def test_only_whose_reason_changed_is_told_again() -> None:
+async def test_only_pods_with_another_reason_get_an_event_again() -> None:
     async with stage() as cluster:
         waiting(cluster, 2)
         cluster.pod("a", "large", 9)
@@ -89,11 +89,11 @@ async def test_only_whose_reason_changed_is_told_again() -> None:
         async with leading(cluster):
             await eventually(lambda: len(events(cluster)) > 3)
             await asyncio.sleep(0.3)
-        (told,) = [one for one in events(cluster)[3:] if one[0] == "large"]
-        assert told[1] != MAX
+        (event,) = [one for one in events(cluster)[3:] if one[0] == "large"]
+        assert event[1] != MAX
 
 
-async def test_what_the_server_forgot_is_told_again() -> None:
+async def test_an_event_that_the_server_dropped_is_written_again() -> None:
     async with stage() as cluster:
         waiting(cluster)
         async with leading(cluster):
@@ -147,7 +147,7 @@ async def test_a_list_that_fails_costs_events_and_not_the_term(
         async with leading(cluster) as second:
             await eventually(lambda: len(events(cluster)) == 6)
             assert not second.ended
-        assert "everybody is told again" in caplog.text
+        assert "events are repeated" in caplog.text
 
 
 async def test_nothing_but_telling_waits_for_the_list() -> None:
@@ -231,14 +231,14 @@ async def test_what_waits_to_be_written_at_the_end_is_written_before_the_lease_i
         assert not holder(cluster)
 
 
-async def test_a_server_that_does_not_answer_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_LAST_WORDS", 0.3)
+async def test_a_server_that_does_not_answer_delays_shutdown_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_FLUSH_LIMIT", 0.3)
     async with stage(patience=60.0) as cluster:
         waiting(cluster, 6)
         cluster.fake.fail("POST .*/events", hang=60, times=6)
         async with leading(cluster) as made:
-            told_to_end = time.monotonic()
-        assert time.monotonic() - told_to_end < 3
+            stopped_at = time.monotonic()
+        assert time.monotonic() - stopped_at < 3
         assert made.recorder.written == 0
         assert not holder(cluster), "nothing of it is under way any more"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.controller.pod_model import milliseconds, read_pod, unjudged, wished_annotations, wished_labels
+from bursar.kube.controller.pod_model import milliseconds, read_pod, unjudged, user_annotations, user_labels
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -55,9 +55,9 @@ def test_gates_of_others_are_not_ours() -> None:
 
 
 def test_what_bursar_wrote_is_no_wish() -> None:
-    assert wished_labels({"a": "1", "n8s.nebuly.ai/capacity": "over-quota"}) == {"a": "1"}
+    assert user_labels({"a": "1", "n8s.nebuly.ai/capacity": "over-quota"}) == {"a": "1"}
     marks = {"a": "1", "bursar.dev/admission": "{}", "tensor-fusion.ai/gpu-ids": "g"}
-    assert wished_annotations(marks) == {"a": "1"}
+    assert user_annotations(marks) == {"a": "1"}
 
 
 def test_timestamps() -> None:

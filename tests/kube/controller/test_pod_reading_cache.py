@@ -9,7 +9,7 @@ import pytest
 
 from bursar.kube.admission.predicate import GATE
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.pod_model import SeenPod, likeness, manifest_of, read_pod
+from bursar.kube.controller.pod_model import SeenPod, class_key, manifest_of, read_pod
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import PRIORITY_CLASS
 from bursar.policies.plugin import default_registry
@@ -84,7 +84,7 @@ def test_what_makes_no_difference(what: str) -> None:
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_what_makes_a_difference(what: str) -> None:
-    assert likeness(DIFFERENT[what]) != likeness(_pod())
+    assert class_key(DIFFERENT[what]) != class_key(_pod())
 
 
 @pytest.mark.parametrize("what", [*DIFFERENT])

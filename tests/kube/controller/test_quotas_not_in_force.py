@@ -68,7 +68,7 @@ def test_a_new_leader_that_cannot_read_a_quota_lets_its_pods_wait_and_its_namesp
         f"its quota {ELASTIC} a/quota is not in force, so its limits are unknown: "
     )
     assert next_one.controller.claim("a/second") is None
-    assert "a" in next_one.naming
+    assert "a" in next_one.selection
 
 
 def test_pods_are_decided_over_when_their_quota_is_mended() -> None:
@@ -87,7 +87,7 @@ def test_pods_are_decided_over_when_the_quota_is_gone() -> None:
     apply(cluster, pod("a", "first"))
     delete(cluster, quota("a", 1, 1))
     assert cluster.phases == {"a/first": "Running"}
-    assert "a" not in cluster.mirror.naming
+    assert "a" not in cluster.mirror.selection
 
 
 def test_pods_that_wait_already_are_held_back_too() -> None:

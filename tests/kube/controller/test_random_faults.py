@@ -213,7 +213,7 @@ class Storm:
         known = not drift.differences(term.mirror.controller, term.mirror.pods)
         assert list(drift.wrong_sums(term.mirror.engine.state)) == []
         there = {pod["metadata"]["uid"] for pod in self.cluster.pods() if not has_ended(pod)}
-        return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._desks()))
+        return bound and known and there == term.mirror.pods.by_uid.keys() and not any(map(len, term._queues()))
 
     def left_to_do(self) -> list[str]:
         """Whom a new leader would start at once: it must be nobody.

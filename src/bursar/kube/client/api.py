@@ -97,10 +97,10 @@ class PatchKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of an eviction."""
+    """The outcome of an eviction."""
 
     EVICTED = "evicted"  # the pod is leaving
-    GONE = "gone"  # there is no such pod any more, or another one has its name
+    GONE = "gone"  # the pod is gone, or another one has its name
     BLOCKED = "blocked"  # 429: its disruption budget does not allow it now
     AMBIGUOUS = "ambiguous"  # 500: more than one budget covers it, which the API refuses always
 
@@ -135,7 +135,7 @@ EVERYTHING = Select()
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a write is to be made, where the defaults do not do."""
+    """Options of a write."""
 
     field_manager: str = FIELD_MANAGER
     dry_run: bool = False
@@ -270,7 +270,7 @@ class Api:
     async def evict(
         self, name: str, namespace: str, *, uid: str = "", grace: int | None = None, how: Writing = PLAIN
     ) -> Eviction:
-        """Ask for a pod to leave, as its disruption budget allows."""
+        """Evict a pod, as its disruption budget allows."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -295,7 +295,7 @@ class Api:
         return any(entry.name == resource.plural for entry in answer.resources)
 
     async def lacks(self, resource: Resource) -> bool:
-        """Whether the server has this resource no more, for certain: 404 is also what a way to no server answers."""
+        """Whether the server certainly lacks this resource: a broken route to the server answers 404 too."""
         try:
             return await self.serves(PODS) and not await self.serves(resource)
         except KubeError:

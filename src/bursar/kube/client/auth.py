@@ -33,7 +33,7 @@ EXEC_VERSIONS = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What is presented with a call. The certificate and its key are PEM texts, for the connection."""
+    """The credentials of a call. The certificate and its key are PEM texts, for the connection."""
 
     authorization: str = ""  # of the header with that name
     certificate: str = ""
@@ -45,7 +45,7 @@ class Secret:
 
 class Credentials(Protocol):
     async def current(self, *, renew: bool = False) -> Secret:
-        """What to present now; ``renew``: the last one was refused."""
+        """The current credentials; ``renew``: the last ones were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Given:
 
 
 class TokenFile:
-    """A token in a file that others replace. ``base`` carries a certificate that is presented with it."""
+    """A token in a file that others replace. ``base`` has a client certificate to use with it."""
 
     def __init__(self, path: Path, period: float = TOKEN_PERIOD, base: Secret | None = None) -> None:
         self._path = path
@@ -104,7 +104,7 @@ class ExecPlugin:
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     api_version: str
-    cluster: dict[str, Any] | None = None  # told to the plugin if it asks for it
+    cluster: dict[str, Any] | None = None  # passed to the plugin if the kubeconfig says so
     hint: str = ""
     _secret: Secret | None = None
     _expires: datetime | None = None
@@ -240,7 +240,7 @@ class ClusterConfig:
     headers: Mapping[str, str | tuple[str, ...]] = field(
         default_factory=dict
     )  # on every call, such as Impersonate-User
-    source: str = ""  # where all this stood
+    source: str = ""  # the file and context it was read from
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> ClusterConfig:

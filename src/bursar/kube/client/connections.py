@@ -42,7 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         self.retry_after = ""
         self.context: ssl.SSLContext | None = None
         self.idle_since = 0.0
-        self.ended: Callable[[Connection], None] | None = None  # told when nothing is left of it
+        self.ended: Callable[[Connection], None] | None = None  # called when it is closed
         self._transport: asyncio.Transport | None = None
         self._wire: asyncio.Transport | None = None  # what lies below all encryption
         self._buffer = buffer
@@ -56,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: OSError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    # Asking
+    # Requests
 
     def send(self, request: bytes, *, streaming: bool = False) -> None:
         """Write a request, now."""
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         return found
 
     async def rest(self, seconds: float) -> None:
-        """Look at nothing that comes, for so long: it waits in the kernel, and is read in one go."""
+        """Read nothing for so long: data waits in the kernel, and is then read in one go."""
         if self._wire is not None:
             self._wire.pause_reading()
             try:
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         inner._transport, inner._wire = upon, self._wire
         return inner
 
-    # What the event loop says
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._wire = cast("asyncio.Transport", transport)
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.ended is not None:
             self.ended(self)
 
-    # What the parser says
+    # Callbacks of the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
         lower = name.lower()

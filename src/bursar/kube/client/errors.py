@@ -24,7 +24,7 @@ class ConfigError(KubeError, ValueError):
 
 
 class Fenced(KubeError):
-    """A write was held back: the lease is not ours, or its deadline has passed. Nothing was sent."""
+    """A write was not sent, because the lease is not ours or its deadline has passed."""
 
 
 class Unanswered(KubeError):

@@ -4,9 +4,9 @@ Recording never waits and never fails: the event goes into a bounded queue, from
 period become a series of the first event. Each object has a token bucket. Events that are not written are counted,
 with the reason.
 
-``latest events`` are read back by object. The server drops events after a while (an hour by default). The latest event
-is the one with the highest resource version: clocks of different writers are not compared. Times are wall-clock times
-for people; no decision depends on them.
+``latest_events`` reads the latest event of each object back: the one with the highest resource version, because clocks
+of different writers are not compared. The server drops events after a while (an hour by default). Times are wall-clock
+times for people; no decision depends on them.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ NOTE_BYTES = 1024
 REASON_LENGTH = 128
 
 Known = Callable[[str, str], bool]
-"""Whether the object of that kind and uid is of interest."""
+"""Whether the object of that kind and uid is still there."""
 
 
-class Said(NamedTuple):
+class EventText(NamedTuple):
     reason: str
     message: str
 
 
-def said(reason: str, message: str) -> Said:
-    """The same as an event says it, which is not longer than the API takes."""
-    return Said(reason[:REASON_LENGTH], _shortened(message))
+def event_text(reason: str, message: str) -> EventText:
+    """Reason and message as an event holds them, cut to the limits of the API."""
+    return EventText(reason[:REASON_LENGTH], _shortened(message))
 
 
-async def last_said(api: Api, controller: str, known: Known) -> dict[str, Said]:
-    """By uid of the objects that are known: the newest event about each that the controller reported."""
-    found: dict[str, Said] = {}
+async def latest_events(api: Api, controller: str, known: Known) -> dict[str, EventText]:
+    """The latest event of the controller about each known object, by uid."""
+    found: dict[str, EventText] = {}
     versions: dict[str, int] = {}
     async for page in api.pages(EVENTS, select=Select(fields=f"reportingController={controller}")):
         for raw in page.items or ():
@@ -54,7 +54,7 @@ async def last_said(api: Api, controller: str, known: Known) -> dict[str, Said]:
             about = event.regarding
             if version > versions.get(about.uid, -1) and known(about.kind, about.uid):
                 versions[about.uid] = version
-                found[about.uid] = Said(event.reason, event.note)
+                found[about.uid] = EventText(event.reason, event.note)
     return found
 
 
@@ -132,7 +132,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing to say. ``type`` is Normal or Warning; ``action`` what was done or tried, in CamelCase."""
+    """One event. ``type`` is Normal or Warning; ``action`` is what was done or tried, in CamelCase."""
 
     regarding: Regarding
     type: str
@@ -191,8 +191,8 @@ class Recorder:
         self._buckets: OrderedDict[Regarding, _Bucket] = OrderedDict()
 
     def record(self, regarding: Regarding, type: str, reason: str, message: str, action: str = "") -> None:  # noqa: A002 as Kubernetes says
-        """Say something about an object. Returns at once, whatever happens."""
-        note = Note(regarding, type, *said(reason, message), (action or reason)[:REASON_LENGTH])
+        """Record an event about an object. Returns at once and never fails."""
+        note = Note(regarding, type, *event_text(reason, message), (action or reason)[:REASON_LENGTH])
         now = self._clock()
         series = self._series.get(note)
         if series is not None and now - series.last < self._limits.series_end:
@@ -240,7 +240,7 @@ class Recorder:
     async def _write_next(self, note: Note) -> None:
         try:
             await self._write(note)
-        except Exception:  # whatever is wrong with one must not silence the others
+        except Exception:  # a fault of one event must not stop the others
             log.exception("event %s about %s not written", note.reason, note.regarding.name)
             self.dropped["failed"] += 1
         finally:
@@ -252,16 +252,16 @@ class Recorder:
             await self._write_series()
 
     async def flush(self) -> None:
-        """Write everything that waits, now, and let those finish who are writing. For an orderly end."""
+        """Write all queued events now, and wait for those being written, before the process ends."""
         while not self._queue.empty():
             await self._write_next(self._queue.get_nowait())
         await self._queue.join()
         await self._write_series()
 
-    async def last_said(self, known: Known) -> dict[str, Said]:
-        """By uid of known objects: the newest event of this controller about each, once all of ours are written."""
+    async def latest_events(self, known: Known) -> dict[str, EventText]:
+        """The latest event of this controller about each known object, once all queued ones are written."""
         await self._queue.join()
-        return await last_said(self._api, self._controller, known)
+        return await latest_events(self._api, self._controller, known)
 
     async def _write(self, note: Note) -> None:
         name = f"{note.regarding.name[:NAME_LENGTH].rstrip('.-')}.{secrets.token_hex(8)}"
@@ -279,7 +279,7 @@ class Recorder:
     async def _write_series(self) -> None:
         for note in list(self._repeated):
             series = self._series.get(note)
-            if series is None or not series.name or note not in self._repeated:  # another writer is at it
+            if series is None or not series.name or note not in self._repeated:  # another writer has it
                 continue
             count = series.count
             patch = {"series": {"count": count, "lastObservedTime": micro_time()}}

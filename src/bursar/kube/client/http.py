@@ -44,8 +44,8 @@ from bursar.kube.client.errors import (
 )
 
 _PASSING = frozenset({500, 502, 503, 504})
-LONGEST_WISH = 60.0
-"""Seconds: a server that asks for a longer pause than this is tried again all the same."""
+LONGEST_RETRY_AFTER = 60.0
+"""Seconds; a longer Retry-After of the server is cut to this."""
 
 
 @dataclass(slots=True)
@@ -86,25 +86,25 @@ def pause_after(error: KubeError, backoff: Backoff, *, write: bool) -> float | N
     if isinstance(error, Throttled):
         if write and (error.retry_after is None or is_budget(error)):
             return None
-        return _as_wished(error.retry_after, backoff)
+        return _as_requested(error.retry_after, backoff)
     if isinstance(error, Unanswered):
         return None if write and error.sent else backoff.next()
     if isinstance(error, ServerError) and not write and error.code in _PASSING:
-        return _as_wished(error.retry_after, backoff)
+        return _as_requested(error.retry_after, backoff)
     return None
 
 
-def _as_wished(seconds: float | None, backoff: Backoff) -> float:
-    return max(backoff.next(), apart(min(seconds or 0.0, LONGEST_WISH)))
+def _as_requested(seconds: float | None, backoff: Backoff) -> float:
+    return max(backoff.next(), apart(min(seconds or 0.0, LONGEST_RETRY_AFTER)))
 
 
 def apart(seconds: float) -> float:
-    """As long as the server asks for and up to half as long again: who was refused together comes back apart."""
+    """The given pause and up to half as long again, so that clients refused together do not return together."""
     return seconds * random.uniform(1.0, 1.5)  # noqa: S311 spreads load, keeps no secret
 
 
 def is_budget(error: Throttled) -> bool:
-    """Whether a 429 is the word of a disruption budget: an answer to the question, not a request to wait."""
+    """Whether a 429 is the refusal of a disruption budget, and not a request to slow down."""
     return any(cause.reason == "DisruptionBudget" for cause in error.causes)
 
 
@@ -117,7 +117,7 @@ JSON = "application/json"
 
 
 class Call(NamedTuple):
-    """What is asked, in the words of RBAC: ``resource`` is a plural, ``plural/subresource`` or a bare path."""
+    """A call in the terms of RBAC: ``resource`` is a plural, ``plural/subresource`` or a bare path."""
 
     verb: str
     group: str
@@ -134,7 +134,7 @@ class Request(NamedTuple):
     body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
-    gated: bool = True  # False, for what keeps the lease itself: neither asks the gate nor waits for a slot
+    gated: bool = True  # False for the lease itself: it neither passes the gate nor waits for a slot
 
     @property
     def write(self) -> bool:
@@ -146,7 +146,7 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class _Sending:
-    """How far a try got."""
+    """How far an attempt got."""
 
     sent: bool = False
 
@@ -155,7 +155,7 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _told(error: Unanswered, before: KubeError) -> Unanswered:
+def _with_previous(error: Unanswered, before: KubeError) -> Unanswered:
     """The error of the last try, with that of the one before: the last may only have run out of time."""
     return error if str(error) == str(before) else Unanswered(f"{error} (the try before: {before})", sent=error.sent)
 
@@ -164,7 +164,7 @@ _encoded = lru_cache(maxsize=256)(urlencode)  # of what is asked with each call:
 
 
 class Http:
-    """The session. Use as an async context manager; The owner of the lease sets ``gate``."""
+    """The session. Use as an async context manager; the owner of the lease sets ``gate``."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Http:
                 pause = pause_after(error, backoff, write=request.write)
                 if pause is None or backoff.attempt >= policy.attempts or time.monotonic() + pause >= deadline:
                     if isinstance(error, Unanswered) and before is not None:
-                        raise _told(error, before) from error
+                        raise _with_previous(error, before) from error
                     raise
                 before = error
                 await asyncio.sleep(pause)

@@ -34,7 +34,7 @@ from bursar.objects.decode import ManifestError
 
 
 def load(path: str = "", context: str = "", environment: Mapping[str, str] = os.environ) -> ClusterConfig:
-    """The cluster to talk to; see ``config`` for where it is looked for."""
+    """The cluster of a kubeconfig; ``auth`` says where it is looked for."""
     if path:
         return load_files([Path(path).expanduser()], context, must_exist=True)
     listed = [Path(part).expanduser() for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -71,7 +71,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A mapping inside a file, which knows where it stands."""
+    """A mapping inside a file, with its path for messages."""
 
     file: str
     path: str
@@ -257,20 +257,20 @@ def _plugin(part: _Part, cluster: _Part) -> ExecPlugin:
         arguments=part.texts("args"),
         environment={entry.text("name"): entry.text("value") for entry in part.parts("env")},
         api_version=version,
-        cluster=_told(cluster) if part.flag("provideClusterInfo") else None,
+        cluster=_cluster_info(cluster) if part.flag("provideClusterInfo") else None,
         hint=part.text("installHint"),
     )
 
 
-def _told(cluster: _Part) -> dict[str, Any]:
-    told: dict[str, Any] = {"server": cluster.text("server")}
+def _cluster_info(cluster: _Part) -> dict[str, Any]:
+    found: dict[str, Any] = {"server": cluster.text("server")}
     authorities = cluster.pem("certificate-authority")
     if authorities:
-        told["certificate-authority-data"] = base64.b64encode(authorities.encode()).decode()
-    told |= {name: cluster.text(name) for name in ("tls-server-name", "proxy-url") if cluster.text(name)}
+        found["certificate-authority-data"] = base64.b64encode(authorities.encode()).decode()
+    found |= {name: cluster.text(name) for name in ("tls-server-name", "proxy-url") if cluster.text(name)}
     if cluster.flag("insecure-skip-tls-verify"):
-        told["insecure-skip-tls-verify"] = True
-    return told
+        found["insecure-skip-tls-verify"] = True
+    return found
 
 
 def _impersonation(user: _Part) -> dict[str, str | tuple[str, ...]]:

@@ -96,7 +96,7 @@ class Elector:
         return left
 
     async def run(self) -> None:
-        """Compete, lead, compete again; when cancelled, stop leading and let go of the lease."""
+        """Compete, lead, compete again. When cancelled, stop leading and release the lease."""
         try:
             while True:
                 await self._compete()
@@ -196,7 +196,7 @@ class Elector:
             async with asyncio.timeout(self._timing.renew_deadline / 2):
                 try:
                     await self._give_back()
-                except Conflict:  # with a renewal of ours that was under way when we were told to stop
+                except Conflict:  # with a renewal that was under way when the process was stopped
                     await self._look()
                     await self._give_back()
         except (KubeError, TimeoutError) as error:

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 SLICE = 100
 STUCK = 3  # failures in a row, without getting on, after which the version is given up and the collection relisted
 CALM = 60.0  # seconds without a failure after which the pauses start small again
-BUSY = 64 * 1024  # bytes at once after which there is no rest: enough has come together, and as much may wait
+BUSY = 64 * 1024  # bytes in one read after which the next follows at once
 CONNECTING = 30.0  # seconds within which a watch must have begun to answer
 
 
@@ -136,7 +136,7 @@ class Reflector(Generic[T]):
         await self._rest(pause)
 
     async def _is_absent(self) -> bool:
-        """Nothing is lost by believing it at once, unless there are objects that would be."""
+        """Whether the resource is gone; checked only if the store has objects to lose."""
         return not len(self.store) or await self._api.lacks(self.resource)
 
     def _absent(self) -> None:
@@ -147,7 +147,7 @@ class Reflector(Generic[T]):
 
     def _note(self, error: KubeError) -> None:
         self.progress.problem = str(error)
-        problem = self.progress.problem  # which names the path, if it was a call that failed
+        problem = self.progress.problem  # a failed call names the path already
         log.warning("%s", problem if self._path in problem else f"{self._path}: {problem}")
         self._stuck += 1
         if self._stuck >= STUCK:
@@ -199,10 +199,10 @@ class Reflector(Generic[T]):
         lines = Lines()
         now = asyncio.get_running_loop().time
         taken = 0
-        # To put the end off with each piece would cost more than most pieces: it may come a little later instead.
+        # Moving the deadline with each piece would cost more than most pieces, so it is moved less often.
         longest = self._how.silence * 17 / 16
         put_off = 0.0
-        if self._hurry.is_set():  # since before this connection was there to be interrupted
+        if self._hurry.is_set():  # since before this connection was opened
             return
         while piece := await content.piece():
             for line in lines.feed(piece):
@@ -259,7 +259,7 @@ class Reflector(Generic[T]):
         self._stuck = 0
 
     async def _list_pages(self) -> None:
-        """A list in pages; unpaged when it takes so long that the server forgets where it began."""
+        """A list in pages; unpaged if it takes so long that its continue token expires."""
         self._begin_list()
         try:
             self._version = await self._take_pages(self._how.page)

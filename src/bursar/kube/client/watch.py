@@ -40,7 +40,7 @@ class Following:
     silence: float = SILENCE
     stream_lists: bool = True
     page: int = PAGE
-    rest: float = REST  # seconds after each look at what came, for more to come together: each costs something
+    rest: float = REST  # seconds after each read in which events are gathered, because each read has a cost
     pause: float = 0.5  # the first after a failure
     longest_pause: float = 30.0
 
@@ -68,7 +68,7 @@ class _TypedLine(Wire, Generic[T], frozen=True):
 
 
 class Typed(Generic[T]):
-    """Reads objects into a struct, from which ``identify`` tells their metadata."""
+    """Reads objects into a struct; ``identify`` returns its metadata."""
 
     def __init__(self, struct: type[T], identify: Callable[[T], Meta]) -> None:
         self._identify = identify
@@ -113,7 +113,7 @@ _decode_mark = msgspec.json.Decoder(_Mark).decode
 
 
 def read_event(line: bytes, path: str) -> WatchEvent[Any] | Bookmark:
-    """What a line of the watch at ``path`` says."""
+    """The event in a line of the watch at ``path``."""
     try:
         found = _decode_line(line)
         if found.type == "BOOKMARK":
@@ -136,7 +136,7 @@ Decode = Callable[[Meta, bytes], T]
 
 
 class Handler(Protocol[T_contra]):
-    """Who is told. Called in the event loop, one change after the other; must not block."""
+    """Receives changes, one after the other, in the event loop; must not block."""
 
     def added(self, meta: Meta, item: T_contra) -> None: ...
 
@@ -148,7 +148,7 @@ class Handler(Protocol[T_contra]):
     def undecodable(self, meta: Meta, problem: str) -> None: ...
 
     def synced(self) -> None:
-        """A list is complete: from here on the handler knows all that there was when it was asked for."""
+        """A list is complete: the handler has all objects that existed when the list began."""
 
 
 class _Known(NamedTuple, Generic[T]):
@@ -163,7 +163,7 @@ class WatchStore(Generic[T]):
         self._decode = decode
         self._handler = handler
         self._known: dict[str, _Known[T]] = {}
-        self.undecodable: dict[str, str] = {}  # what is wrong, by key; only objects that exist
+        self.undecodable: dict[str, str] = {}  # the problem of each existing object that cannot be decoded, by key
 
     def __len__(self) -> int:
         return len(self._known)
@@ -205,7 +205,7 @@ class WatchStore(Generic[T]):
         self._forget(known)
 
     def sweep(self, seen: set[str]) -> int:
-        """A list is complete: what it did not contain is gone. How many that were."""
+        """A complete list: objects that are not in it are gone. Returns their number."""
         gone = [known for key, known in self._known.items() if key not in seen]
         for known in gone:
             self._forget(known)

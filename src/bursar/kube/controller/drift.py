@@ -63,12 +63,12 @@ def _whether(claim: Claim | None, tracked: TrackedPod) -> str:
             return f"is on {node}, but its claim is not bound"
         return "" if claim.place == node else f"is on {node}, but counts on {claim.place}"
     if not tracked.pending and claim.state in {PENDING, HELD}:
-        return "was let go, but its claim has no place"
+        return "is ungated, but its claim has no place"
     return ""
 
 
 class _Asked:
-    """Whether claims count as much as their pods ask for. Claims share what they ask for: pods alike are read once."""
+    """Compares claims with the requests of their pods. Claims share specs, so equal pods are read once."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[tuple[object, ...], str]] = {}  # by the identity of what is shared
@@ -81,7 +81,7 @@ class _Asked:
         known = self._read.get(id(claim.spec))
         if known is None or known[0] != parts:
             counted, asked = claim.spec.requests, pod_resources(spec).requests
-            wrong = f"asks for {_shown(asked)}, but counts for {_shown(counted)}" if counted != asked else ""
+            wrong = f"requests {_shown(asked)}, but counts for {_shown(counted)}" if counted != asked else ""
             known = self._read[id(claim.spec)] = parts, wrong
         return known[1]
 
@@ -107,7 +107,7 @@ def repair(controller: Controller, pods: PodSync, difference: Drift) -> bool:
 
 
 def wrong_sums(state: State) -> Iterator[str]:
-    """Nodes and GPUs of which more or less is taken than the claims on them cost, each as a sentence."""
+    """Sentences about nodes and GPUs whose usage is not the sum of the claims on them."""
     physical = [account for account in state.accounts.values() if account.physical]
     used = {account.name: Tally() for account in physical}
     busy = {account.name: Tally() for account in physical}

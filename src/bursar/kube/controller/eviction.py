@@ -23,7 +23,7 @@ BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is no v
 AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
 REFUSED = "EvictionRefused"
 _REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
-_UNSEEN_PAUSE = 2.0  # seconds for what the server knows of a pod to be seen here
+_UNSEEN_PAUSE = 2.0  # seconds until a change on the server is seen here
 
 
 class Evictor:
@@ -45,7 +45,7 @@ class Evictor:
         self._report = report
         self._now = now
         self._how = Writing(dry_run=dry_run)
-        self._lost: set[str] = set()  # pods that found no node, unless they did after all
+        self._lost: set[str] = set()  # pods that lost their place
         self._shielded = RefusalBackoff(now)  # pods in back-off are no victims
         self.changed: Callable[[], None] = lambda: None  # called when the ledger changed
         self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, WIDTH)
@@ -55,7 +55,7 @@ class Evictor:
         self.queue.want(claim.uid)
 
     def take_back(self, uid: str) -> bool:
-        """A pod that has no place after all is evicted; its owner may recreate it. Returns whether that is news."""
+        """Evict a pod that lost its place; its owner may recreate it. Returns False if it is being evicted already."""
         if uid in self._lost:
             return False
         self._lost.add(uid)
@@ -68,8 +68,8 @@ class Evictor:
         self.queue.forget(uid)
 
     def unshield(self) -> None:
-        """Let those be victims again whose time is up."""
-        for uid in self._shielded.taken_up():
+        """Pods whose back-off has ended may be victims again."""
+        for uid in self._shielded.expired():
             self._spare(uid, spared=False)
 
     async def _perform(self, uid: str) -> None:
@@ -85,21 +85,21 @@ class Evictor:
             pause = AMBIGUOUS_FOR
         self._shielded.answered(uid)
         if pause:
-            self._plan_anew(claim, pause)
+            self._plan_again(claim, pause)
 
     async def _evict(self, claim: Claim, tracked: TrackedPod) -> int:
-        """Tell the pod to leave; for how long it is to be left alone instead, in milliseconds."""
+        """Evict the pod. Returns for how long it is spared instead, in milliseconds; 0 if it was evicted."""
         for holder in holders_of(self._engine.state, claim.uid):
             claimant = self._engine.state.claims.get(holder)
             if claimant is not None and not await self._writer.hold(claimant):
-                raise Again(f"{claimant.key} is gone, for which it would leave", _UNSEEN_PAUSE)
+                raise Again(f"{claimant.key}, which needs its place, is gone", _UNSEEN_PAUSE)
         if not self._must_leave(claim):
             return 0  # spared while the holds were written
         meta = tracked.seen.metadata
         evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
         result = await sent(evict, refused=lambda why: self._report("Pod", tracked.key, REFUSED, why))
         if result is None or result.outcome == Outcome.GONE:
-            raise Again("the server does not know it any more", _UNSEEN_PAUSE)  # no pod waits for it when that is seen
+            raise Again("the pod is gone on the server", _UNSEEN_PAUSE)  # the watch will report it
         if result.outcome == Outcome.EVICTED:
             self.evicted += 1
             return 0
@@ -110,19 +110,19 @@ class Evictor:
         lost = claim.uid in self._lost and claim.uid in self._pods.unbound
         return lost or claim.leaving or self._engine.state.cell("revoked", claim.uid) is not None
 
-    def _plan_anew(self, claim: Claim, pause: int) -> None:
+    def _plan_again(self, claim: Claim, pause: int) -> None:
         claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]
         if not claimants:
-            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
+            raise Again("its disruption budget does not allow it yet", _REVOKED_PAUSE)
         now = self._now()
         for claimant in claimants:
             if claimant is not None and claimant.state == HELD:
                 self._engine.give_up(claimant.uid, now)
-        self._shielded.leave_alone(claim.uid, pause)
+        self._shielded.back_off_for(claim.uid, pause)
         self._spare(claim.uid, spared=True)
         self.changed()
         if self._must_leave(claim):  # not for others only
-            raise Again("its budget does not let it go yet", _REVOKED_PAUSE)
+            raise Again("its disruption budget does not allow it yet", _REVOKED_PAUSE)
 
     def _spare(self, uid: str, *, spared: bool) -> None:
         if uid in self._engine.state.claims:

@@ -30,7 +30,7 @@ from bursar.objects.kinds import NODE, Kind
 from bursar.policies.plugin import default_registry
 
 READ_MARKS = tuple(prefix for plugin in default_registry() for prefix in plugin.node_annotations)
-"""How the annotations of nodes begin that policies read."""
+"""Prefixes of the node annotations that policies read."""
 
 _MANAGED = "managedFields"
 _decode_node = msgspec.json.Decoder(Node).decode
@@ -46,7 +46,7 @@ def narrowed(kind: Kind) -> Decode[bytes]:
 def _node(meta: Meta, raw: bytes) -> bytes:
     try:
         node = _decode_node(raw)
-    except msgspec.ValidationError:  # who takes it in says what is wrong, or passes over what is null
+    except msgspec.ValidationError:  # object sync reports what is wrong
         return _object(meta, raw)
     marks = {name: value for name, value in node.metadata.annotations.items() if name.startswith(READ_MARKS)}
     return _encode(structs.replace(node, metadata=structs.replace(node.metadata, annotations=marks)))
@@ -145,7 +145,7 @@ class _Handler(Generic[T]):
         log.error("%s %s cannot be read: %s", self._kind_name, meta.key, problem)
 
     def synced(self) -> None:
-        """The term waits for the reflector itself."""
+        """Unused: the term waits for the reflector itself."""
 
 
 class _ObjectHandler(_Handler[bytes]):
@@ -163,7 +163,7 @@ Body = dict[str, Any]
 
 
 class QuotaView:
-    """Follows some kinds; see ``admission.judging.LiveView``."""
+    """Follows some kinds; the ``LiveView`` of the webhook."""
 
     def __init__(self, api: Api, kinds: Iterable[Kind]) -> None:
         self._reflectors: dict[str, Reflector[Body]] = {}

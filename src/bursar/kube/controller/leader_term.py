@@ -39,15 +39,15 @@ from bursar.objects.kinds import NAMESPACE, POD, Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-GATHER = 0.02  # seconds after a look at the ledger in which news come together: each costs something, even for little
-TURN = 0.02  # seconds for the ledger before others (the lease!) get their turn
-ROUNDS = 10  # rounds of settling between two looks at the clock
-TICK = 1.0  # seconds between looks at the clock
+GATHER = 0.02  # seconds after settling in which events are gathered, because settling has a fixed cost
+TURN = 0.02  # seconds for the ledger before other tasks run (the lease!)
+ROUNDS = 10  # rounds of settling between two reads of the clock
+TICK = 1.0  # seconds between checks of what is due
 COMPARED_EVERY = 30.0
 
 
 class JournalKeeper(Protocol):
-    """Who keeps the journal of a term."""
+    """Keeps the journal of a term."""
 
     def keep(self, lines: list[bytes], now: int) -> None: ...
 
@@ -68,11 +68,11 @@ class TermOptions:
 
 
 class RebuildNeeded(Exception):  # noqa: N818 an answer to a fault, not the fault
-    """Ledger and cluster differ in a way that cannot be put right piece by piece."""
+    """Ledger and cluster differ in a way that only a new ledger repairs."""
 
 
 class LeaderTerm:
-    """A ledger and everybody who acts upon it, for as long as this process leads."""
+    """A ledger and the writers that act on it, for as long as this process leads."""
 
     def __init__(
         self,
@@ -89,46 +89,46 @@ class LeaderTerm:
         self.mirror = mirror = Mirror(registry, options.mirror)
         dry, report, now = options.dry_run, mirror.report, mirror.notes.now
         if dry:
-            mirror.cache.unmarked = None  # no mark would ever be seen
+            mirror.cache.unmarked = None  # a dry run never sees its marks
         self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, now, dry_run=dry)
         self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
-        self.namespaces = NamespaceKeeper(api, mirror.naming, report, options.mirror.admission.never, dry_run=dry)
+        self.namespaces = NamespaceKeeper(api, mirror.selection, report, options.mirror.admission.never, dry_run=dry)
         self._pins = pod_writer.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, self._take)
         self._options = options
-        self._teller = EventDeduplicator(mirror, tell, recall)
+        self._events = EventDeduplicator(mirror, tell, recall)
         self._acts = not options.shadow
-        self._listed = False  # whatever comes now is news
+        self._listed = False  # whether the lists were taken in, so that watch events are new
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mirror.news = self.evictor.changed = self._wake.set
         if self._acts:
             mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
-        for queue in self._desks():
+        for queue in self._queues():
             queue.broken = self._failed
 
-    def _desks(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
+    def _queues(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
         return self.writer.queue, self.evictor.queue, self.statuses.queue, self.namespaces.queue
 
     # Running
 
     async def run(self) -> None:
-        """Lead until cancelled; raises ``Dethroned`` or ``RebuildNeeded`` when the term is over."""
+        """Lead until cancelled; raises ``LeadershipLost`` or ``RebuildNeeded`` when the term is over."""
         tasks = [asyncio.create_task(one) for one in self._watches.work()]
         try:
             await self._first_of(self._watches.synced(), tasks)
             await self._first_of(self._build(), tasks)
-            self._teller.begin(self._wake.set)
+            self._events.begin(self._wake.set)
             tasks += [asyncio.create_task(self._pump()), asyncio.create_task(self._watch_the_clock())]
             await self._first_of(self._broken, tasks)
         finally:
             self.ready = False
             await cancelled(*tasks)
-            await self._teller.end()
-            for queue in self._desks():
+            await self._events.end()
+            for queue in self._queues():
                 await queue.close()
             if self._journal is not None:
                 await asyncio.to_thread(self._journal.close)
@@ -148,7 +148,7 @@ class LeaderTerm:
             self._broken.set_exception(error)
 
     async def _build(self) -> None:
-        """From the lists, in steps: the lease is renewed meanwhile. What happens after the lists waits its turn."""
+        """Build the ledger from the lists, in steps: the lease is renewed meanwhile. Later events wait in the inbox."""
         self._listed = True
         watches = self._watches
         objects, pods, slices = watches.objects(), watches.pods(), watches.slices()
@@ -160,7 +160,7 @@ class LeaderTerm:
         self._wake.set()
 
     def _take_over(self) -> None:
-        """What the predecessor left written."""
+        """Take over what the previous leader wrote."""
         for tracked in self.mirror.pods.by_uid.values():
             self.writer.resume(tracked)
         for given in self.mirror.cache.objects(NAMESPACE.name):
@@ -168,7 +168,7 @@ class LeaderTerm:
         self.namespaces.take_over()
         self.mirror.named = self.namespaces.named
 
-    # What is seen: taken in when it is its turn
+    # Watch events, applied in the order of their arrival
 
     def _take(self, event: Callable[..., None], *given: object) -> None:
         if self._listed:
@@ -209,7 +209,7 @@ class LeaderTerm:
     # The loop
 
     async def _pump(self) -> None:
-        rested = 0.0  # when the next look at the ledger is due, if there are news
+        rested = 0.0  # when the ledger is next settled, if there are events
         while True:
             await self._wake.wait()
             early = rested - time.monotonic()
@@ -225,12 +225,12 @@ class LeaderTerm:
             self._flush(at_rest=at_rest)
             if self._inbox or not at_rest:
                 self._wake.set()
-                await asyncio.sleep(0)  # else others get their turn by our waiting
+                await asyncio.sleep(0)  # let other tasks run
             else:
                 rested = time.monotonic() + GATHER
 
     def _flush(self, *, at_rest: bool) -> None:
-        """Hand what the loop wants done to those who do it. Marks first: they travel with the start."""
+        """Hand the actions of the loop to their writers. Marks come first: they travel with the start."""
         notes = self.mirror.notes
         self._keep_journal()
         if self.mirror.shadow is not None:
@@ -247,7 +247,7 @@ class LeaderTerm:
             self.evictor.evict(claim)
         outputs, notes.outputs = notes.outputs, {}
         self.statuses.write(outputs)
-        self._teller.tell(at_rest=at_rest)
+        self._events.tell(at_rest=at_rest)
 
     def _keep_journal(self) -> None:
         journal = self.mirror.engine.journal
@@ -257,7 +257,7 @@ class LeaderTerm:
             self._journal.keep(lines, self.mirror.notes.now())
 
     async def _watch_the_clock(self) -> None:
-        """Act on what is due: limits that change, revocations, shields that end, lost places, and checks for drift."""
+        """Act on what is due: changed limits, revocations, ended back-offs, lost places, and checks for drift."""
         compared = time.monotonic()
         while True:
             await asyncio.sleep(self._until_due())
@@ -294,12 +294,12 @@ class LeaderTerm:
             raise RebuildNeeded(wrong)
 
 
-NO_TERM = -1  # where there was no leader yet
+NO_TERM = -1  # there was no leader yet
 _PAUSE = 0.1  # seconds after a conflict
 
 
 class Fence:
-    """As one replica sees it."""
+    """The fencing token, read and written by one replica."""
 
     def __init__(self, api: Api, namespace: str, lease: str, identity: str) -> None:
         self._api = api
@@ -308,12 +308,12 @@ class Fence:
         self._identity = identity
 
     async def announce(self, term: int) -> None:
-        """Let the patches of this term through, and of no other; raises ``Dethroned`` when it is over."""
+        """Write the token of this term: only its patches are accepted. Raises ``LeadershipLost`` if it is over."""
         while True:
             found = await self._api.get(NAMESPACES, self._namespace)
             if _written(found) == str(term):
                 return
-            await self._see_to_it_that_we_lead(term)
+            await self._check_lease(term)
             version = found.meta.resource_version
             patch = {"metadata": {"resourceVersion": version, "annotations": {TERM: str(term)}}}
             try:
@@ -324,12 +324,12 @@ class Fence:
                 return
 
     async def announced(self) -> int:
-        """The term whose patches get through."""
+        """The term whose patches are accepted."""
         found = await self._api.find(NAMESPACES, self._namespace)
         written = "" if found is None else _written(found)
         return int(written) if written.isdecimal() else NO_TERM
 
-    async def _see_to_it_that_we_lead(self, term: int) -> None:
+    async def _check_lease(self, term: int) -> None:
         found = await self._api.find(LEASES, self._lease, self._namespace)
         spec = None if found is None else found.into(Lease).spec
         if spec is None or (spec.holder_identity, spec.lease_transitions) != (self._identity, term):

@@ -80,7 +80,7 @@ class _Families(Collector):
 
 def _term(term: LeaderTerm) -> Iterator[Metric]:
     mirror = term.mirror
-    yield _counter("bursar_pods_started", "Pods that were let go in this term.", (), {(): term.writer.started})
+    yield _counter("bursar_pods_started", "Pods that were ungated in this term.", (), {(): term.writer.started})
     yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.evictor.evicted})
     invalid = len(mirror.objects.invalid)
     yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})

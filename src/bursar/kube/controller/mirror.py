@@ -29,7 +29,7 @@ from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
-SLICE = 25  # pods that are taken in before others get their turn
+SLICE = 25  # pods that enter before other tasks run
 CONFIGURATION_KIND = "Configuration.bursar.dev"
 
 
@@ -41,13 +41,13 @@ class MirrorOptions:
 
 
 def _clock() -> Callable[[], int]:
-    """Milliseconds, by the clock on the wall as it is now and the steady one from here: setting it ends no wait."""
+    """Wall-clock milliseconds that advance by the monotonic clock, so that setting the wall clock ends no wait."""
     began = time.time_ns() - time.monotonic_ns()
     return lambda: (began + time.monotonic_ns()) // 1_000_000
 
 
 class Mirror:
-    """Engine, control loop and what feeds them."""
+    """Engine and control loop, with the object cache and the syncs that feed them."""
 
     def __init__(self, registry: Registry, options: MirrorOptions) -> None:
         self.notes = PendingActions(_clock())
@@ -60,8 +60,8 @@ class Mirror:
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.cache.unmarked = self.placement.unmarked
-        self.naming = QuotaSelection(registry)
-        self.news: Callable[[], None] = lambda: None  # called when a fault was reported
+        self.selection = QuotaSelection(registry)
+        self.news: Callable[[], None] = lambda: None  # called after a report
         admission = Admission(registry, kinds)
         governed = Governed(options.admission)
         self.pods = PodSync(
@@ -71,7 +71,7 @@ class Mirror:
             self.placement,
             lambda pod: self._governs(governed, pod),
             self.report,
-            lambda pod: self.naming.problem(pod.metadata.namespace, pod.metadata.labels),
+            lambda pod: self.selection.problem(pod.metadata.namespace, pod.metadata.labels),
             self.shadow,
         )
         self.named: Callable[[Iterable[str]], None] = lambda _: None  # quotas name these now, or do so no longer
@@ -95,7 +95,7 @@ class Mirror:
         pods: Iterable[SeenPod],
         slices: Iterable[tuple[str, Published]] = (),
     ) -> Iterator[None]:
-        """Takes in everything that lists showed, in steps, so that the caller can do other work between them."""
+        """Build the ledger from lists, in steps, so that other tasks run in between."""
         for name, published in slices:
             self.cache.devices.seen(name, published)
         yield from self.objects.start(objects)
@@ -138,11 +138,11 @@ class Mirror:
         elif kind.name == NAMESPACE.name:
             self.pods.govern((key,))
         else:
-            self._name(self.naming.take(kind.name, key, self.cache.get(kind.name, key)))
+            self._name(self.selection.take(kind.name, key, self.cache.get(kind.name, key)))
 
     def _never_in_force(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str) -> None:
-        """An object is invalid and never was valid (None: it is gone): pods that it governs stay pending."""
-        self._name(self.naming.take(kind, key, body, problem))
+        """An object is invalid and never was in force (None: it is gone): pods that it governs stay pending."""
+        self._name(self.selection.take(kind, key, body, problem))
         if problem:
             self.pods.hold_back()
             self.pods.retry()  # it may have named others before
@@ -171,10 +171,10 @@ class Mirror:
     def pod_gone(self, key: str) -> None:
         self.pods.gone(key)
 
-    # Telling people
+    # Reports
 
     def report(self, kind: str, key: str, reason: str, message: str) -> None:
-        """A fault that people should hear of."""
+        """Log a fault and record an event about it."""
         log.warning("%s %s: %s: %s", kind, key, reason, message)
         self.notes.event(kind, key, "Warning", reason, message)
         self.news()
@@ -190,7 +190,7 @@ class Mirror:
         meta = pod.metadata
         namespace = self.cache.get(NAMESPACE.name, meta.namespace) or {}
         labels = (namespace.get("metadata") or {}).get("labels") or {}
-        if self.shadow is not None and meta.namespace in self.naming:
+        if self.shadow is not None and meta.namespace in self.selection:
             labels = {**labels, GOVERNED_LABEL: ENFORCED}  # as the controller would have labelled it
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
         owners = tuple((owner.api_version, owner.kind) for owner in meta.owner_references if owner.controller)

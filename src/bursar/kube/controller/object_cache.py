@@ -47,7 +47,7 @@ class _Slice(Wire, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What one slice says."""
+    """One slice, as far as it is read."""
 
     node: str
     driver: str
@@ -70,7 +70,7 @@ class Devices:
         self._by_node: dict[str, set[str]] = {}  # names of slices
 
     def seen(self, name: str, published: Published) -> set[str]:
-        """A slice came or changed; the nodes that it is and was about."""
+        """A slice was added or changed. Returns its present and former nodes."""
         touched = self.gone(name)
         if published.node:
             self._slices[name] = published
@@ -102,7 +102,7 @@ class Devices:
         return {driver: count for driver, count in sorted(found.items()) if count}
 
     def marked(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """The metadata of a node with its devices, and without the notes of other writers."""
+        """The metadata of a node with its devices; a value by another writer is dropped."""
         annotations = dict(metadata.get("annotations") or {})
         annotations.pop(DEVICES, None)
         counts = self.counts(metadata.get("name", ""))
@@ -112,14 +112,14 @@ class Devices:
 
 
 Report = Callable[[str, str, str, str], None]
-"""(kind, key, reason, message) of a fault to tell people about."""
+"""(kind, key, reason, message) of a fault, for an event."""
 
 _BOOKKEEPING = ("managedFields", "resourceVersion", "selfLink")
 
 
 @dataclass(slots=True)
 class Known:
-    """An object, and where it is to be found on the server (a key of ours may not be its name there)."""
+    """An object, and its name on the server, which may differ from its key."""
 
     given: TypedObject
     namespace: str
@@ -128,14 +128,14 @@ class Known:
 
 
 class ObjectCache:
-    """Everything that was seen and taken."""
+    """The objects in force."""
 
     def __init__(self, kinds: KindSet) -> None:
         self.kinds = kinds
         self.devices = Devices()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
-        self.version = 0  # how often what is known changed
-        self.derived: dict[type, Derived] = {}  # what policies make of it, for as long as that is right
+        self.version = 0  # grows with each change
+        self.derived: dict[type, Derived] = {}  # what policies derive from it, while that is valid
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
@@ -155,13 +155,13 @@ class ObjectCache:
     def objects(self, kind: str) -> Iterable[TypedObject]:
         return [known.given for known in self._by_kind.get(kind, {}).values()]
 
-    # What is known
+    # For the control loop
 
     def find(self, kind: str, key: str) -> Known | None:
         return self._by_kind.get(kind, {}).get(key)
 
     def key_at(self, kind: str, namespace: str, name: str) -> str | None:
-        """Our key of the object that the server has under that name."""
+        """The key of the object with that name on the server."""
         return self._keys.get((kind, namespace, name))
 
     def read(self, kind: Kind, raw: bytes) -> tuple[TypedObject, dict[str, Any]]:
@@ -186,7 +186,7 @@ class ObjectCache:
             self._since.pop((given.kind.name, given.key), None)
 
     def since(self, kind: str, key: str, condition: str, status: str) -> str | None:
-        """Since when the object says that of a condition, as it was last seen; None if it says something else."""
+        """Since when a condition of the object has that status; None if it has another one."""
         return self._since.get((kind, key), {}).get((condition, status))
 
     def _closed(self, given: TypedObject) -> TypedObject:
@@ -227,18 +227,18 @@ class ObjectCache:
                 del self.derived[made]
 
     def manifest(self, kind: str, key: str) -> bytes | None:
-        """An object that is known, to be read once more."""
+        """The manifest of an object, to read it again."""
         known = self.find(kind, key)
         return None if known is None else msgspec.json.encode(known.given.body)
 
-    # What we write
+    # Own writes
 
     def note_written(self, output: Output) -> None:
         if output.kind != NODE.name and output.part in {"labels", "annotations"} and output.value:
             self._written.setdefault((output.kind, output.key, output.part), {}).update(output.value)
 
     def _without_written(self, given: TypedObject) -> dict[str, Any] | None:
-        """The manifest without marks that repeat what we wrote; None when there are none."""
+        """The manifest without marks that Bursar wrote; None if it has none of them."""
         metadata = dict(given.body.get("metadata") or {})
         changed = False
         for part in ("labels", "annotations"):
@@ -253,7 +253,7 @@ class ObjectCache:
 
 
 def _transitions(status: object) -> dict[tuple[str, str], str]:
-    """Of each condition that has one: (type, status) -> lastTransitionTime. Whatever has another form has none."""
+    """The lastTransitionTime of each condition by (type, status); malformed conditions are skipped."""
     rows = status.get("conditions") if isinstance(status, dict) else None
     found: dict[tuple[str, str], str] = {}
     for row in rows if isinstance(rows, list) else ():

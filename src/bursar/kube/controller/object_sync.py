@@ -50,10 +50,9 @@ class ObjectSync:
         changed: Callable[[Kind, str, bool], None],
         unknown: Callable[[str, str, Body | None, str], None],
     ) -> None:
-        """``condition``: is told (kind, key, problem) of objects whose last change is not in force; "": it is again.
-
-        ``changed``: is told (kind, key, whether it is new) of objects that came into force, or went out of it.
-        ``unknown``: is told (kind, key, manifest, problem) of those that never were in force; None: such a one is gone.
+        """Callbacks: ``condition(kind, key, problem)`` for an object whose last change is not in force (empty: it is
+        again), ``changed(kind, key, new)`` for one that came into force or went out of it, and ``unknown(kind, key,
+        manifest, problem)`` for one that never was in force (without a manifest: it is gone).
         """
         self._controller = controller
         self._cache = cache
@@ -67,7 +66,7 @@ class ObjectSync:
         self.invalid: dict[tuple[str, str], tuple[Given | None, str]] = {}  # as given, if readable; what is wrong
 
     def start(self, objects: Iterable[tuple[Kind, bytes]]) -> Iterator[None]:
-        """All objects of the cluster, at the start: in whatever order they fit together. A step is one of them."""
+        """Apply all objects of the cluster at the start, in an order in which each is valid. A step is one object."""
         waiting: list[Given] = []
         for kind, raw in objects:
             yield
@@ -83,11 +82,11 @@ class ObjectSync:
                     failed.append(given)
             if not quiet:
                 return
-            quiet = len(failed) < len(waiting)  # else nothing helps them: once more, for people to be told
+            quiet = len(failed) < len(waiting)  # else once more, to report the rest
             waiting = failed
 
     def seen(self, kind: Kind, raw: bytes) -> bool:
-        """An object came or changed; whether that means anything to the loop."""
+        """An object was added or changed. Returns whether that changes settings."""
         given = self._read(kind, raw)
         if given is None or not self._is_new(given[0]):
             return False
@@ -103,7 +102,7 @@ class ObjectSync:
             return self._forget_refused(kind, namespace, name)
         self.invalid.pop((kind.name, key), None)
         problem = self._drop(kind, key)
-        if problem:  # others still need it: people are told, and it stays in force until they do not
+        if problem:  # other objects need it: it stays in force until they do not
             self._report(kind.name, key, INVALID, f"deleted, but {problem}")
             self._deleted[kind.name, key] = kind
             return False
@@ -120,7 +119,7 @@ class ObjectSync:
         return True
 
     def _drop(self, kind: Kind, key: str) -> str:
-        """Take an object out of force; what stands in the way."""
+        """Take an object out of force. Returns what prevents that, or an empty text."""
         try:
             self._controller.apply([ObjectChange(kind, key, None)])
         except ManifestError as error:
@@ -143,7 +142,7 @@ class ObjectSync:
         return known is None or known.given.typed != given.typed or name in self.invalid or name in self._deleted
 
     def _take(self, given: Given, *, listed: bool = False, quiet: bool = False) -> bool:
-        """``listed``: it was there before us, so it is judged as a change that changes nothing."""
+        """``listed``: it existed before, so it is admitted as an update without a change."""
         one, metadata = given
         known = self._cache.find(one.kind.name, one.key)
         old = one.body if listed else None
@@ -182,12 +181,12 @@ class ObjectSync:
             self._unknown(*name, body, problem)
 
     def _retry(self) -> None:
-        """Something changed: what was not acceptable may be now, and with it what waited for that in turn."""
+        """Something changed: try invalid objects again, and those that waited for them."""
         while self._retried():
             pass
 
     def _retried(self) -> bool:
-        """Try everything that waits once; whether any of it went through."""
+        """Try each of them once. Returns whether any was accepted."""
         dropped = [name for name, kind in list(self._deleted.items()) if not self._drop(kind, name[1])]
         for name in dropped:
             del self._deleted[name]
@@ -197,19 +196,19 @@ class ObjectSync:
 
 _K = TypeVar("_K")
 _Mark = tuple[str, str, str]
-"""What pods are known by: a policy, "" and their namespace, or a policy, a label of theirs and its value."""
+"""How a quota selects pods: (policy, "", namespace) or (policy, label, value)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What one quota names; ``problem``: why it is not in force, if it is not."""
+    """The namespaces of one quota, and why it is not in force, if it is not."""
 
     namespaces: frozenset[str]
     problem: str
 
 
 class QuotaSelection:
-    """What the quotas name, those in force and those that never were."""
+    """The pods that quotas select, both those in force and those that never were."""
 
     def __init__(self, registry: Registry) -> None:
         self._plugins: dict[str, Plugin] = {kind: plugin for plugin in registry for kind in plugin.namespaces}
@@ -225,9 +224,9 @@ class QuotaSelection:
         return iter(self._count)
 
     def take(self, kind: str, key: str, body: Mapping[str, Any] | None, problem: str = "") -> frozenset[str]:
-        """An object came, changed or (None) is gone; the namespaces that are named, or not named, since then.
+        """An object was added, changed or (None) deleted. Returns the namespaces that are newly named, or no longer.
 
-        ``problem``: it is not acceptable, and never was in force.
+        ``problem`` says why it is invalid and never was in force.
         """
         plugin = self._plugins.get(kind)
         if plugin is None:
@@ -258,7 +257,7 @@ class QuotaSelection:
                 self._unknown[mark].remove(quota)
 
     def problem(self, namespace: str, labels: Mapping[str, str]) -> str:
-        """Why a pod has to wait for a quota to be mended; "": it has not."""
+        """Why a pod waits for a quota to be corrected; empty if it does not."""
         for kind, plugin in self._plugins.items():
             label = plugin.chosen.get(kind, "")
             chosen = labels.get(label, "") if label else ""  # a pod that names a quota is not under its namespace's

@@ -41,14 +41,16 @@ class ObjectWriter:
         self._report = report
         self._dry_run = dry_run
         self._wanted: dict[ObjectKey, Parts] = {}  # to be written
-        self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks they look at
-        self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as they were last looked at
-        self._missing: dict[ObjectKey, str | None] = {}  # uid of who went ("": out of force, too); None: never came
+        self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks policies read
+        self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as last compared
+        self._missing: dict[
+            ObjectKey, str | None
+        ] = {}  # uid of the deleted object ("": out of force, too); None: never existed
         self._invalid: dict[ObjectKey, str] = {}  # objects whose last change is not in force, and why
         self.queue: KeyedWorkQueue[ObjectKey] = KeyedWorkQueue(self._perform, WIDTH, settle_for=GATHER)
 
     def write(self, outputs: dict[ObjectKey, Parts]) -> None:
-        """What policies want written, after each look at the cluster: objects may have come and gone since the last."""
+        """Takes what policies want written, after each cycle: objects may have come and gone since the last one."""
         for target, parts in outputs.items():
             for output in parts.values():
                 self._remember(target, output)
@@ -72,9 +74,10 @@ class ObjectWriter:
         self.queue.want(target)
 
     def invalid(self, target: ObjectKey, problem: str) -> None:
-        """The object's last change is not in force ("": it is again): its status says so, if that is Bursar's to write.
+        """Set the Invalid condition of an object whose last change is not in force; "" removes it.
 
-        Conditions of others are a list that a patch replaces whole: on their objects it stays with the event.
+        Only statuses that Bursar alone writes get it, because a patch replaces a list of conditions whole. On other
+        objects the event has to do.
         """
         if self._invalid.get(target, "") == problem or not status_is_ours(self._cache.kinds.find(target[0])):
             return
@@ -105,7 +108,7 @@ class ObjectWriter:
             self._lost(target)
 
     def _lost(self, target: ObjectKey) -> None:
-        """The object is gone, and in force no longer: only what policies own comes back, made by us."""
+        """The object is gone and no longer in force. Objects that policies own are created again."""
         own = self._last.get(target, {}).get("object")
         if own is None:
             del self._missing[target]
@@ -116,7 +119,7 @@ class ObjectWriter:
             self._want(target, own)
 
     def _look_at(self, target: ObjectKey) -> None:
-        """Whether what policies own is as they want it; each form of it is looked at once."""
+        """Repair an object that a policy owns; each form of it is compared once."""
         known = self._cache.find(*target)
         if known is not None and known is not self._own[target]:
             self._own[target] = known
@@ -136,8 +139,8 @@ class ObjectWriter:
         conditions = list(given) if isinstance(given, list) else []
         problem = self._invalid.get((output.kind, output.key))
         if problem:
-            told = condition(_INVALID, True, "Refused", problem) | {_SINCE: whole_seconds()}
-            conditions = [*(one for one in conditions if one.get("type") != _INVALID), told]
+            invalid = condition(_INVALID, True, "Refused", problem) | {_SINCE: whole_seconds()}
+            conditions = [*(one for one in conditions if one.get("type") != _INVALID), invalid]
         if conditions:
             status["conditions"] = [self._since_when(output, one) for one in conditions]
         return status
@@ -186,7 +189,7 @@ class ObjectWriter:
             form, patch = (PatchKind.JSON, whole) if status_is_ours(kind) else (PatchKind.MERGE, part)
             write = self._api.patch(resource, name, namespace, form, patch, subresource="status", how=how)
         else:
-            # As it is sent: by the time it is seen again, something else may be wanted.
+            # Noted before it is sent: when it is seen again, something else may be wanted.
             self._cache.note_written(output)
             marks = {"metadata": {output.part: output.value or {}}}
             write = self._api.patch(resource, name, namespace, PatchKind.MERGE, marks, how=how)
@@ -216,22 +219,22 @@ class NamespaceKeeper:
     """Keeps the labels in step with the quotas."""
 
     def __init__(
-        self, api: Api, naming: QuotaSelection, report: Report, never: tuple[str, ...], *, dry_run: bool
+        self, api: Api, selection: QuotaSelection, report: Report, never: tuple[str, ...], *, dry_run: bool
     ) -> None:
         self._api = api
-        self._naming = naming
+        self._selection = selection
         self._report = report
         self._never = never
         self._how = Writing(field_manager=MANAGER, dry_run=dry_run)
-        self._labelled: set[str] = set()  # namespaces that were seen with the label
-        self._sent: set[str] = set()  # and those that were given it, seen or not
+        self._labelled: set[str] = set()  # namespaces seen with the label
+        self._sent: set[str] = set()  # namespaces that were labelled, seen or not
         self._lingering: set[str] = set()  # namespaces whose label is about to go
         self.queue: KeyedWorkQueue[str] = KeyedWorkQueue(self._perform, 2)
 
     def named(self, namespaces: Iterable[str]) -> None:
         """Quotas name these now, or do so no longer."""
         for name in namespaces:
-            if name in self._naming:
+            if name in self._selection:
                 self._lingering.discard(name)
             if name not in self._never:
                 self.queue.want(name)
@@ -242,7 +245,7 @@ class NamespaceKeeper:
             self._labelled.add(name)
         else:
             self._labelled.discard(name)
-            if name in self._naming:
+            if name in self._selection:
                 self.named((name,))
 
     def namespace_gone(self, name: str) -> None:
@@ -252,11 +255,11 @@ class NamespaceKeeper:
         self.queue.forget(name)
 
     def take_over(self) -> None:
-        """All namespaces were seen: set what a predecessor did not, and take away what it left."""
-        self.named(sorted(self._labelled.symmetric_difference(self._naming)))
+        """All namespaces were seen: complete what the previous leader labelled."""
+        self.named(sorted(self._labelled.symmetric_difference(self._selection)))
 
     async def _perform(self, name: str) -> None:
-        wanted = name in self._naming
+        wanted = name in self._selection
         if wanted == (name in self._labelled) and (wanted or name not in self._sent):
             return
         if not wanted and name not in self._lingering:

@@ -76,7 +76,7 @@ def filled_in(pod: Mapping[str, Any], admitted: Mapping[str, Any]) -> Filled:
 
 
 def start_patch(uid: str, filled: Filled, annotations: Mapping[str, str | None], *, pin: str, keep_off: bool) -> Body:
-    """Let a pod go, with what admission filled in; ``pin``: its node, or ""."""
+    """Ungate a pod, with what admission filled in; ``pin`` is its node, or empty."""
     spec: Body = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
     terms = narrowed(filled.before, filled.terms, pin=pin, keep_off=keep_off)
     if terms is not None:
@@ -85,7 +85,7 @@ def start_patch(uid: str, filled: Filled, annotations: Mapping[str, str | None],
 
 
 def metadata_patch(uid: str, *, annotations: Mapping[str, str | None], labels: Mapping[str, str | None]) -> Body:
-    """Write marks on a pod; None takes one away."""
+    """Write marks on a pod; None removes one."""
     metadata: Body = {"uid": uid}
     if annotations:
         metadata["annotations"] = dict(annotations)
@@ -176,7 +176,7 @@ T = TypeVar("T")
 
 
 class HistoryRecord(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The pod's preemption history: its lineage, whose place it took, and whose place those had taken before."""
+    """The pod's preemption history: its lineage, its victims, and the victims of those."""
 
     lineage: str = ""  # if it is not the pod's uid
     displaced: tuple[tuple[str, str], ...] = ()  # by itself: (lineage, key of its heirs)
@@ -199,7 +199,7 @@ class AdmissionRecord(HistoryRecord, frozen=True, omit_defaults=True):
 
 
 class HoldRecord(HistoryRecord, frozen=True, omit_defaults=True):
-    """A place promised to a pod that still waits, and who must leave for it ((uid, key of its heirs) of each)."""
+    """A place promised to a pending pod, and the victims it waits for, each as (uid, key of its heirs)."""
 
     place: str
     victims: tuple[tuple[str, str], ...] = ()

@@ -80,7 +80,7 @@ class SeenMeta(ObjectMeta, frozen=True):
 
 
 class SeenPod(Pod, frozen=True):
-    """A pod with everything that the controller looks at."""
+    """A pod with all fields that the controller reads."""
 
     metadata: SeenMeta = SeenMeta()
     spec: SeenSpec = SeenSpec()
@@ -124,13 +124,13 @@ read_pod = msgspec.json.Decoder(SeenPod).decode
 
 
 def identity(pod: SeenPod) -> Meta:
-    """What the client knows a pod by."""
+    """The metadata by which the client identifies a pod."""
     meta = pod.metadata
     return Meta(meta.name, meta.namespace, meta.uid, meta.resource_version)
 
 
 def unjudged(spec: SeenSpec) -> tuple[str, ...]:
-    """What decides over the pod's node besides that which Bursar judges, in people's words."""
+    """The node constraints that only the scheduler judges, as words for messages."""
     found: list[str] = []
     if any(not _LOCAL_VOLUMES.issuperset(volume) for volume in spec.volumes):
         found.append("volumes")
@@ -144,18 +144,18 @@ def unjudged(spec: SeenSpec) -> tuple[str, ...]:
 
 
 def anywhere(spec: SeenSpec) -> SeenSpec:
-    """The spec without what decides over nodes: for a pod whose node is a fact."""
+    """The spec without node constraints, for a bound pod."""
     return msgspec.structs.replace(spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
 
 
-def wished_labels(labels: dict[str, str]) -> dict[str, str]:
+def user_labels(labels: dict[str, str]) -> dict[str, str]:
     """The labels without those that Bursar writes."""
     if OWN_LABELS.isdisjoint(labels):
         return labels
     return {name: value for name, value in labels.items() if name not in OWN_LABELS}
 
 
-def wished_annotations(annotations: dict[str, str]) -> dict[str, str]:
+def user_annotations(annotations: dict[str, str]) -> dict[str, str]:
     """The annotations without those that Bursar writes."""
     if not annotations:
         return annotations
@@ -169,13 +169,13 @@ def milliseconds(timestamp: str) -> int:
     return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
-def asks(pod: SeenPod) -> tuple[object, ...]:
-    """All that a gated pod may change and that a decision reads."""
+def decision_input(pod: SeenPod) -> tuple[object, ...]:
+    """The fields that a gated pod may change and that a decision reads."""
     return pod.spec, *_marks(pod)
 
 
-def grew(before: SeenPod, pod: SeenPod) -> bool:
-    """Whether anything changed that a pod without a gate may change and that a decision reads."""
+def input_changed(before: SeenPod, pod: SeenPod) -> bool:
+    """Whether fields changed that an ungated pod may change and that a decision reads."""
     was, now = before.spec, pod.spec
     if (was.containers, was.init_containers, was.resources) != (now.containers, now.init_containers, now.resources):
         return True
@@ -185,8 +185,8 @@ def grew(before: SeenPod, pod: SeenPod) -> bool:
 
 
 def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
-    """What the creator of the pod wrote on it."""
-    return wished_labels(pod.metadata.labels), wished_annotations(pod.metadata.annotations)
+    """The labels and annotations of the pod's creator."""
+    return user_labels(pod.metadata.labels), user_annotations(pod.metadata.annotations)
 
 
 Body = dict[str, Any]
@@ -202,7 +202,7 @@ class UnjudgedError(ManifestError):
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod wants, with what admission filled in; the same for all pods that are alike."""
+    """The request of a pod with what admission filled in: one for each equivalence class."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -219,18 +219,18 @@ class GatedPodReader:
         self._cache = cache
         self._admission = admission
         self._placement = placement
-        self._readings: dict[bytes, PodRequest] = {}  # by likeness, as of the world's version
+        self._readings: dict[bytes, PodRequest] = {}  # by equivalence class, at one version of the object cache
         self._version = -1
 
     def read(self, pod: SeenPod) -> PodRequest:
-        """What the pod wants; raises ``ManifestError``."""
+        """The request of the pod; raises ``ManifestError``."""
         if self._version != self._cache.version or len(self._readings) >= _KEPT:
             self._readings.clear()
             self._version = self._cache.version
-        like = likeness(pod)
-        found = self._readings.get(like)
+        key = class_key(pod)
+        found = self._readings.get(key)
         if found is None:
-            found = self._readings[like] = self._read(pod)
+            found = self._readings[key] = self._read(pod)
         return found
 
     def _read(self, pod: SeenPod) -> PodRequest:
@@ -245,7 +245,7 @@ class GatedPodReader:
         return PodRequest(typed.metadata.labels, typed.metadata.annotations, typed.spec, filled, others)
 
     def _judge(self, given: TypedObject, others: tuple[str, ...]) -> TypedObject:
-        """A pod whose node the scheduler decides over: no GPUs can be chosen for it, and no share of a GPU node."""
+        """A pod whose node only the scheduler can choose gets no GPU fraction and no share of a GPU node."""
         metadata = given.body.get("metadata") or {}
         if self._placement.needs_node(metadata.get("labels") or {}, metadata.get("annotations") or {}):
             problem = f"its {' and '.join(others)} cannot be judged, and parts of GPUs need a node to be chosen"
@@ -258,12 +258,10 @@ class GatedPodReader:
         return given if fenced is None else self._cache.kinds.read(Document("", 0, with_node_terms(given.body, fenced)))
 
 
-def likeness(pod: SeenPod) -> bytes:
-    """Equal for pods of which the same is read: all that ``manifest_of`` writes, without the name, and what only the
-    scheduler judges.
-    """
+def class_key(pod: SeenPod) -> bytes:
+    """The equivalence class of a pod: the fields of ``manifest_of``, and what only the scheduler judges."""
     meta, spec = pod.metadata, pod.spec
-    marks = wished_labels(meta.labels), wished_annotations(meta.annotations)
+    marks = user_labels(meta.labels), user_annotations(meta.annotations)
     return _encode((meta.namespace, marks, unjudged(spec), spec.affinity.node_affinity, _fields_of(spec)))
 
 
@@ -274,8 +272,8 @@ def manifest_of(pod: SeenPod) -> Body:
     metadata = {
         "name": meta.name,
         "namespace": meta.namespace,
-        "labels": wished_labels(meta.labels),
-        "annotations": wished_annotations(meta.annotations) | claimed_devices(spec),
+        "labels": user_labels(meta.labels),
+        "annotations": user_annotations(meta.annotations) | claimed_devices(spec),
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": msgspec.json.decode(_encode(asked))}
 

@@ -37,13 +37,13 @@ from bursar.kube.controller.pod_model import (
     SeenPod,
     UnjudgedError,
     anywhere,
-    asks,
     claimed_devices,
-    grew,
+    decision_input,
+    input_changed,
     milliseconds,
     unjudged,
-    wished_annotations,
-    wished_labels,
+    user_annotations,
+    user_labels,
 )
 from bursar.kube.controller.shadow import Shadow
 from bursar.objects.core import ObjectMeta, Pod
@@ -54,10 +54,10 @@ from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
 
 @dataclass(slots=True)
 class TrackedPod:
-    """A pod that counts or wants to, as it was last seen."""
+    """What the controller keeps of a pod that is bound or pending."""
 
     seen: SeenPod
-    counted: Pod | None  # as the ledger knows it; None: it cannot be read, or waits for a change by its user
+    counted: Pod | None  # as the ledger has it; None: it cannot be read until its user changes it
     governed: bool
     record: AdmissionRecord | None = None
     hold: HoldRecord | None = None
@@ -98,7 +98,7 @@ def bound_pod(pod: SeenPod, governed: bool, place: str) -> Pod:
 
 
 def resources_only(counted: Pod, pod: SeenPod) -> Pod:
-    """Whatever is wrong with its marks, or new about how nodes are chosen, it takes room: the pod without those."""
+    """The pod without its marks and node constraints: if they cannot be read, its resources still count."""
     labels = {name: value for name, value in pod.metadata.labels.items() if name not in _OUR_LABELS}
     meta = msgspec.structs.replace(counted.metadata, labels=labels | _FOREIGN)
     spec = msgspec.structs.replace(pod.spec, node_name=counted.spec.node_name)
@@ -106,9 +106,9 @@ def resources_only(counted: Pod, pod: SeenPod) -> Pod:
 
 
 def adjusted(counted: Pod, pod: SeenPod, governed: bool) -> Pod:
-    """As it counted, with what may change while it runs."""
-    ours = {k: v for k, v in counted.metadata.annotations.items() if k not in wished_annotations({k: v})}
-    annotations = wished_annotations(pod.metadata.annotations) | ours
+    """The pod as it was counted, with the fields that may change while it runs."""
+    ours = {k: v for k, v in counted.metadata.annotations.items() if k not in user_annotations({k: v})}
+    annotations = user_annotations(pod.metadata.annotations) | ours
     spec = msgspec.structs.replace(
         counted.spec,
         containers=pod.spec.containers,
@@ -119,7 +119,7 @@ def adjusted(counted: Pod, pod: SeenPod, governed: bool) -> Pod:
 
 
 def _meta(pod: SeenPod, governed: bool, annotations: dict[str, str]) -> ObjectMeta:
-    labels = wished_labels(pod.metadata.labels)
+    labels = user_labels(pod.metadata.labels)
     if not governed:
         labels = labels | _FOREIGN
     return msgspec.structs.replace(pod.metadata, labels=labels, annotations=annotations | claimed_devices(pod.spec))
@@ -146,11 +146,11 @@ class PodSync:
         self._shadow = shadow
         self.by_key: dict[str, TrackedPod] = {}
         self.by_uid: dict[str, TrackedPod] = {}
-        self.unbound: dict[str, TrackedPod] = {}  # by uid: let go, and on no node yet
-        self._troubled: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
+        self.unbound: dict[str, TrackedPod] = {}  # by uid: ungated, and on no node yet
+        self._unreadable: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
         self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
-    # What is seen
+    # Watch events
 
     def seen(self, pod: SeenPod, now: int) -> None:
         known = self.by_key.get(pod.key)
@@ -180,10 +180,10 @@ class PodSync:
         if known is not None:
             del self.by_uid[known.uid]
             self.unbound.pop(known.uid, None)
-            self._troubled.pop(known.uid, None)
+            self._unreadable.pop(known.uid, None)
             self._controller.gone(known.uid)
 
-    # The first time
+    # New pods
 
     def _enter(self, pod: SeenPod) -> None:
         marks = pod.metadata.annotations
@@ -191,7 +191,7 @@ class PodSync:
         node = pod.spec.node_name
         if not node and pod.leaving:
             return
-        if not node and (pod.gated or self._overshadowed(pod)):
+        if not node and (pod.gated or self._shadowed(pod)):
             tracked = TrackedPod(pod, None, governed=True, hold=hold_of(marks), pending=True)
             self._keep(tracked)
             self._sync_pending(tracked)
@@ -203,7 +203,7 @@ class PodSync:
             self._keep(tracked)
             self._sync_bound(tracked, node or (record.place if record is not None else ""))
 
-    def _overshadowed(self, pod: SeenPod) -> bool:
+    def _shadowed(self, pod: SeenPod) -> bool:
         """Whether shadow mode treats the pod, which another scheduler decides, as if it were gated."""
         return self._shadow is not None and not pod.spec.node_name and self._governs(pod)
 
@@ -214,21 +214,21 @@ class PodSync:
     def _sync_bound(self, tracked: TrackedPod, place: str) -> None:
         pod = tracked.seen
         counted = bound_pod(pod, tracked.governed, place)
-        if not (self._tell(tracked, counted) or self._tell(tracked, resources_only(counted, pod))):
+        if not (self._sync_claim(tracked, counted) or self._sync_claim(tracked, resources_only(counted, pod))):
             return
         self._recall(tracked, tracked.record)
         self._progress(tracked, pod)
 
     def _recall(self, tracked: TrackedPod, record: HistoryRecord | None) -> None:
-        """The preemption history that stands on the pod holds on, also for heirs that enter later."""
+        """Keep the preemption history that is recorded on the pod, also for heirs that enter later."""
         if record is not None and (record.lineage or record.displacements):
             self._controller.recall_history(tracked.uid, record.lineage, record.displacements)
 
     # Pending pods
 
     def _sync_pending(self, tracked: TrackedPod) -> None:
-        """Read what a gated pod wants, as the embedded cluster would have admitted it."""
-        if self._hinders(tracked):
+        """Read the request of a gated pod, as the embedded cluster would admit it."""
+        if self._is_obstructed(tracked):
             return
         try:
             tracked.reading = reading = self.gated_pods.read(tracked.seen)
@@ -236,11 +236,11 @@ class PodSync:
             self._refuse(tracked, UNJUDGED if isinstance(error, UnjudgedError) else INVALID, str(error))
             return
         meta = msgspec.structs.replace(tracked.seen.metadata, labels=reading.labels, annotations=reading.annotations)
-        if self._tell(tracked, Pod(metadata=meta, spec=reading.spec)):
+        if self._sync_claim(tracked, Pod(metadata=meta, spec=reading.spec)):
             tracked.problem = ""
-            self._troubled.pop(tracked.uid, None)
+            self._unreadable.pop(tracked.uid, None)
 
-    def _hinders(self, tracked: TrackedPod) -> bool:
+    def _is_obstructed(self, tracked: TrackedPod) -> bool:
         problem = self._obstacle(tracked.seen)
         if problem:
             self.back_off(tracked)
@@ -248,10 +248,10 @@ class PodSync:
         return bool(problem)
 
     def hold_back(self) -> None:
-        """A quota turned out not to be known: its pods are not decided until it is."""
+        """A quota is not in force: its pods are not decided until it is."""
         for tracked in list(self.by_key.values()):
             if tracked.pending:
-                self._hinders(tracked)
+                self._is_obstructed(tracked)
 
     def back_off(self, tracked: TrackedPod) -> None:
         """Removes the pod from the ledger until it is synced again: it may not be decided, or cannot be counted."""
@@ -260,7 +260,7 @@ class PodSync:
 
     def retry(self) -> None:
         """Objects changed: pending pods that could not be read may be readable now."""
-        for tracked in list(self._troubled.values()):
+        for tracked in list(self._unreadable.values()):
             if tracked.pending:
                 self._sync_pending(tracked)
 
@@ -270,19 +270,19 @@ class PodSync:
             if tracked.pending and unjudged(tracked.seen.spec):
                 self._sync_pending(tracked)
 
-    # Again
+    # Changed pods
 
     def _again(self, tracked: TrackedPod, pod: SeenPod, now: int) -> None:
         before = tracked.seen
         tracked.seen = pod
         node = pod.spec.node_name
         if pod.preempted and not before.preempted and tracked.governed:
-            self._report("Pod", tracked.key, PREEMPTED, "the scheduler takes its place for a pod of higher priority")
+            self._report("Pod", tracked.key, PREEMPTED, "the scheduler preempts it for a pod of higher priority")
         if pod.leaving and not node:
             self.gone(pod.key)
             return
-        if not node and (pod.gated or self._overshadowed(pod)):
-            if asks(pod) != asks(before):
+        if not node and (pod.gated or self._shadowed(pod)):
+            if decision_input(pod) != decision_input(before):
                 self._sync_pending(tracked)
             return
         if tracked.pending:
@@ -292,7 +292,7 @@ class PodSync:
                 self._enter(pod)  # it was not admitted by this decision
                 return
             self._ungated(tracked, now)
-        if grew(before, pod):
+        if input_changed(before, pod):
             self._adjust(tracked, pod)
         self._progress(tracked, pod)
 
@@ -301,15 +301,15 @@ class PodSync:
         if self._shadow is not None:
             self._shadow.bound(tracked.uid, now)
         tracked.pending, tracked.reading = False, None
-        self._troubled.pop(tracked.uid, None)
+        self._unreadable.pop(tracked.uid, None)
 
     def _adjust(self, tracked: TrackedPod, pod: SeenPod) -> None:
         """Requests, labels and annotations may change while a pod runs."""
         if tracked.counted is not None:
-            self._tell(tracked, adjusted(tracked.counted, pod, tracked.governed))
+            self._sync_claim(tracked, adjusted(tracked.counted, pod, tracked.governed))
 
     def sync_again(self, tracked: TrackedPod) -> None:
-        """The ledger is wrong about what it asks for, or knows nothing of it."""
+        """The ledger lacks the pod, or has wrong requests for it."""
         if tracked.pending:
             self._sync_pending(tracked)
         else:
@@ -327,10 +327,10 @@ class PodSync:
         if pod.leaving:
             self._controller.terminating(uid)
 
-    # What changes around them
+    # Changed nodes and namespaces
 
     def node_came(self, node: str) -> None:
-        """A node is known now: pods that were seen on it before, or are being let go to it, count on it."""
+        """A node was added: pods that were bound to it before, or are being ungated for it, count on it."""
         for tracked in list(self.by_uid.values()):
             try:
                 self._controller.counts_on(tracked.uid, node)
@@ -338,7 +338,7 @@ class PodSync:
                 self._uncountable(tracked, error)
 
     def govern(self, namespaces: Container[str]) -> None:
-        """Who governs these namespaces changed: pods that were there before, and not admitted, are theirs or not."""
+        """Quotas of these namespaces came or went: bound pods that Bursar did not admit are governed or not."""
         for tracked in list(self.by_uid.values()):
             if tracked.record is not None or tracked.counted is None or tracked.pending:
                 continue
@@ -346,9 +346,9 @@ class PodSync:
                 tracked.governed = not tracked.governed
                 self._adjust(tracked, tracked.seen)
 
-    # Telling
+    # The control loop
 
-    def _tell(self, tracked: TrackedPod, counted: Pod) -> bool:
+    def _sync_claim(self, tracked: TrackedPod, counted: Pod) -> bool:
         created = milliseconds(counted.metadata.creation_timestamp)
         whole = TypedObject(POD, counted.metadata.namespace, counted.metadata.name, {}, counted)
         try:
@@ -363,7 +363,7 @@ class PodSync:
         return True
 
     def _uncountable(self, tracked: TrackedPod, error: OverflowError) -> None:
-        """A pod that chose its node itself may request anything: it must not stop others."""
+        """A pod that names its own node may request anything; an overflow must not stop other pods."""
         self.back_off(tracked)
         self._refuse(tracked, INVALID, f"it cannot be counted: {error}")
 
@@ -371,4 +371,4 @@ class PodSync:
         if tracked.problem != problem:
             self._report("Pod", tracked.key, reason, problem)
         tracked.problem = problem
-        self._troubled[tracked.uid] = tracked
+        self._unreadable[tracked.uid] = tracked

@@ -88,17 +88,17 @@ def _wrong(wanted: Marks, seen: Mapping[str, str]) -> Marks:
     return {name: value for name, value in wanted.items() if seen.get(name) != value}
 
 
-REFUSAL_PATIENCE = 600_000  # milliseconds for which the server may refuse
-BACK_OFF_FOR = 600_000  # milliseconds until it is asked again
+REFUSAL_PATIENCE = 600_000  # milliseconds for which the server may refuse a pod
+BACK_OFF_FOR = 600_000  # milliseconds until the write is tried again
 
 
 class RefusalBackoff:
-    """Remembers pods by uid, for as long as they are refused or left alone."""
+    """Pods by uid, for as long as the server refuses them or they back off."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._since: dict[str, int] = {}  # when the server refused for the first time
-        self._until: dict[str, int] = {}  # when it is to be asked again
+        self._until: dict[str, int] = {}  # when the write is tried again
 
     def __len__(self) -> int:
         return len(self._since) + len(self._until)
@@ -112,15 +112,15 @@ class RefusalBackoff:
         return True
 
     def answered(self, uid: str) -> None:
-        """The server did not refuse this time, or there is nothing more to ask."""
+        """The server did not refuse this time, or nothing is left to write."""
         self._since.pop(uid, None)
 
-    def leave_alone(self, uid: str, pause: int | None = None) -> None:
-        """For so many milliseconds."""
+    def back_off_for(self, uid: str, pause: int | None = None) -> None:
+        """Back off for so many milliseconds."""
         self._until[uid] = self._now() + (BACK_OFF_FOR if pause is None else pause)
 
-    def taken_up(self) -> list[str]:
-        """Those whose time is up: they are left alone no longer."""
+    def expired(self) -> list[str]:
+        """Removes and returns the pods whose back-off has ended."""
         now = self._now()
         found = [uid for uid, until in self._until.items() if until <= now]
         for uid in found:
@@ -128,7 +128,7 @@ class RefusalBackoff:
         return found
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or is what it was asked to be."""
+        """The pod is gone, or the write succeeded."""
         self._since.pop(uid, None)
         self._until.pop(uid, None)
 
@@ -210,7 +210,7 @@ class PodWriter:
             self._want(uid).labels.update(wrong)
 
     def resume(self, tracked: TrackedPod) -> None:
-        """What was found on a pod: an admission of this term, or a hold."""
+        """Take over what stands on a pod: an admission of this term, or a hold."""
         if tracked.record is not None and tracked.record.term == self._term:
             self._earlier = max(self._earlier, tracked.record.seq)
         if tracked.hold is None:
@@ -234,14 +234,14 @@ class PodWriter:
     async def hold(self, claimant: Claim) -> bool:
         """Write down the victims and the place of the claimant before the first victim is evicted.
 
-        False: the server does not know the claimant any more.
+        Returns False if the claimant is gone on the server.
         """
         tracked = self._pods.by_uid.get(claimant.uid)
         if tracked is None:
             return False
         async with self._locks.setdefault(tracked.uid, asyncio.Lock()):
             if claimant.state != HELD or tracked.uid not in self._pods.by_uid:
-                return True  # it needs no evictions
+                return True  # no evictions are needed
             record = self._hold_record(claimant)
             if tracked.hold is not None and self._still_right(tracked.hold, record):
                 return True
@@ -258,7 +258,7 @@ class PodWriter:
 
         Pods whose back-off has ended are to be ungated again.
         """
-        for uid in self._backoff.taken_up():
+        for uid in self._backoff.expired():
             tracked = self._pods.by_uid.get(uid)
             if tracked is not None and tracked.pending:
                 self._pods.sync_again(tracked)
@@ -313,7 +313,7 @@ class PodWriter:
     async def _carry_out(self, tracked: TrackedPod, wanted: Wanted) -> None:
         uid, claim = tracked.uid, self._engine.state.claims.get(tracked.uid)
         if not tracked.pending:
-            wanted.start = False  # it was let go
+            wanted.start = False  # it is ungated
         elif wanted.start and claim is not None and claim.state == RESERVED and not claim.leaving:
             await self._start(tracked, claim, wanted)
             return
@@ -347,7 +347,7 @@ class PodWriter:
         except Declined:
             if not (tracked.pending and self._backoff.refused(tracked.uid)):
                 raise
-            self._backoff.leave_alone(tracked.uid)
+            self._backoff.back_off_for(tracked.uid)
             self._pods.back_off(tracked)
             return
         self._backoff.forget(tracked.uid)
@@ -355,7 +355,7 @@ class PodWriter:
             self.started += 1
 
     def _put_back(self, uid: str, wanted: Wanted) -> None:
-        """What could not be written is still wanted, unless something newer is."""
+        """Writes that failed are still wanted, unless something newer is."""
         newer = self._wanted.get(uid, Wanted())
         self._wanted[uid] = Wanted(
             wanted.start or newer.start,
@@ -382,7 +382,7 @@ UNPLACED = "control.place-lost"
 
 
 class PinWatch:
-    """Finds pods whose place turned out to be none."""
+    """Finds ungated pods that the scheduler cannot place."""
 
     def __init__(self, pods: PodSync, now: Callable[[], int], patience: int = PATIENCE) -> None:
         self._pods = pods
@@ -391,7 +391,7 @@ class PinWatch:
         self._since: dict[str, int] = {}  # by uid: when the scheduler was first seen to find no node
 
     def lost(self) -> Iterator[tuple[TrackedPod, str]]:
-        """Pods to be taken back, with why. To be asked now and then: what was seen the last time is remembered."""
+        """Pods to evict, each with the reason. Call it periodically."""
         now = self._now()
         unplaced = [tracked for tracked in self._pods.unbound.values() if tracked.seen.unschedulable]
         self._since = {tracked.uid: self._since.get(tracked.uid, now) for tracked in unplaced}

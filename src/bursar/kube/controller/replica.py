@@ -29,11 +29,11 @@ from bursar.policies.plugin import Registry
 log = logging.getLogger(__name__)
 CONTROLLER = "bursar.dev/controller"
 SHADOW = -1  # the number of a term that is none
-_SETTLE = 1.0  # seconds before a term: what a predecessor had sent has arrived, and the fence knows the new term
+_SETTLE = 1.0  # seconds before a term, for writes of the previous leader to arrive
 _PAUSE = 2.0  # seconds at most between two terms of one leader; twice as long after each that fails at once
 _LONGEST_PAUSE = 60.0
 _AT_ONCE = 20.0  # seconds, with the lists that each term begins with
-_LAST_WORDS = 3.0  # seconds for events that are not written yet at the end; the successor waits for as long
+_FLUSH_LIMIT = 3.0  # seconds for unwritten events on shutdown; the next leader waits as long
 
 
 def own_identity() -> str:
@@ -73,7 +73,7 @@ class Replica:
         self._registry = registry
         self._leading: asyncio.Task[None] | None = None
         if not options.term.dry_run:
-            api.http.gate = self.elector.remaining  # in shadow mode, too: no write gets through
+            api.http.gate = self.elector.remaining  # in shadow mode too, where it stops every write
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -88,11 +88,11 @@ class Replica:
         recording = asyncio.create_task(self.recorder.run())
         election = asyncio.create_task(self.elector.run())
         try:
-            await asyncio.shield(election)  # it holds the lease until everything is said
+            await asyncio.shield(election)  # it holds the lease until all events are written
         finally:
             try:
                 await self._end_term()
-                await self._say_the_rest()
+                await self._flush_events()
             finally:
                 await cancelled(recording)
                 await cancelled(election)
@@ -102,11 +102,11 @@ class Replica:
         if self._leading is not None:
             await cancelled(self._leading)
 
-    async def _say_the_rest(self) -> None:
+    async def _flush_events(self) -> None:
         if not self.elector.leading:
             return
         try:
-            async with asyncio.timeout(_LAST_WORDS):
+            async with asyncio.timeout(_FLUSH_LIMIT):
                 await self.recorder.flush()
         except TimeoutError:
             log.warning("not all events were written in time")
@@ -141,15 +141,15 @@ class Replica:
 
     @property
     def differences(self) -> int:
-        """Between ledger and cluster, as long as the process runs: a term that is given up for one takes none along."""
+        """Differences between ledger and cluster in all terms of this process."""
         return self._past_differences + (0 if self.term is None else self.term.differences)
 
     async def _one_term(self, number: int | None) -> str:
         try:
             options = self.options.term
             term = await self._announced(number)
-            recall = None if options.shadow or options.dry_run else self.recorder.last_said
-            self.term = LeaderTerm(self.api, self._registry, term, self._tell, options, recall)
+            recall = None if options.shadow or options.dry_run else self.recorder.latest_events
+            self.term = LeaderTerm(self.api, self._registry, term, self._record_event, options, recall)
             await self.term.run()
         except (LeadershipLost, Fenced) as error:
             log.warning("the term ends: %s", error)
@@ -166,7 +166,7 @@ class Replica:
         return "ended"
 
     async def _announced(self, number: int | None) -> int:
-        """The number of the term, once the fence knows it; where nothing is kept, that of the current leader."""
+        """The number of the term, once the fence has it; in a dry run, that of the current leader."""
         if number is None:
             return max(0, await self._fence.announced())
         if not self.options.term.shadow:
@@ -174,17 +174,17 @@ class Replica:
             await asyncio.sleep(self.options.settle)
         return number
 
-    def _tell(self, told: Notice, uid: str) -> None:
+    def _record_event(self, notice: Notice, uid: str) -> None:
         term = self.term
         if term is None:
             return
         if self.options.term.dry_run:
-            log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
+            log.info("%s %s: %s: %s", notice.kind, notice.key, notice.reason, notice.message)
             return
-        kind = term.mirror.cache.kinds.find(told.kind)
-        namespace, _, name = told.key.rpartition("/")
-        known = term.mirror.cache.find(told.kind, told.key)
+        kind = term.mirror.cache.kinds.find(notice.kind)
+        namespace, _, name = notice.key.rpartition("/")
+        known = term.mirror.cache.find(notice.kind, notice.key)
         if known is not None:
             namespace, name = known.namespace, known.name
         about = Regarding(Resource.of(kind), name, namespace if kind.namespaced else "", uid)
-        self.recorder.record(about, told.type, told.reason, told.message)
+        self.recorder.record(about, notice.type, notice.reason, notice.message)

@@ -26,7 +26,7 @@ WOULD_EVICT = "would-evict"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that Bursar sees differently, or alike."""
+    """One decision of Bursar, compared with that of the cluster."""
 
     at: int  # milliseconds
     pod: str
@@ -39,7 +39,7 @@ class Shadow:
         self._controller = controller
         self.counts: Counter[str] = Counter()
         self.findings: deque[Finding] = deque(maxlen=_KEPT)
-        self._bound: list[Finding] = []  # told after the starts that were noted before them
+        self._bound: list[Finding] = []  # reported after the starts that were noted before them
 
     def bound(self, uid: str, now: int) -> None:
         """A pod that Bursar treated as pending was bound by another scheduler."""
@@ -63,8 +63,8 @@ class Shadow:
         bound, self._bound = self._bound, []
         for finding in bound:
             self._found(finding)
-        for told in notes.events:
-            log.info("%s %s: %s: %s", told.kind, told.key, told.reason, told.message)
+        for notice in notes.events:
+            log.info("%s %s: %s: %s", notice.kind, notice.key, notice.reason, notice.message)
         notes.starts, notes.evictions, notes.marks, notes.outputs, notes.events = {}, {}, {}, {}, []
 
     def _found(self, finding: Finding) -> None:

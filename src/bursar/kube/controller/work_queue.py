@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from bursar.control import actions as outside
 from bursar.engine.decision import Decision
 from bursar.kube.client.errors import ApiError, Conflict, Fenced, Forbidden, Invalid, KubeError, NotFound
-from bursar.kube.client.http import LONGEST_WISH
+from bursar.kube.client.http import LONGEST_RETRY_AFTER
 from bursar.ledger.claims import Claim
 from bursar.objects.kinds import POD
 from bursar.policies.results import Output
@@ -49,11 +49,11 @@ class KeyedWorkQueue(Generic[K]):
         self.broken: Callable[[K, BaseException], None] | None = None  # called with unexpected errors
 
     def __len__(self) -> int:
-        """How many objects are being worked on or waited for."""
+        """How many objects have work."""
         return len(self._tasks)
 
     def want(self, key: K) -> None:
-        """The object should be looked at."""
+        """The object may differ from its wanted state."""
         self._wanted.add(key)
         if key not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._work(key))
@@ -89,7 +89,7 @@ class KeyedWorkQueue(Generic[K]):
             del self._tasks[key]
 
     async def idle(self) -> None:
-        """Until nothing is wanted any more."""
+        """Return when no work is left."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
@@ -116,17 +116,17 @@ Refused = Callable[[str], None]
 
 
 class LeadershipLost(Exception):  # noqa: N818 no error of ours: another replica leads now
-    """Another process leads now; nothing that this one wants may be written."""
+    """Another replica leads now; nothing may be written any more."""
 
 
 class Declined(Again):
-    """The server refused the write itself: it was not carried out, and will hardly be."""
+    """The server refused the write itself: it was not carried out, and a retry will hardly help."""
 
 
 async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
-    """The answer to a call; None when its object is gone. Raises ``Again`` (``Declined``) or ``Dethroned``.
+    """The answer to a call; None when its object is gone. Raises ``Again`` (``Declined``) or ``LeadershipLost``.
 
-    ``refused`` is told what the server said when it refused the write itself.
+    ``refused`` gets the server's message if it refused the write itself.
     """
     try:
         return await write
@@ -147,9 +147,9 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
     except Conflict as error:
         raise Again(error.message) from None
     except ApiError as error:
-        pause = min(error.retry_after or 0.0, LONGEST_WISH)
-        raise Again(str(error), pause or None) from None  # "at once" is no pause for us
-    except KubeError as error:  # no answer, or none that makes sense
+        pause = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
+        raise Again(str(error), pause or None) from None  # a Retry-After of 0 is no pause here
+    except KubeError as error:  # no response, or a malformed one
         raise Again(str(error)) from None
 
 
@@ -171,7 +171,7 @@ def add_output(parts: Parts, newer: Output) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell people about an object."""
+    """An event about an object."""
 
     kind: str
     key: str
@@ -181,7 +181,7 @@ class Notice:
 
 
 class PendingActions:
-    """What the loop wants done, since it was last taken."""
+    """The actions of the control loop since they were last taken."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -213,5 +213,5 @@ class PendingActions:
             add_output(self.outputs.setdefault((output.kind, output.key), {}), output)
 
     def event(self, kind: str, key: str, type: str, reason: str, message: str) -> None:  # noqa: A002 as Kubernetes says
-        if reason != outside.ADMITTED:  # the admission's record on the pod says it, in the one write that starts it
+        if reason != outside.ADMITTED:  # it is in the admission record, in the one write that starts the pod
             self.events.append(Notice(kind, key, type, reason, message))
