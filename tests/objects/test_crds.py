@@ -15,7 +15,7 @@ from bursar.objects.crds import definitions, status_schema
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.manifests import Document
-from bursar.policies.plugin import default_registry
+from bursar.policies.plugin import ObjectEdit, default_registry
 from tests.objects.crd_cases import GOOD, PYTHON_ONLY, RULES, SCHEMA, SECTIONS, SERVER_ONLY, Case, Manifest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,6 +38,8 @@ def judge(manifest: Manifest) -> None:
                 plugin.translate["Configuration"]("default", given)
         elif found.kind.name in plugin.admit:
             plugin.admit[found.kind.name](Alone(), None, found.body)
+        elif plugin.review is not None and found.kind.name in plugin.reviewed:
+            plugin.review(Alone(), [ObjectEdit(found.kind.name, found.key, None, found.body)])
 
 
 class Alone:

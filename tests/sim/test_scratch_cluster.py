@@ -7,7 +7,7 @@ import pytest
 from bursar.objects.manifests import Document
 from bursar.policies.plugin import ObjectView
 from bursar.policies.pools import plugin
-from bursar.policies.pools.topology import Topology
+from bursar.policies.pools.topology import ReadProfile, Topology, topology_of
 from bursar.sim.cluster import Cluster
 from tests.kube.controller.test_invalid_objects import KIND, branch, full_pool, pool_node
 from tests.kube.controller.test_mirror import delete, pod
@@ -22,19 +22,20 @@ def test_quotas_of_a_tree_that_lost_a_node_are_in_force_in_a_copy() -> None:
     assert copy.objects.find(KIND, "kube-system/y") is not None
 
 
-def test_the_tree_of_quotas_is_made_once_for_all_that_is_applied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_derived_of_quotas_is_made_once_and_follows_what_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Topology] = []
-    make = plugin._topology_of
 
-    def noted(view: ObjectView) -> Topology:
-        made.append(make(view))
+    def noted(view: ObjectView, read: ReadProfile) -> Topology:
+        made.append(topology_of(view, read))
         return made[-1]
 
-    monkeypatch.setattr(plugin, "_topology_of", noted)
-    bodies = [branch("top"), *(branch(f"leaf-{number}", "top", leaf=True) for number in range(5))]
-    for body in bodies:
+    monkeypatch.setattr(plugin, "topology_of", noted)
+    cluster = Cluster()
+    for name in ("top", *(f"leaf-{number}" for number in range(5))):
+        body = branch(name) if name == "top" else branch(name, "top", leaf=True)
         body["spec"]["min"] = {"cpu": "0"}
-    bodies += [pod("a", f"p{number}") for number in range(5)]
-    Cluster().apply([Document("", number, body) for number, body in enumerate(bodies)])
+        cluster.apply([Document("", 1, body)])
+    cluster.apply([Document("", 1, pod("a", "p"))])
+    cluster.delete([(cluster.kinds.find(KIND), "a/leaf-0")])
     assert len(made) == 1
-    assert set(made[0].names.quotas) == {"top", *(f"leaf-{number}" for number in range(5))}
+    assert made[0].children("top") == [f"leaf-{number}" for number in range(1, 5)]

@@ -1,13 +1,14 @@
 """Admission checks and completes an object before it is stored, and translates it to settings of the policies.
 
-Each plugin brings the functions for its kinds. The control loop adds its own: a pod gets its priority when it is
+Each plugin brings the functions for its kinds: for one object, or for all that one apply or delete changes, which are
+judged together. The control loop adds its own: a pod gets its priority when it is
 created and keeps it, disruption budgets are settings of the engine, and the Configuration has a section ``control``.
 Admission is pure, and the same in a dry run. The module also lists the reasons of the control loop and of all plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -33,7 +34,7 @@ from bursar.objects.kinds import (
 from bursar.objects.manifests import Document
 from bursar.objects.pods import Priorities
 from bursar.objects.validation import selector_from
-from bursar.policies.plugin import ObjectView, Plugin, Reason, Registry
+from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, Reason, Registry
 from bursar.policies.results import Setting
 
 _PRIORITY_FIELDS = {
@@ -51,7 +52,14 @@ class Admission:
         self._kinds = kinds
 
     def admit(self, view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
-        """Returns the object to store, or raises ``ManifestError``. ``view`` does not contain it."""
+        """Returns the object to store, or raises ``ManifestError``. ``view`` does not contain it.
+
+        Of several objects that are applied together each is completed, and then all are reviewed.
+        """
+        return self.review(view, [(old, self.complete(view, old, given))])[0]
+
+    def complete(self, view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:
+        """The object with the defaults of all policies that judge it alone."""
         try:
             if given.kind.name == POD.name:
                 given = _with_priority(view, old, given)
@@ -62,17 +70,43 @@ class Admission:
                     body = admit(view, old, body)
         except ManifestError as error:
             raise error.located(subject=f"{given.kind.kind} {given.key}") from None
+        return self._read(given, body)
+
+    def review(
+        self, view: ObjectView, given: Sequence[tuple[Mapping[str, Any] | None, TypedObject]]
+    ) -> list[TypedObject]:
+        """(manifest before or None, object) of all that one apply changes -> the objects to store. ``view`` contains
+        none of them.
+        """
+        edits = [ObjectEdit(one.kind.name, one.key, old, one.body) for old, one in given]
+        for plugin in self._plugins:
+            edits = _reviewed(plugin, view, edits)
+        return [self._read(one, edit.new or {}) for (_, one), edit in zip(given, edits, strict=True)]
+
+    def _read(self, given: TypedObject, body: dict[str, Any]) -> TypedObject:
         return given if body is given.body else self._kinds.read(Document("", 0, body))
 
-    def check_removal(self, view: ObjectView, kind: Kind, key: str, read: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises ``ManifestError`` if the object must not be deleted now. ``read`` returns its manifest."""
+    def check_removal(self, view: ObjectView, kind: Kind, key: str, body: Mapping[str, Any]) -> None:
+        """Raises ``ManifestError`` if the object must not be deleted now."""
         for plugin in self._plugins:
             check = plugin.check_removal.get(kind.name)
             if check is not None:
                 try:
-                    check(view, read())
+                    check(view, body)
                 except ManifestError as error:
                     raise error.located(subject=f"{kind.kind} {key}") from None
+
+    def review_removal(self, view: ObjectView, gone: Sequence[tuple[Kind, str, Mapping[str, Any]]]) -> None:
+        """Raises ``ManifestError`` if these objects must not all be deleted. ``view`` contains them."""
+        edits = [ObjectEdit(kind.name, key, body, None) for kind, key, body in gone]
+        for plugin in self._plugins:
+            _reviewed(plugin, view, edits)
+
+
+def _reviewed(plugin: Plugin, view: ObjectView, edits: list[ObjectEdit]) -> list[ObjectEdit]:
+    if plugin.review is None or not any(edit.kind in plugin.reviewed for edit in edits):
+        return edits
+    return plugin.review(view, edits)
 
 
 def _with_priority(view: ObjectView, old: Mapping[str, Any] | None, given: TypedObject) -> TypedObject:

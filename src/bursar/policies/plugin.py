@@ -9,7 +9,7 @@ Policies of other distributions join by an entry point of the group ``bursar.pol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module, metadata
@@ -40,29 +40,67 @@ class ObjectView(Protocol):
 class Derived(Protocol):
     """What a policy computes from the objects of a view, pods excepted, and uses in admission."""
 
-    def follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> bool:
-        """An object was created (not known), changed or deleted (None). Returns whether this is still valid."""
+    def follow(self, kind: str, key: str, now: Mapping[str, Any] | None) -> bool:
+        """An object was created, changed or deleted (None). Returns whether this is still valid."""
 
-
-@runtime_checkable
-class Keeping(Protocol):
-    """A view that caches what was computed from it, by type, while it is valid."""
-
-    derived: dict[type, Derived]
+    def layer(self) -> Derived:
+        """The same, to be changed while this one stays as it is."""
 
 
 D = TypeVar("D", bound=Derived)
 
 
-def derived(view: ObjectView, made: type[D], make: Callable[[], D]) -> D:
-    """The value of that type: from the cache of the view if it has one, else computed."""
-    if not isinstance(view, Keeping):
-        return make()
-    found = view.derived.get(made)
-    if not isinstance(found, made):
-        found = view.derived[made] = make()
-    return found
+class DerivedValues:
+    """Values by type, each kept while it is valid."""
 
+    def __init__(self) -> None:
+        self._by_type: dict[type, Derived] = {}
+
+    def get(self, made: type[D], make: Callable[[], D]) -> D:
+        found = self._by_type.get(made)
+        if not isinstance(found, made):
+            found = self._by_type[made] = make()
+        return found
+
+    def follow(self, kind: str, key: str, now: Mapping[str, Any] | None) -> None:
+        for made, one in list(self._by_type.items()):
+            if not one.follow(kind, key, now):
+                del self._by_type[made]
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A view that keeps what is derived from it."""
+
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D: ...
+
+
+def derived(view: ObjectView, made: type[D], make: Callable[[ObjectView], D]) -> D:
+    """The value of that type: kept by the view if it does so, else computed."""
+    return view.derive(made, make) if isinstance(view, Keeping) else make(view)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEdit:
+    """What one apply or delete does to one object: its manifests before and after, None where there is none."""
+
+    kind: str
+    key: str
+    old: Mapping[str, Any] | None
+    new: dict[str, Any] | None
+
+    @property
+    def subject(self) -> str:
+        """Names the object in errors."""
+        return f"{self.kind.partition('.')[0]} {self.key}"
+
+
+Review = Callable[[ObjectView, Sequence[ObjectEdit]], list[ObjectEdit]]
+"""(view before, everything but pods that one apply or delete changes) -> the same, defaults filled in; raises
+``ManifestError`` with its subject for what breaks a rule.
+
+It judges the result as a whole, whatever the order of the edits. Pure and idempotent, as ``Admit`` is.
+"""
 
 Admit = Callable[[ObjectView, Mapping[str, Any] | None, dict[str, Any]], dict[str, Any]]
 """(view, old manifest or None, new manifest) -> the manifest to store; raises ``objects.errors.ManifestError``.
@@ -176,6 +214,8 @@ class Plugin:
     """(labels, annotations) -> whether the pod can only be admitted together with a node."""
     everywhere: Callable[[Any], tuple[str, ...] | None] | None = None
     """(its section of a Configuration as plain data, or None) -> the exempt namespaces, if it governs all others."""
+    review: Review | None = None  # is asked, besides ``admit`` and ``check_removal``, when one of these kinds changes:
+    reviewed: tuple[str, ...] = ()
 
 
 class Registry:

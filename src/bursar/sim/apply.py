@@ -1,4 +1,4 @@
-"""Applied manifests as staged changes: each is checked, completed and compared with what is there.
+"""Applied manifests as staged changes: they are completed, judged as a whole, and compared with what is there.
 
 The caller takes or drops the stage as a whole. A pod that has ended may be applied again, as another pod of that name.
 
@@ -8,8 +8,8 @@ metadata. Applying it again asks for none of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from bursar.control.admission import Admission, ObjectChange
 from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
-from bursar.objects.kinds import NODE, POD, KindSet, TypedObject
+from bursar.objects.kinds import NODE, POD, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import node_needs
 from bursar.objects.requests import check_whole
@@ -107,6 +107,16 @@ def check_pod_update(known: Stored, given: TypedObject, pod: SimPod) -> None:
         raise ManifestError(problem, "spec", subject=subject)
 
 
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An object to apply, before it is admitted."""
+
+    given: TypedObject  # without what the cluster wrote
+    known: Stored | None  # the object that it changes; None: it is new
+    old: dict[str, Any] | None  # what admission takes for its former state
+    created: int
+
+
 class Staging:
     """Turns manifests into changes, beside the pods that there are."""
 
@@ -117,41 +127,76 @@ class Staging:
         self._clock = clock
         self._pods = pods
 
-    def changes(self, stage: Stage, given: Iterable[TypedObject]) -> list[ObjectChange]:
-        """The changes that all of them mean, one after the other."""
-        return [change for change in (self.change(stage, one) for one in given) if change is not None]
+    def changes(self, stage: Stage, given: Sequence[TypedObject]) -> list[ObjectChange | None]:
+        """The change that each object means; None for what is there already as it was given.
 
-    def check_removal(self, stage: Stage, stored: Stored) -> None:
-        """Raises if the object must not go."""
-        self._admission.check_removal(stage, stored.kind, stored.key, stored.manifest)
+        They are judged as a whole, pods when all others are in place. An object that is given twice is applied twice.
+        """
+        found: list[ObjectChange | None] = [None] * len(given)
+        todo = list(range(len(given)))
+        while todo:
+            firsts = {(given[i].kind.name, given[i].key): i for i in reversed(todo)}
+            others = [i for i in sorted(firsts.values()) if given[i].kind.name != POD.name]
+            drafts = [self._draft(stage, given[i]) for i in others]
+            for i, draft, admitted in zip(others, drafts, self._reviewed(stage, drafts), strict=True):
+                found[i] = self._stage(stage, draft, admitted)
+            for i in sorted({*firsts.values()} - {*others}):
+                draft = self._draft(stage, given[i])
+                found[i] = self._stage(stage, draft, self._admission.complete(stage, draft.old, draft.given))
+            todo = sorted({*todo} - {*firsts.values()})
+        return found
 
-    def change(self, stage: Stage, given: TypedObject) -> ObjectChange | None:
-        """The change that the object means; None when it is there already as it was given."""
-        found = stage.find(given.kind.name, given.key)
-        known = None if found is None else found.fetched()
+    def _reviewed(self, stage: Stage, drafts: Sequence[_Draft]) -> list[TypedObject]:
+        """The objects to store. Policies that judge each object alone see those before it."""
+        scratch = stage.stage()
+        completed: list[tuple[dict[str, Any] | None, TypedObject]] = []
+        for draft in drafts:
+            completed.append((draft.old, self._admission.complete(scratch, draft.old, draft.given)))
+            scratch.apply(completed[-1][1], draft.created)
+        return self._admission.review(stage, completed)
+
+    def check_removals(self, stage: Stage, gone: Sequence[Stored]) -> None:
+        """Raises if not all of these objects may go. Pods always may, and hold nothing that goes with them."""
+        left = stage.stage()
+        others: list[tuple[Kind, str, dict[str, Any]]] = []
+        for stored in gone:
+            if stored.kind.name == POD.name:
+                left.remove(POD.name, stored.key)
+            else:
+                others.append((stored.kind, stored.key, stored.manifest()))
+        self._admission.review_removal(left, others)
+        for kind, key, body in others:
+            self._admission.check_removal(left, kind, key, body)
+            left.remove(kind.name, key)
+
+    def _draft(self, stage: Stage, given: TypedObject) -> _Draft:
+        stored = stage.find(given.kind.name, given.key)
         pod = self._pods.by_key.get(given.key) if given.kind.name == POD.name else None
-        anew = pod is not None and pod.phase in ENDED
-        check_version(given, known)
+        known = None if stored is None or (pod is not None and pod.phase in ENDED) else stored.fetched()
+        check_version(given, stored)
         created = created_before(given, self._clock.now) if self.keeps_ages else self._clock.now
-        body = requested(given.body, None if anew else known)
+        body = requested(given.body, known)
         if body != given.body:
             given = self._kinds.read(Document("", 0, body))
-        old = self._before(given) if known is None or anew else known.manifest()
-        admitted = self._admission.admit(stage, old, given)
-        if known is not None and not anew:
+        return _Draft(given, known, self._before(given) if known is None else known.manifest(), created)
+
+    def _stage(self, stage: Stage, draft: _Draft, admitted: TypedObject) -> ObjectChange | None:
+        known = draft.known
+        if known is not None:
             if admitted.body == known.body:
                 return None
+            pod = self._pods.by_key.get(admitted.key) if admitted.kind.name == POD.name else None
             if pod is not None:
                 check_pod_update(known, admitted, pod)
-        stored = stage.apply(admitted, created, anew=anew)
-        if given.kind.name != POD.name:
-            return ObjectChange(given.kind, stored.key, admitted)
+        stored = stage.apply(admitted, draft.created, anew=known is None)
+        if admitted.kind.name != POD.name:
+            return ObjectChange(admitted.kind, stored.key, admitted)
         typed = cast("Pod", admitted.typed)
         _check_devices(typed, stored.key)
         pod_times(typed)
         named = msgspec.structs.replace(typed.metadata, namespace=admitted.namespace, uid=stored.uid)
         whole = msgspec.structs.replace(typed, metadata=named, status=type(typed.status)())
-        return ObjectChange(given.kind, stored.key, replace(admitted, typed=whole), stored.created)
+        return ObjectChange(admitted.kind, stored.key, replace(admitted, typed=whole), stored.created)
 
     def _before(self, given: TypedObject) -> dict[str, Any] | None:
         """A new object has no former state; in a copy it is the object itself, which was admitted at its source."""

@@ -27,7 +27,7 @@ from bursar.objects.manifests import Document
 from bursar.policies.plugin import Registry, default_registry
 from bursar.policies.results import Check, Output
 from bursar.sim.apply import Staging, check_node
-from bursar.sim.objects import Load, ManifestReader, ObjectStore
+from bursar.sim.objects import Load, ManifestReader, ObjectStore, Stage, Stored
 from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, policy_outputs, resume_pods
 from bursar.sim.pods import PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
 
@@ -69,25 +69,24 @@ class Cluster:
     def delete(self, references: Iterable[tuple[Kind, str]]) -> list[Applied]:
         """Delete all of them, or none."""
         stage = self._store.stage()
-        changes: list[ObjectChange] = []
-        pods: list[SimPod] = []
         named = list(dict.fromkeys(references))
-        for kind, key in named:
-            stored = stage.find(kind.name, key)
-            if stored is None:
-                raise ManifestError("does not exist", subject=f"{kind.kind} {key}")
-            self.staging.check_removal(stage, stored)
-            if kind.name == POD.name:
-                pods.append(self._pods.by_key[key])
-            else:
-                stage.remove(kind.name, key)
-                changes.append(ObjectChange(kind, key, None))
+        self.staging.check_removals(stage, [self._existing(stage, kind, key) for kind, key in named])
+        pods = [self._pods.by_key[key] for kind, key in named if kind.name == POD.name]
+        changes = [ObjectChange(kind, key, None) for kind, key in named if kind.name != POD.name]
+        for change in changes:
+            stage.remove(change.kind.name, change.key)
         self.controller.apply(changes)
         self._store.take(stage)
         for pod in pods:
             self._pods.delete(pod)
         self.settle()
         return [Applied(kind, key, "deleted") for kind, key in named]
+
+    def _existing(self, stage: Stage, kind: Kind, key: str) -> Stored:
+        stored = stage.find(kind.name, key)
+        if stored is None:
+            raise ManifestError("does not exist", subject=f"{kind.kind} {key}")
+        return stored
 
     def finish(self, keys: Iterable[str]) -> list[Applied]:
         """These pods succeed; all of them must be running."""
@@ -130,7 +129,7 @@ class Cluster:
 
     def _apply(self, given: list[TypedObject]) -> list[Applied]:
         stage = self._store.stage()
-        staged = [self.staging.change(stage, one) for one in given]
+        staged = self.staging.changes(stage, given)
         changes = [change for change in staged if change is not None]
         applied = [self._outcome(one, change) for one, change in zip(given, staged, strict=True)]
         for change in changes:
@@ -157,7 +156,8 @@ class Cluster:
         stage = self._store.stage()
         for key in without:
             stage.remove(POD.name, key)
-        return self.staging.changes(stage, self.kinds.read_all(documents))
+        staged = self.staging.changes(stage, self.kinds.read_all(documents))
+        return [change for change in staged if change is not None]
 
     # Ports
 

@@ -23,7 +23,7 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.validation import timestamp
-from bursar.policies.plugin import Derived
+from bursar.policies.plugin import D, DerivedValues, ObjectView
 
 Load = Callable[[int], bytes]
 """The text of the manifest that was applied with a resource version."""
@@ -163,6 +163,7 @@ class ObjectStore:
         self.uids = 0
         self.taken = 0  # the version up to which changes were taken
         self.touched: dict[tuple[str, str], int] = {}  # since changes were taken: the version of the last one
+        self._derived = DerivedValues()
 
     def find(self, kind: str, key: str) -> Stored | None:
         return self._objects.get(kind, {}).get(_namespace(key), {}).get(key)
@@ -188,6 +189,10 @@ class ObjectStore:
 
     def list(self, kind: str, namespace: str | None = None) -> Iterator[Mapping[str, Any]]:
         return (found.manifest() for found in self.all(kind, namespace))
+
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        """What a policy makes of the objects, pods excepted; see ``plugin.derived``."""
+        return self._derived.get(made, lambda: make(self))
 
     # Writing
 
@@ -218,6 +223,7 @@ class ObjectStore:
             self.write(found)
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        self._follow(kind, key, stored)
         if stored is not None:
             self.load(stored)
             self.touched[kind, key] = stored.version
@@ -227,6 +233,15 @@ class ObjectStore:
         if not spaces[namespace]:
             del spaces[namespace]
         self.touched[kind, key] = self.version
+
+    def _follow(self, kind: str, key: str, stored: Stored | None) -> None:
+        """Status and annotations that Bursar writes are no change of the object."""
+        if kind == POD.name:
+            return
+        known = self.find(kind, key)
+        if known is not None and stored is not None and known.held is stored.held and _labels(known) == _labels(stored):
+            return
+        self._derived.follow(kind, key, None if stored is None else stored.manifest())
 
     def stage(self) -> Stage:
         return Stage(self)
@@ -248,7 +263,6 @@ class Stage(ObjectStore):
         self._base = base
         self.version, self.uids = base.version, base.uids
         self.changed: dict[str, dict[str, Stored | None]] = {}
-        self.derived: dict[type, Derived] = {}  # what policies make of the objects, for as long as that is right
 
     def find(self, kind: str, key: str) -> Stored | None:
         changed = self.changed.get(kind, {})
@@ -264,15 +278,21 @@ class Stage(ObjectStore):
         found.update((key, stored) for key in here if (stored := changed[key]) is not None)
         return [found[key] for key in sorted(found)]
 
-    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
-        if kind != POD.name:
-            self._follow(kind, self.find(kind, key) is not None, stored)
-        self.changed.setdefault(kind, {})[key] = stored
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        return self._derived.get(made, lambda: self._layer(made, make))
 
-    def _follow(self, kind: str, known: bool, stored: Stored | None) -> None:
-        for made, one in list(self.derived.items()):
-            if not one.follow(kind, known, None if stored is None else stored.manifest()):
-                del self.derived[made]
+    def _layer(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        """The value of the store below, with what is changed here."""
+        found = self._base.derive(made, make).layer()
+        for kind, changed in self.changed.items():
+            for key, stored in changed.items():
+                if kind != POD.name and not found.follow(kind, key, None if stored is None else stored.manifest()):
+                    return make(self)
+        return found if isinstance(found, made) else make(self)
+
+    def _put(self, kind: str, key: str, stored: Stored | None) -> None:
+        self._follow(kind, key, stored)
+        self.changed.setdefault(kind, {})[key] = stored
 
     def apply(self, given: TypedObject, now: int, *, anew: bool = False) -> Stored:
         """Create the object, or change its spec. With ``anew`` it replaces a pod that has ended."""
@@ -291,6 +311,10 @@ class Stage(ObjectStore):
 
 def _namespace(key: str) -> str:
     return key.partition("/")[0] if "/" in key else ""
+
+
+def _labels(stored: Stored) -> Body:
+    return stored.written.get("labels", {})
 
 
 def _asked(body: Body) -> Body:

@@ -9,9 +9,9 @@ import pytest
 
 from bursar.control.admission import known_kinds
 from bursar.kube.controller.object_cache import ObjectCache
-from bursar.policies.plugin import default_registry
-from bursar.policies.pools.plugin import _topology, _topology_of
-from bursar.policies.pools.topology import Topology
+from bursar.policies.plugin import ObjectView, default_registry, derived
+from bursar.policies.pools.plugin import _read_profile
+from bursar.policies.pools.topology import Topology, topology_of
 from tests.kube.controller.test_invalid_objects import branch, pool
 from tests.kube.controller.test_mirror import node, quota
 
@@ -34,56 +34,77 @@ def drop(cache: ObjectCache, kind: str, key: str) -> None:
     cache.drop(cache.kinds.find(kind).name, key)
 
 
-def content(topology: Topology) -> object:
-    quotas = {name: (quota, topology.read(name)) for name, quota in topology.names.quotas.items()}
-    listed = {name: topology.names.name_of(name, {}) for name in ("a", "b", "leaf")}
-    return quotas, topology.names.children, listed
+def topology(view: ObjectView) -> Topology:
+    return derived(view, Topology, fresh)
+
+
+def fresh(view: ObjectView) -> Topology:
+    return topology_of(view, _read_profile)
+
+
+def content(found: Topology, names: tuple[str, ...] = ("a", "b", "leaf", "other", "root", "top")) -> object:
+    quotas = {name: (found.object(name), found.quota(name), found.children(name)) for name in names}
+    return quotas, {name: (found.name_of(name, {}), found.promised(name)) for name in names}
 
 
 QUOTA = "ElasticQuota.scheduling.sigs.k8s.io"
 
 
 @pytest.mark.parametrize(
-    ("body", "kept"),
+    "body",
     [
-        (branch("leaf", "top", leaf=True), True),
-        (branch("top", leaf=True), True),  # another form of a quota that is known
-        (node("n", 8), True),
-        (pool(), False),
-        (quota("a", 1, 1), True),
+        branch("leaf", "top", leaf=True),
+        branch("top", leaf=True),  # another form of a quota that is known
+        node("n", 8),
+        pool(),
+        quota("a", 1, 1),
     ],
     ids=["a new quota", "a quota", "a node", "a profile", "a quota of another dialect"],
 )
-def test_the_tree_of_quotas_is_made_anew_only_when_it_must_be(body: Body, kept: bool) -> None:
+def test_the_tree_of_quotas_follows_what_changes(body: Body) -> None:
     cache = world_of(branch("top"), branch("other"))
-    before = _topology(cache)
+    before = topology(cache)
     take(cache, body)
-    assert (_topology(cache) is before) == kept
-    assert content(_topology(cache)) == content(_topology_of(cache))
+    assert topology(cache) is before
+    assert content(before) == content(fresh(cache))
 
 
-def test_a_profile_that_stands_for_its_root_quota_follows_the_nodes() -> None:
-    cache = world_of(pool(), node("n", 8))
-    before = _topology(cache)
-    take(cache, node("m", 8))
-    assert _topology(cache) is not before
-    take(cache, branch("root"))
-    assert content(_topology(cache)) == content(_topology_of(cache))
-    known = _topology(cache)
-    take(cache, node("o", 8))
-    assert _topology(cache) is known
+def test_a_layer_leaves_what_is_below_as_it_is() -> None:
+    cache = world_of(pool(), branch("top"), branch("leaf", "top", leaf=True), branch("other"))
+    below, before = topology(cache), content(fresh(cache))
+    layer = below.layer()
+    layer.follow(QUOTA, "a/leaf", None)
+    layer.follow(QUOTA, "a/b", branch("b", "top", leaf=True))
+    layer.follow(QUOTA, "a/other", branch("other", "top", leaf=True))
+    assert layer.children("top") == ["b", "other"]
+    assert content(below) == before
+    again = layer.layer()
+    again.follow(QUOTA, "a/b", None)
+    assert (again.children("top"), layer.children("top")) == (["other"], ["b", "other"])
+
+
+def test_names_that_two_objects_have_are_read_anew() -> None:
+    cache = world_of(branch("top"))
+    second = branch("top")
+    second["metadata"]["namespace"] = "b"
+    before = topology(cache)
+    take(cache, second)
+    assert before.quota("top") == fresh(cache).quota("top")
+    drop(cache, QUOTA, "kube-system/top")
+    assert topology(cache) is not before
+    assert content(topology(cache)) == content(fresh(cache))
 
 
 def test_a_quota_that_lists_namespaces_is_found_when_it_comes_and_not_when_it_is_gone() -> None:
     cache = world_of(branch("top"))
-    assert _topology(cache).names.name_of("b", {}) == "koordinator-default-quota"
+    assert topology(cache).name_of("b", {}) == "koordinator-default-quota"
     lists = branch("leaf", leaf=True)
     lists["metadata"]["annotations"] = {"quota.scheduling.koordinator.sh/namespaces": '["b"]'}
     take(cache, lists)
-    assert _topology(cache).names.name_of("b", {}) == "leaf"
-    drop(cache, QUOTA, "a/leaf")
-    assert _topology(cache).names.name_of("b", {}) == "koordinator-default-quota"
-    assert content(_topology(cache)) == content(_topology_of(cache))
+    assert topology(cache).name_of("b", {}) == "leaf"
+    drop(cache, QUOTA, f"{lists['metadata']['namespace']}/leaf")
+    assert topology(cache).name_of("b", {}) == "koordinator-default-quota"
+    assert content(topology(cache)) == content(fresh(cache))
 
 
 def test_objects_are_listed_by_namespace() -> None:

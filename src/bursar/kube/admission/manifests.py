@@ -39,8 +39,8 @@ def quota_kinds(registry: Registry) -> list[Kind]:
 def quota_hooks(options: AdmissionOptions, registry: Registry) -> list[Object]:
     """One configuration that fills in what is missing, one that refuses what is wrong, or what would be amiss."""
     kinds = quota_kinds(registry)
-    filled = {name for plugin in registry for name in plugin.admit}
-    kept = {name for plugin in registry for name in plugin.check_removal}
+    filled = {name for plugin in registry for name in (*plugin.admit, *plugin.reviewed)}
+    kept = {name for plugin in registry for name in (*plugin.check_removal, *plugin.reviewed)}
     filling = [_rule(kind, ["CREATE", "UPDATE"]) for kind in kinds if kind.name in filled]
     checking = [_rule(kind, ["CREATE", "UPDATE"]) for kind in kinds]
     removing = [_rule(kind, ["DELETE"]) for kind in kinds if kind.name in kept]

@@ -20,7 +20,7 @@ from bursar.kube.client.http import JSON
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import TypedObject
 from bursar.objects.manifests import Document
-from bursar.policies.plugin import ObjectView, Registry
+from bursar.policies.plugin import D, ObjectView, Registry, derived
 
 Operation = dict[str, Any]
 T = TypeVar("T")
@@ -154,6 +154,10 @@ class ReviewView:
             raise NotFetched(kind)
         return [body for body in self.fetched[kind] if namespace in (None, body["metadata"].get("namespace"))]
 
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        """What a policy makes of the objects that are followed, which does not depend on those that are fetched."""
+        return derived(self._view, made, make)
+
 
 class QuotaReviewer:
     """Judges quota kinds. Without ``fetch`` the view has pods and nodes itself."""
@@ -201,7 +205,9 @@ class QuotaReviewer:
             metadata = body.get("metadata") or {}
             namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
             key = f"{namespace}/{name}" if namespace else name
-            self._admission.check_removal(view, self._kinds.find(_kind_name(body)), key, lambda: body)
+            kind = self._kinds.find(_kind_name(body))
+            self._admission.review_removal(view, [(kind, key, body)])
+            self._admission.check_removal(view, kind, key, body)
         else:
             given, old = self._read(request)
             if given is not None:

@@ -27,7 +27,7 @@ from bursar.kube.controller.object_cache import Published, read_slice
 from bursar.kube.controller.pod_model import SeenPod, identity
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind
-from bursar.policies.plugin import default_registry
+from bursar.policies.plugin import D, DerivedValues, ObjectView, default_registry
 
 READ_MARKS = tuple(prefix for plugin in default_registry() for prefix in plugin.node_annotations)
 """Prefixes of the node annotations that policies read."""
@@ -167,8 +167,9 @@ class QuotaView:
 
     def __init__(self, api: Api, kinds: Iterable[Kind]) -> None:
         self._reflectors: dict[str, Reflector[Body]] = {}
+        self._derived = DerivedValues()
         for kind in kinds:
-            handler, following = _NoHandler(), Following(optional=True)
+            handler, following = _Follower(kind.name, self._derived), Following(optional=True)
             self._reflectors[kind.name] = Reflector(api, Resource.of(kind), _decoder(kind), handler, following)
 
     async def run(self) -> None:
@@ -192,6 +193,10 @@ class QuotaView:
         found = () if reflector is None else reflector.store.items()
         return [body for body in found if namespace is None or body["metadata"].get("namespace") == namespace]
 
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        """What a policy makes of the objects, pods excepted; see ``plugin.derived``."""
+        return self._derived.get(made, lambda: make(self))
+
 
 def _decoder(kind: Kind) -> Decode[Body]:
     narrow = narrowed(kind)
@@ -203,9 +208,15 @@ def _decoder(kind: Kind) -> Decode[Body]:
     return decode
 
 
-class _NoHandler:
-    """Ignores changes: the webhook reads the store on each request."""
+class _Follower(_Handler[Body]):
+    """Keeps what policies derive in step; the rest the webhook reads from the store on each request."""
 
-    def _ignore(self, *_: object) -> None: ...
+    def __init__(self, kind_name: str, derived: DerivedValues) -> None:
+        super().__init__(
+            kind_name,
+            lambda meta, body: derived.follow(kind_name, meta.key, body),
+            lambda meta: derived.follow(kind_name, meta.key, None),
+        )
 
-    added = modified = deleted = undecodable = synced = _ignore
+    def undecodable(self, meta: Meta, problem: str) -> None:
+        """The controller reports it."""

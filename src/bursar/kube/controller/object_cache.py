@@ -26,7 +26,7 @@ from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import DEVICES
-from bursar.policies.plugin import Derived
+from bursar.policies.plugin import D, DerivedValues, ObjectView
 from bursar.policies.results import Output
 
 
@@ -135,7 +135,7 @@ class ObjectCache:
         self.devices = Devices()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
         self.version = 0  # grows with each change
-        self.derived: dict[type, Derived] = {}  # what policies derive from it, while that is valid
+        self._derived = DerivedValues()
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
@@ -151,6 +151,10 @@ class ObjectCache:
     def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
         found = self._by_kind.get(kind, {}) if namespace is None else self._by_namespace.get((kind, namespace), {})
         return [known.given.body for known in found.values()]
+
+    def derive(self, made: type[D], make: Callable[[ObjectView], D]) -> D:
+        """What a policy makes of the objects, pods excepted; see ``plugin.derived``."""
+        return self._derived.get(made, lambda: make(self))
 
     def objects(self, kind: str) -> Iterable[TypedObject]:
         return [known.given for known in self._by_kind.get(kind, {}).values()]
@@ -199,14 +203,16 @@ class ObjectCache:
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         known = Known(given, namespace, name, metadata.get("uid", ""))
-        self._follow(given.kind.name, self.find(given.kind.name, given.key) is not None, given.body)
+        self.version += 1
+        self._derived.follow(given.kind.name, given.key, given.body)
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known
         self._by_namespace.setdefault((given.kind.name, given.namespace), {})[given.key] = known
         self._keys[given.kind.name, namespace, name] = given.key
 
     def drop(self, kind: str, key: str) -> None:
         known = self._by_kind.get(kind, {}).pop(key, None)
-        self._follow(kind, known is not None, None)
+        self.version += 1
+        self._derived.follow(kind, key, None)
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)
             self._leave_namespace(kind, known.given)
@@ -219,12 +225,6 @@ class ObjectCache:
         del there[given.key]
         if not there:
             del self._by_namespace[kind, given.namespace]
-
-    def _follow(self, kind: str, known: bool, now: Mapping[str, Any] | None) -> None:
-        self.version += 1
-        for made, one in list(self.derived.items()):
-            if not one.follow(kind, known, now):
-                del self.derived[made]
 
     def manifest(self, kind: str, key: str) -> bytes | None:
         """The manifest of an object, to read it again."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
-from bursar.objects.decode import ManifestError, join
+from bursar.objects.decode import ManifestError
 from bursar.objects.requests import node_amounts
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
-from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason, derived
+from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, PodMarks, Reason, derived
 from bursar.policies.pools import configure
-from bursar.policies.pools.admission import admit_pod, admit_quota, check_quota_removal, check_root_unused
+from bursar.policies.pools.admission import admit_pod
 from bursar.policies.pools.api import (
     PROFILE,
     QUOTA,
@@ -31,6 +30,7 @@ from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.propagation import account_key
+from bursar.policies.pools.quota_admission import QuotaReview
 from bursar.policies.pools.settings import (
     ENDLESS,
     IS_PARENT,
@@ -38,13 +38,12 @@ from bursar.policies.pools.settings import (
     NAMESPACES,
     PARENT,
     PREEMPTIBLE,
-    PROFILE_OBJECT,
     QUOTA_OBJECT,
     QUOTA_OF_POD,
     RUNTIME,
     TREE,
 )
-from bursar.policies.pools.topology import Topology
+from bursar.policies.pools.topology import Topology, topology_of
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Refusal, Setting
 
@@ -79,7 +78,10 @@ def option_settings(key: str, section: PoolsSection | None) -> list[Setting]:
 
 
 def _read_profile(manifest: Mapping[str, Any]) -> Profile:
-    return profile_of_object(msgspec.convert(manifest, ElasticQuotaProfile))
+    try:
+        return profile_of_object(msgspec.convert(manifest, ElasticQuotaProfile))
+    except msgspec.ValidationError as error:
+        raise ManifestError(str(error)) from None
 
 
 def _read_node(manifest: Mapping[str, Any]) -> PoolNode:
@@ -87,11 +89,7 @@ def _read_node(manifest: Mapping[str, Any]) -> PoolNode:
 
 
 def _topology(view: ObjectView) -> Topology:
-    return derived(view, Topology, lambda: _topology_of(view))
-
-
-def _topology_of(view: ObjectView) -> Topology:
-    return Topology(view, map(_read_profile, view.list(PROFILE_OBJECT)), _read_node)
+    return derived(view, Topology, lambda whole: topology_of(whole, _read_profile))
 
 
 def _section(view: ObjectView) -> PoolsSection:
@@ -102,45 +100,13 @@ def _section(view: ObjectView) -> PoolsSection:
     return PoolsSection()
 
 
-def quota_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    return admit_quota(_topology(view), old, new, _section(view).guarantee_usage)
+def review(view: ObjectView, edits: Sequence[ObjectEdit]) -> list[ObjectEdit]:
+    """Fills in the defaults of quotas and profiles, and judges the apply or delete as a whole."""
+    return QuotaReview(_topology(view), view, _read_node, _section(view).guarantee_usage).run(edits)
 
 
 def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    topology = _topology(view)
-    if not topology.names.quotas:
-        return new
-    return admit_pod(topology, old, new, _section(view).parent_quota_pods)
-
-
-def profile_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """Fills in the tree id, which never changes; the root quota is renamed only while it is not in use."""
-    profile = _read_profile(new)
-    topology = _topology(view)
-    before = None if old is None else _read_profile(old)
-    if before is not None and not profile.pinned:
-        profile = replace(profile, tree=before.tree, pinned=True)
-    if before is not None and before.tree != profile.tree:
-        problem = f"cannot change from {before.tree!r} to {profile.tree!r}: make another profile"
-        raise ManifestError(problem, join("metadata.labels", TREE))
-    if before is not None and before.quota_name != profile.quota_name:
-        check_root_unused(topology, before.quota_name)
-    topology.node_pools.check_root(profile)
-    topology.names.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
-    labels = {**(new["metadata"].get("labels") or {}), TREE: profile.tree}
-    return {**new, "metadata": {**new["metadata"], "labels": labels}}
-
-
-def quota_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
-    check_quota_removal(_topology(view), manifest)
-
-
-def profile_removal(view: ObjectView, manifest: Mapping[str, Any]) -> None:
-    """Refuses to remove the last profile of a root quota that is in use."""
-    profile = _read_profile(manifest)
-    topology = _topology(view)
-    if len(topology.node_pools.profiles_of_root(profile.quota_name)) <= 1:
-        check_root_unused(topology, profile.quota_name)
+    return admit_pod(_topology(view), old, new, _section(view).parent_quota_pods)
 
 
 def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) -> bool:
@@ -228,8 +194,9 @@ PLUGIN = Plugin(
         "Node": node_settings,
         "Configuration": option_settings,
     },
-    admit={QUOTA.name: quota_admission, PROFILE.name: profile_admission, "Pod": pod_admission},
-    check_removal={QUOTA.name: quota_removal, PROFILE.name: profile_removal},
+    admit={"Pod": pod_admission},
+    review=review,
+    reviewed=(QUOTA.name, PROFILE.name),
     unpreemptible=unpreemptible,
     namespaces={QUOTA.name: namespaces_of},
     chosen={QUOTA.name: QUOTA_OF_POD},

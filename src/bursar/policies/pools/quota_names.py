@@ -29,6 +29,9 @@ class QuotaNames:
         """The quotas that list a namespace, sorted."""
         raise NotImplementedError
 
+    def tree_of(self, quota: PoolQuotaBody) -> str:
+        return quota.tree
+
     def check_name(self, name: str, namespace: str, path: str) -> None:
         """Raises ``ManifestError`` if another namespace has a quota of this name."""
         known = self.quota(name)
@@ -43,8 +46,9 @@ class QuotaNames:
         parent = self.quota(quota.parent)
         if parent is None:
             return PARENT, f"there is no quota {quota.parent}"
-        if parent.tree != quota.tree:
-            return TREE, f"{quota.tree!r} is not {parent.tree!r}, the tree of its parent {parent.name}"
+        tree = self.tree_of(parent)
+        if tree != quota.tree:
+            return TREE, f"{quota.tree!r} is not {tree!r}, the tree of its parent {parent.name}"
         if not parent.is_parent:
             return PARENT, f"{parent.name} may have no children: its label is-parent is not 'true'"
         if self._is_below(parent.name, quota.name):
@@ -83,7 +87,6 @@ class Resolver(QuotaNames):
 
     def __init__(self) -> None:
         self.quotas: Final[dict[str, PoolQuotaBody]] = {}
-        self.children: Final[dict[str, list[str]]] = {}  # by the parent that they name, sorted
         self.lists: Final[dict[str, list[str]]] = {}  # namespace -> quotas that list it, sorted
         self.by_namespace: Final[dict[str, dict[str, Claim]]] = {}  # unlabelled claims of the default quota
         self.strays: Final[dict[str, Claim]] = {}  # those whose label names no quota
@@ -91,12 +94,10 @@ class Resolver(QuotaNames):
     def quota_changed(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         if old is not None:
             del self.quotas[old.name]
-            _leave(self.children, old.parent, old.name)
             for namespace in old.namespaces:
                 _leave(self.lists, namespace, old.name)
         if new is not None:
             self.quotas[new.name] = new
-            insort(self.children.setdefault(new.parent, []), new.name)
             for namespace in new.namespaces:
                 insort(self.lists.setdefault(namespace, []), new.name)
 
