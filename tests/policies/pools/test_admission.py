@@ -44,13 +44,15 @@ class View:
             self.put(manifest)
         return admitted[0]
 
-    def judged(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+    def judged(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         edits = [ObjectEdit(_kind(one), _key(one), self.get(_kind(one), _key(one)), one) for one in manifests]
         if any(edit.kind in PLUGIN.reviewed for edit in edits):
             assert PLUGIN.review is not None
             edits = PLUGIN.review(self, edits)
         alone = [(edit, PLUGIN.admit.get(edit.kind)) for edit in edits]
-        return [edit.new or {} if admit is None else admit(self, edit.old, edit.new or {}) for edit, admit in alone]
+        return tuple(
+            edit.new or {} if admit is None else admit(self, edit.old, edit.new or {}) for edit, admit in alone
+        )
 
     def refuses(self, manifest: Manifest) -> tuple[str, str]:
         """(path, problem); and nothing changed."""
