@@ -124,7 +124,7 @@ def test_shadow_mode_reports_each_verdict_and_asks_for_no_change(plane: ControlP
         assert 'code="403"' not in metrics(process), "its roles are enough to look on"
         told = process.log.read_text()
     assert f"shadow: {lender}/p0 agreed" in told
-    assert re.search(rf"shadow: {lender}/more would-wait .*elastic/ElasticQuota/{lender}/quota", told)
+    assert re.search(rf"shadow: {lender}/more would-wait .*ElasticQuota {lender}/quota: needs 1 ", told)
     assert re.search(rf"shadow: {lender}/\w+ would-evict ", told)
     assert writes(log)[before:] == []
     assert "term ends" not in told

@@ -29,7 +29,7 @@ def test_who_takes_over_tells_only_those_whose_reason_changed(plane: ControlPlan
         running.remove(first)
         scene.quota(3)  # others have to wait for the same reason, now with other amounts
         second = running.leader(term)
-        assert "3 of 3" in scene.wait_told("changes", MAX)
+        assert "3 of its max of 3 in use" in scene.wait_told("changes", MAX)
         time.sleep(1.0)  # time to say more
 
         found = {event["metadata"]["uid"]: event for event in _events(scene)}

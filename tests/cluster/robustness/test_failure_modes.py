@@ -46,7 +46,7 @@ def test_running_pods_go_on_when_bursar_stops_and_count_when_it_is_back(plane: C
     assert scene.runs("first")
     scene.pod("second", 2)
     with replicas(plane):
-        assert "3 of 4" in scene.wait_told("second", MAX)
+        assert "3 of its max of 4 in use" in scene.wait_told("second", MAX)
         scene.delete("first")
         scene.wait_running("second")
 
@@ -109,7 +109,7 @@ def test_what_happened_behind_an_expired_watch_is_found_by_comparing(plane: Cont
         for collection in ("pods", "elasticquotas", "nodes"):
             _wait_expired(leader, collection)
         scene.pod("beyond", 1)
-        assert "6 of 6" in scene.wait_told("beyond", MAX)
+        assert "6 of its max of 6 in use" in scene.wait_told("beyond", MAX)
         assert running.lease() == before, "all this was one term"
         time.sleep(1.6)  # it compares every half second, when it looks at the clock
         assert _counted(leader, scene) == 6
@@ -142,7 +142,7 @@ def test_a_replica_whose_clock_is_wrong_waits_its_turn_and_leads_like_others(pla
         ahead = _pass_on(running, HOUR)
         assert abs(_renewed_ahead(plane) - HOUR) < HOUR / 2, "its clock really is wrong"
         scene.pod("second", 2)
-        assert "3 of 4" in scene.wait_told("second", MAX)
+        assert "3 of its max of 4 in use" in scene.wait_told("second", MAX)
         scene.delete("first")
         scene.wait_running("second")
         _never_differed(ahead)
@@ -150,14 +150,14 @@ def test_a_replica_whose_clock_is_wrong_waits_its_turn_and_leads_like_others(pla
         behind = _pass_on(running, -HOUR)
         assert abs(_renewed_ahead(plane) + HOUR) < HOUR / 2
         scene.pod("third", 3)
-        assert "2 of 4" in scene.wait_told("third", MAX)
+        assert "2 of its max of 4 in use" in scene.wait_told("third", MAX)
         scene.delete("second")
         scene.wait_running("third")
         _never_differed(behind)
 
         _pass_on(running)
         scene.pod("fourth", 2)
-        assert "3 of 4" in scene.wait_told("fourth", MAX)
+        assert "3 of its max of 4 in use" in scene.wait_told("fourth", MAX)
 
 
 def _pass_on(running: Replicas, skew: int = 0) -> Replica:
@@ -201,7 +201,7 @@ def test_a_decision_that_was_never_written_is_made_again(plane: ControlPlane, sc
         running.leader(term)
         scene.wait_running("first")
         scene.pod("second", 2)
-        assert "3 of 4" in scene.wait_told("second", MAX)
+        assert "3 of its max of 4 in use" in scene.wait_told("second", MAX)
 
 
 @contextmanager
@@ -339,7 +339,7 @@ def test_a_quota_that_is_deleted_and_made_anew_sees_the_true_usage(plane: Contro
         scene.quota(4)
         eventually(lambda: scene.used() == {GPU: "3"}, "the new quota says what counts")
         scene.pod("second", 2)
-        assert "3 of 4" in scene.wait_told("second", MAX)
+        assert "3 of its max of 4 in use" in scene.wait_told("second", MAX)
 
 
 def test_conflict_storms_change_nothing(plane: ControlPlane, scene: Scene) -> None:
