@@ -6,13 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+SHIPPED = {".py", ".typed", ".yaml", ".csv"}
 
 
 def build_inputs() -> list[Path]:
-    """Everything a wheel is made of, in a fixed order; caches and stray extension modules are no sources."""
-    package = (
-        path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix in {".py", ".typed", ".yaml"}
-    )
+    """Everything a wheel is made of, in a fixed order: modules and the package data, no caches or extension modules."""
+    package = (path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix in SHIPPED)
     return [*(ROOT / name for name in BUILD_FILES), *sorted(package)]
 
 
