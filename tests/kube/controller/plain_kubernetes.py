@@ -261,7 +261,7 @@ class PlainKubernetes:
         tracked = self.mirror.pods.by_uid[claim.uid]
         pod, reading = self.pods[claim.key], tracked.reading
         assert reading is not None
-        filled = reading.filled
+        filled = self.mirror.placement.restricted(claim, reading.filled)
         orders = self.mirror.placement.orders(claim, unjudged(tracked.seen.spec), expressible=filled.expressible)
         record = written(admission_record(claim, 1, 0, orders, self._history(claim)))
         pin = claim.place if orders.pin else ""

@@ -206,13 +206,14 @@ async def test_of_a_quota_that_is_gone_nothing_is_remembered() -> None:
 
 
 def profile(cluster: Stage) -> None:
-    """A pool of one node; its root quota is where the webhook does not look."""
+    """A pool of one node, which it shares; its root quota is where the webhook does not look."""
     for resource in (POOL_QUOTA, PROFILE):
         cluster.fake.serve(resource)
     cluster.node("n", 8)
     cluster.namespace("kube-system")
     spec: Body = {"quotaName": "root", "nodeSelector": {}}
-    cluster.fake.state.create(PROFILE, "kube-system", {"metadata": {"name": "all"}, "spec": spec})
+    metadata = {"name": "all", "annotations": {"quota.bursar.dev/exclusive": "false"}}
+    cluster.fake.state.create(PROFILE, "kube-system", {"metadata": metadata, "spec": spec})
 
 
 async def test_a_root_quota_that_somebody_deletes_is_made_anew() -> None:

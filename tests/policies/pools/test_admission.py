@@ -473,77 +473,7 @@ class TestProfiles:
         assert view.refuses(quota("other", {"cpu": 1}, {}, "root"))[0] == "spec.max"
 
 
-def required(manifest: Manifest) -> list[Manifest]:
-    affinity = manifest["spec"].get("affinity", {}).get("nodeAffinity", {})
-    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
-    return list(terms)
-
-
-def needing(*terms: Manifest) -> Manifest:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
-
-
-def among(key: str, *values: str) -> Manifest:
-    return {"key": key, "operator": "In", "values": list(values)}
-
-
 class TestPods:
-    def cluster(self) -> View:
-        view = View()
-        for tree, pool in (("tree1", "A"), ("tree2", "B")):
-            root = f"root-{pool.lower()}"
-            match = {"node-pool": f"nodePool{pool}"}
-            view.apply(profile(f"profile{pool}".lower(), root, match, labels={P + "tree-id": tree}))
-            view.apply(quota(f"{root}-child1", BIG, {}, root))
-        view.apply(quota("namespace1", BIG, {}, "root-a", namespace="namespace1"))
-        view.apply(quota("listing", BIG, {}, "root-b", annotations={"namespaces": '["namespace2"]'}))
-        view.apply(quota("other-quota", BIG))
-        return view
-
-    @pytest.mark.parametrize(
-        ("namespace", "label", "expected"),
-        [
-            ("default", "", []),
-            ("default", "other-quota", []),
-            ("default", "root-a-child1", ["nodePoolA"]),
-            ("default", "root-b-child1", ["nodePoolB"]),
-            ("namespace1", "", ["nodePoolA"]),
-            ("namespace2", "", ["nodePoolB"]),
-            ("namespace2", "unknown", []),  # B14: one resolver, so an unknown label means the default quota
-        ],
-    )
-    def test_6_8_the_affinity_of_the_tree(self, namespace: str, label: str, expected: list[str]) -> None:
-        given = pod("p", namespace, labels={P + "name": label} if label else {})
-        found = required(self.cluster().apply(given))
-        assert found == [{"matchExpressions": [among("node-pool", value)]} for value in expected]
-
-    def test_6_8_it_is_merged_into_every_term(self) -> None:
-        zone, gpu = among("zone", "cn-hangzhou-a"), among("gpu", "yes")
-        affinity = needing({"matchExpressions": [zone]}, {"matchExpressions": [gpu]})
-        found = self.cluster().apply(pod("p", labels={P + "name": "root-a-child1"}, affinity=affinity))
-        pool = among("node-pool", "nodePoolA")
-        assert required(found) == [{"matchExpressions": [zone, pool]}, {"matchExpressions": [gpu, pool]}]
-
-    def test_b15_an_empty_term_keeps_matching_nothing(self) -> None:
-        affinity = needing({}, {"matchFields": [among("metadata.name", "n1")]})
-        found = required(self.cluster().apply(pod("p", labels={P + "name": "root-a-child1"}, affinity=affinity)))
-        assert found[0] == {}
-        assert found[1]["matchExpressions"] == [among("node-pool", "nodePoolA")]
-
-    def test_several_profiles_of_a_tree_are_alternatives(self) -> None:
-        view = self.cluster()
-        view.apply(profile("profilec", "root-a", {"node-pool": "C"}, labels={P + "tree-id": "tree1"}))
-        zone = among("zone", "z")
-        affinity = needing({"matchExpressions": [zone]})
-        found = required(view.apply(pod("p", labels={P + "name": "root-a-child1"}, affinity=affinity)))
-        assert found == [{"matchExpressions": [zone, among("node-pool", pool)]} for pool in ("nodePoolA", "C")]
-
-    def test_a_selector_that_takes_every_node_restricts_nothing(self) -> None:
-        view = View()
-        view.apply(profile("all", "root", {}, labels={P + "tree-id": "t"}))
-        view.apply(quota("q", BIG, {}, "root"))
-        assert required(view.apply(pod("p", labels={P + "name": "q"}))) == []
-
     def test_pods_name_a_leaf(self) -> None:
         view = family()
         view.apply(quota("c", BIG, cm(1, 1), "temp"))

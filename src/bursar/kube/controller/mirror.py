@@ -56,7 +56,7 @@ class Mirror:
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
         self.cache = ObjectCache(kinds)
-        self.placement = PlacementJudge(registry, self.engine.policies, pin_all=options.pin_all)
+        self.placement = PlacementJudge(registry, self.engine.policies, self.cache, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.cache.unmarked = self.placement.unmarked

@@ -25,9 +25,11 @@ from bursar.kube.admission import predicate
 from bursar.ledger.claims import Claim
 from bursar.ledger.preemption_history import Displacement
 from bursar.objects.core import Node
+from bursar.objects.kinds import NODE
 from bursar.objects.pods import GPU_NODE_LABEL
-from bursar.policies.plugin import PlacementRules, Registry, installed_marks
-from bursar.policies.policy import Policy
+from bursar.policies.plugin import ObjectView, PlacementRules, Registry, installed_marks
+from bursar.policies.policy import Policy, QuotaPolicy
+from bursar.selectors import NodeNeeds, Requirement
 
 GATE: Final = predicate.GATE
 GOVERNED_LABEL: Final = predicate.NAMESPACE_LABEL
@@ -75,6 +77,31 @@ def filled_in(pod: Mapping[str, Any], admitted: Mapping[str, Any]) -> Filled:
     return Filled(added, node_terms(pod), node_terms(admitted))
 
 
+def within(terms: list[Body], needs: Iterable[NodeNeeds], node: str, labels: Mapping[str, str]) -> list[Body]:
+    """The terms of a pod, restricted to the nodes that its quotas allow.
+
+    Each becomes one for each alternative. But a pod with terms of its own can get no more of them, so it gets only the
+    first alternative with the node that was chosen, if any has it.
+    """
+    for one in needs:
+        choices = one.terms
+        if choices is None:
+            continue
+        if terms and len(choices) > 1:
+            choices = tuple(choice for choice in choices if choice.matches(node, labels))[:1] or choices
+        extra = [[_plain(requirement) for requirement in choice.expressions] for choice in choices]
+        if not terms:
+            terms = [{"matchExpressions": expressions} for expressions in extra] or [{}]  # which matches no node
+        else:
+            terms = [_with(term, expressions, ()) for term in terms for expressions in extra]
+    return terms
+
+
+def _plain(requirement: Requirement) -> Body:
+    values = {"values": list(requirement.values)} if requirement.values else {}
+    return {"key": requirement.key, "operator": requirement.operator, **values}
+
+
 def start_patch(uid: str, filled: Filled, annotations: Mapping[str, str | None], *, pin: str, keep_off: bool) -> Body:
     """Ungate a pod, with what admission filled in; ``pin`` is its node, or empty."""
     spec: Body = {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}
@@ -112,19 +139,20 @@ def with_node_terms(pod: Mapping[str, Any], terms: list[Body]) -> Body:
 def narrowed(before: list[Body], admitted: list[Body], *, pin: str, keep_off: bool) -> list[Body] | None:
     """The terms to write; None when nothing changes.
 
-    Where admission would need more terms than there are (several alternatives), the API server forbids it. A pinned
-    pod needs none of them: its node was chosen among the right ones.
+    Where more terms would be needed than there are (several alternatives), the API server forbids it. A pinned pod
+    needs none of them: its node was chosen among the right ones.
     """
     terms = admitted if not before or len(admitted) == len(before) else before
     expressions = [OFF_GPU_NODES] if keep_off else []
     fields = [{"key": "metadata.name", "operator": "In", "values": [pin]}] if pin else []
     if expressions or fields:
-        terms = [_with(term, expressions, fields) for term in terms] if terms else [_with({}, expressions, fields)]
+        new = {"matchExpressions": expressions, "matchFields": fields}
+        terms = [_with(term, expressions, fields) for term in terms] or [{key: one for key, one in new.items() if one}]
     return None if terms == before else terms
 
 
 def _with(term: Body, expressions: Sequence[Body], fields: Sequence[Body]) -> Body:
-    if term and not term.get("matchExpressions") and not term.get("matchFields"):
+    if not term.get("matchExpressions") and not term.get("matchFields"):
         return term  # matches nothing, and must go on doing so
     result = dict(term)
     for name, wanted in (("matchExpressions", expressions), ("matchFields", fields)):
@@ -146,8 +174,10 @@ class Orders:
 class PlacementJudge:
     """Judges claims that have their place, by the placement rules of all policies of an engine."""
 
-    def __init__(self, registry: Registry, policies: Iterable[Policy], *, pin_all: bool = False) -> None:
+    def __init__(self, registry: Registry, policies: Iterable[Policy], nodes: ObjectView, *, pin_all: bool) -> None:
         pairs = registry.paired(policies)
+        self._nodes = nodes
+        self._quotas = [policy for _, policy in pairs if isinstance(policy, QuotaPolicy)]
         self._rules: list[PlacementRules] = [p.placement(policy) for p, policy in pairs if p.placement is not None]
         self._needs_node = [plugin.needs_node for plugin in registry if plugin.needs_node is not None]
         self.pin_all = pin_all
@@ -158,6 +188,17 @@ class PlacementJudge:
         pin = bool(pinned) or ((self.pin_all or not expressible) and not unjudged)
         keep_off = any(rules not in pinned and rules.keeps_off(claim) for rules in self._rules)
         return Orders(bool(claim.place) and pin, keep_off)
+
+    def restricted(self, claim: Claim, filled: Filled) -> Filled:
+        """What admission filled in, with the nodes that the claim's quotas allow it now."""
+        bound = [(policy, claim.bindings[policy.slot]) for policy in self._quotas if policy.slot < len(claim.bindings)]
+        needs = [policy.node_needs(claim, binding) for policy, binding in bound if binding is not None]
+        wanted = [one for one in needs if one is not None]
+        if not wanted:
+            return filled
+        node = self._nodes.get(NODE.name, claim.place) or {"metadata": {}}
+        terms = within(filled.terms, wanted, claim.place, node["metadata"].get("labels") or {})
+        return Filled(filled.annotations, filled.before, terms)
 
     def must_stay_off(self, claim: Claim) -> bool:
         """Whether GPU nodes are closed to the claim, except one to which it is pinned."""

@@ -331,7 +331,7 @@ class PodWriter:
         reading = tracked.reading
         if reading is None:
             return
-        filled = reading.filled
+        filled = self._placement.restricted(claim, reading.filled)
         orders = self._placement.orders(claim, reading.unjudged, expressible=filled.expressible)
         seq = self._earlier + _seq(claim)
         record = admission_record(claim, seq, self._term, orders, self._history(claim))

@@ -12,7 +12,7 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.validation import check_labels, check_name, duration_ms, selector_from
 from bursar.policies.pools.node_pools import Profile
-from bursar.policies.pools.parse import quota_from, ratio_from, resource_keys, tree_id
+from bursar.policies.pools.parse import is_exclusive, quota_from, ratio_from, resource_keys, tree_id
 from bursar.policies.pools.settings import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE, PoolOptions, QuotaObject
 
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
@@ -138,6 +138,7 @@ def profile_of_object(profile: ElasticQuotaProfile, key: str = "") -> Profile:
         resource_keys(meta.annotations),
         tuple(sorted(spec.quota_labels.items())),
         bool(pinned),
+        is_exclusive(meta.annotations),
     )
 
 

@@ -17,6 +17,7 @@ from bursar.ledger.claims import PENDING, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.objects.decode import ManifestError
+from bursar.policies.pools.affinity import check_terms
 from bursar.policies.pools.derived_state import (
     CLOSING,
     DEMAND,
@@ -31,7 +32,7 @@ from bursar.policies.pools.derived_state import (
     DerivedState,
     topic_of,
 )
-from bursar.policies.pools.node_pools import PoolNode, Profile
+from bursar.policies.pools.node_pools import PoolNode, Profile, in_order
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import Branch
 from bursar.policies.pools.root_quotas import marks_of, root_quota
@@ -188,6 +189,8 @@ class Changer:
         before = self.derived.node_pools.profiles.get(key)
         if profile is not None:
             self.derived.node_pools.check_root(profile)
+            others = [other for other in self.derived.node_pools.order if other.key != key]
+            check_terms(in_order([*others, profile]))
             self.derived.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
             self._enforce()
         self.derived.node_pools.differing.clear()

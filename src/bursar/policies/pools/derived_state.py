@@ -135,6 +135,9 @@ class DerivedState:
     def _node_changed(self, name: str, cell: object) -> None:
         node_pools = self.node_pools
         before = node_pools.owners.get(name)
+        for node in (node_pools.nodes.get(name), node_of(cell)):
+            if node is not None:
+                self.profiles_changed.update(node_pools.selecting(node))
         node_pools.node_changed(name, node_of(cell))
         for owner in (before, node_pools.owners.get(name)):
             if owner is not None:
@@ -144,7 +147,6 @@ class DerivedState:
         tree = self.node_pools.tree_of(owner)
         self.forest.set_total(tree, self.node_pools.tree_total(tree))
         if owner != NO_PROFILE:
-            self.profiles_changed.add(owner)
             self.roots_changed.add(self.node_pools.profiles[owner].quota_name)
 
     def _profile_changed(self, key: str, old: object, new: object) -> None:
@@ -162,6 +164,7 @@ class DerivedState:
         for root in self.roots:
             self._find_orphan(root)
         self.profiles_changed.add(key)
+        self.profiles_changed.update(self.node_pools.profiles)  # any node may belong to another one now
 
     def _options_changed(self, options: PoolOptions) -> None:
         if options.guarantee != self.options.guarantee:

@@ -13,19 +13,22 @@ from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.objects.decode import ManifestError
-from bursar.policies.pools.settings import Amounts
+from bursar.policies.pools.settings import DEFAULT_TREE, Amounts
 from bursar.policies.results import Body
 from bursar.quantity import MAX_AMOUNT
 from bursar.resources import Vector, dimension
-from bursar.selectors import NodeTerm, Requirement
+from bursar.selectors import Requirement
 
 _ALWAYS_THERE: Final = ("cpu", "memory", "pods")
 
 Pairs = tuple[tuple[str, str], ...]
 ProfileCell = tuple[
-    str, str, tuple[tuple[str, str, tuple[str, ...]], ...] | None, tuple[int, int], tuple[str, ...], Pairs, bool
+    str, str, tuple[tuple[str, str, tuple[str, ...]], ...] | None, tuple[int, int], tuple[str, ...], Pairs, bool, bool
 ]
-"""Root quota, tree, requirements, ratio, resources, labels of the root quota, whether the object names the tree."""
+"""Root quota, tree, requirements, ratio, resources, labels of the root quota, whether the object names the tree, and
+whether the nodes are exclusive, which is left out where they are.
+"""
+_EXCLUSIVE_AT: Final = 7
 
 
 @final
@@ -43,6 +46,7 @@ class Profile(Body):
     resources: tuple[str, ...] = ("cpu", "memory")  # what its root quota manages
     labels: tuple[tuple[str, str], ...] = ()  # of the root quota
     pinned: bool = True  # the object names the tree itself
+    exclusive: bool = True  # pods of the default tree are kept off its nodes
 
     @property
     def key(self) -> str:
@@ -51,27 +55,35 @@ class Profile(Body):
     def selects(self, labels: dict[str, str]) -> bool:
         return self.requirements is not None and all(one.matches(labels) for one in self.requirements)
 
-    def term(self) -> NodeTerm | None:
-        """The selector as a term of node affinity; None when it restricts nothing."""
-        return NodeTerm(self.requirements) if self.requirements else None
+    def open_to(self) -> tuple[str, ...]:
+        """The trees whose pods may run on its nodes."""
+        return (self.tree,) if self.exclusive else (self.tree, DEFAULT_TREE)
 
     def scaled(self, amount: int) -> int:
         return amount * self.numerator // self.denominator
 
-    def cell(self) -> ProfileCell:
+    def cell(self) -> tuple[object, ...]:
         rows = None if self.requirements is None else tuple([(r.key, r.operator, r.values) for r in self.requirements])
         ratio = (self.numerator, self.denominator)
-        return (self.quota_name, self.tree, rows, ratio, self.resources, self.labels, self.pinned)
+        found = (self.quota_name, self.tree, rows, ratio, self.resources, self.labels, self.pinned)
+        return found if self.exclusive else (*found, False)
+
+
+def in_order(profiles: list[Profile]) -> list[Profile]:
+    """In the order in which they select nodes."""
+    return sorted(profiles, key=lambda profile: (profile.name, profile.namespace))
 
 
 def profile_of(key: str, cell: object) -> Profile | None:
     """The profile in a cell; None for no cell."""
     if cell is None:
         return None
-    quota_name, tree, rows, ratio, resources, labels, pinned = cast("ProfileCell", cell)
+    row = cast("tuple[object, ...]", cell)
+    whole = row if len(row) > _EXCLUSIVE_AT else (*row, True)
+    quota_name, tree, rows, ratio, resources, labels, pinned, exclusive = cast("ProfileCell", whole)
     requirements = None if rows is None else tuple([Requirement(*row) for row in rows])
     namespace, _, name = key.partition("/")
-    return Profile(namespace, name, quota_name, tree, requirements, *ratio, resources, labels, pinned)
+    return Profile(namespace, name, quota_name, tree, requirements, *ratio, resources, labels, pinned, exclusive)
 
 
 @final
@@ -157,6 +169,7 @@ class NodePools:
         self.profiles: Final[dict[str, Profile]] = {}  # by key
         self.order: list[Profile] = []
         self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
+        self.lost: Final[dict[str, dict[str, str]]] = {}  # by profile: nodes that it selects -> profile that has them
         self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
         self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: whether some node could take the requests
         self.differing: Final[set[str]] = set()  # trees in which an entry of ``fitting`` changed, until cleared
@@ -168,11 +181,15 @@ class NodePools:
         old = self.nodes.pop(name, None)
         if old is not None:
             owner = self.owners.pop(name)
+            for key in self.selecting(old)[1:]:
+                del self.lost[key][name]
             self.sums[owner].add(old, -1)
-            self._lost(self.tree_of(owner), old)
+            for tree in self._open_to(owner):
+                self._lost(tree, old)
         if node is not None:
             self.nodes[name] = node
-            self._won(self.tree_of(self._assign(name, node)), node)
+            for tree in self._open_to(self._assign(name, node)):
+                self._won(tree, node)
         self._doubt_forgotten()
 
     def profile_changed(self, key: str, profile: Profile | None) -> None:
@@ -180,7 +197,8 @@ class NodePools:
         self.profiles.pop(key, None)
         if profile is not None:
             self.profiles[key] = profile
-        self.order = sorted(self.profiles.values(), key=lambda profile: (profile.name, profile.namespace))
+        self.order = in_order(list(self.profiles.values()))
+        self.lost.clear()
         self.sums.clear()
         self.sums[NO_PROFILE] = NodeSum()
         for other in self.profiles:
@@ -205,11 +223,10 @@ class NodePools:
         self.forgotten.clear()
 
     def _assign(self, name: str, node: PoolNode) -> str:
-        owner = NO_PROFILE
-        for profile in self.order:
-            if profile.selects(node.labels):
-                owner = profile.key
-                break
+        selecting = self.selecting(node)
+        owner = selecting[0] if selecting else NO_PROFILE
+        for key in selecting[1:]:
+            self.lost.setdefault(key, {})[name] = owner
         self.owners[name] = owner
         self.sums[owner].add(node, 1)
         return owner
@@ -218,6 +235,13 @@ class NodePools:
 
     def tree_of(self, owner: str) -> str:
         return "" if owner == NO_PROFILE else self.profiles[owner].tree
+
+    def _open_to(self, owner: str) -> tuple[str, ...]:
+        return (DEFAULT_TREE,) if owner == NO_PROFILE else self.profiles[owner].open_to()
+
+    def selecting(self, node: PoolNode) -> list[str]:
+        """The profiles that select a node, which belongs to the first."""
+        return [profile.key for profile in self.order if profile.selects(node.labels)]
 
     def profiles_of(self, tree: str) -> list[Profile]:
         return [profile for profile in self.order if profile.tree == tree]
@@ -273,7 +297,7 @@ class NodePools:
     def _could_take(self, tree: str, requests: Vector) -> bool:
         wants = requests.pairs()
         for name, node in self.nodes.items():
-            if self.tree_of(self.owners[name]) == tree and node.takes(wants):
+            if tree in self._open_to(self.owners[name]) and node.takes(wants):
                 return True
         return False
 

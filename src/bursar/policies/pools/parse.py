@@ -17,6 +17,7 @@ from bursar.objects.validation import is_qualified
 from bursar.policies.pools.settings import (
     DEFAULT,
     DEFAULT_TREE,
+    EXCLUSIVE,
     IS_PARENT,
     LENDS,
     NAMESPACES,
@@ -161,6 +162,14 @@ def resource_keys(annotations: Mapping[str, str]) -> tuple[str, ...]:
         if not is_qualified(key):
             raise ManifestError(f"{key!r:.60} is not a resource", join(_ANNOTATIONS, RESOURCE_KEYS))
     return tuple(sorted(keys)) if keys else DEFAULT_KEYS
+
+
+def is_exclusive(annotations: Mapping[str, str]) -> bool:
+    """Whether pods of the default tree are kept off the nodes of a profile."""
+    value = annotations.get(EXCLUSIVE, "true")
+    if value not in ("true", "false"):
+        raise ManifestError(f"{value!r:.40} is neither 'true' nor 'false'", join(_ANNOTATIONS, EXCLUSIVE))
+    return value == "true"
 
 
 def ratio_from(text: str | None) -> tuple[int, int]:

@@ -10,12 +10,11 @@ import msgspec
 
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
-from bursar.objects.decode import ManifestError
+from bursar.objects.decode import ManifestError, join
 from bursar.objects.requests import node_amounts
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
 from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, PodMarks, Reason, derived
 from bursar.policies.pools import configure
-from bursar.policies.pools.admission import admit_pod
 from bursar.policies.pools.api import (
     PROFILE,
     QUOTA,
@@ -32,6 +31,7 @@ from bursar.policies.pools.policy import PoolsPolicy
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_admission import QuotaReview
 from bursar.policies.pools.settings import (
+    DEFAULT,
     ENDLESS,
     IS_PARENT,
     NAME,
@@ -43,7 +43,7 @@ from bursar.policies.pools.settings import (
     RUNTIME,
     TREE,
 )
-from bursar.policies.pools.topology import Topology, topology_of
+from bursar.policies.pools.topology import Topology, labels_of, topology_of
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Refusal, Setting
 
@@ -106,7 +106,19 @@ def review(view: ObjectView, edits: Sequence[ObjectEdit]) -> list[ObjectEdit]:
 
 
 def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    return admit_pod(_topology(view), old, new, _section(view).parent_quota_pods)
+    """Refuses a pod whose quota takes no pods. (The nodes of its tree are the policy's: ``node_needs``.)"""
+    labels = labels_of(new)
+    if old is not None and labels_of(old).get(PREEMPTIBLE) != labels.get(PREEMPTIBLE):
+        raise ManifestError("cannot be changed", join("metadata.labels", PREEMPTIBLE))
+    topology, namespace = _topology(view), str(new["metadata"].get("namespace") or "")
+    name = topology.name_of(namespace, labels)
+    before = None if old is None else topology.name_of(namespace, labels_of(old))
+    quota = topology.quota(name)
+    refused = quota is not None and quota.is_parent and name not in (DEFAULT, before)
+    if refused and not _section(view).parent_quota_pods:
+        path = join("metadata.labels", QUOTA_OF_POD) if labels.get(QUOTA_OF_POD) else "metadata.namespace"
+        raise ManifestError(f"quota {name} has children: a pod must name one of those", path)
+    return new
 
 
 def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) -> bool:

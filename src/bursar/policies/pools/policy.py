@@ -19,6 +19,7 @@ from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
 from bursar.policies.policy import QuotaPolicy
+from bursar.policies.pools.affinity import needs_of, open_terms
 from bursar.policies.pools.configure import KINDS, Changer
 from bursar.policies.pools.derived_state import (
     DEMAND,
@@ -32,13 +33,14 @@ from bursar.policies.pools.derived_state import (
 )
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
-from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, PoolQuotaBody
 from bursar.policies.pools.status import PoolStatusWriter, explain_branch
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 from bursar.resources import EMPTY, Vector, dimension_at
 from bursar.selectors import NodeNeeds
 
 _CACHED: Final = 65_536
+_DAEMON_SET: Final = "DaemonSet/"  # begins the owner of its pods
 
 # Positions in a binding's data, which begins with the name of the quota
 TREE_AT: Final = 1
@@ -339,22 +341,10 @@ class PoolsPolicy(QuotaPolicy):
         return self.status.outputs(self.state, self.nodes)
 
     def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
-        """A claim of a tree runs on the nodes of the tree."""
+        """A claim runs on the nodes that are open to its tree; a pod of a DaemonSet on its own node, whatever tree."""
+        if claim.spec.owner.startswith(_DAEMON_SET):
+            return None
         tree = cast("str", binding.data[TREE_AT])
         if tree not in self.derived.needs:
-            self.derived.needs[tree] = self._tree_needs(tree)
+            self.derived.needs[tree] = needs_of(open_terms(self.derived.node_pools.order, tree))
         return self.derived.needs[tree]
-
-    def _tree_needs(self, tree: str) -> NodeNeeds | None:
-        profiles = self.derived.node_pools.profiles_of(tree)
-        if tree == DEFAULT_TREE or not profiles:
-            return None
-        terms = []
-        for profile in profiles:
-            if profile.requirements is None:
-                continue
-            term = profile.term()
-            if term is None:
-                return None  # it selects every node
-            terms.append(term)
-        return NodeNeeds({}, tuple(terms))

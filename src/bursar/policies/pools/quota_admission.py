@@ -19,6 +19,7 @@ from typing import Any, Final, final
 
 from bursar.objects.decode import ManifestError, join
 from bursar.policies.plugin import ObjectEdit, ObjectView
+from bursar.policies.pools.affinity import check_terms
 from bursar.policies.pools.node_pools import PoolNode
 from bursar.policies.pools.parse import amounts_in
 from bursar.policies.pools.quota_edits import (
@@ -178,6 +179,7 @@ class QuotaReview:
         try:
             if profile is not None:
                 self.topology.profiles.check_root(profile)
+                check_terms(self.topology.profiles.order)
                 root = self.topology.object(profile.quota_name)
                 if root is not None and root.quota.namespace != profile.namespace:
                     problem = f"there is a quota of this name in namespace {root.quota.namespace}"

@@ -40,6 +40,7 @@ PREEMPTIBLE: Final = PREFIX + "preemptible"
 WEIGHT: Final = PREFIX + "shared-weight"
 NAMESPACES: Final = PREFIX + "namespaces"
 RESOURCE_KEYS: Final = PREFIX + "resource-keys"  # on a profile
+EXCLUSIVE: Final = "quota.bursar.dev/exclusive"  # on a profile
 STRICT_KEYS: Final = PREFIX + "max-strict-check-resource-keys"
 # Annotations that Bursar writes
 TOTAL: Final = PREFIX + "total-resource"

@@ -95,11 +95,7 @@ class PoolStatusWriter(StatusWriter):
             "treeId": profile.tree,
         }
         self.write(PROFILE_OBJECT, key, "status", status)
-        lost = [
-            f"{name} (to {owner})"
-            for name, owner in sorted(self.derived.node_pools.owners.items())
-            if owner not in ("", profile.key) and profile.selects(self.derived.node_pools.nodes[name].labels)
-        ]
+        lost = [f"{name} (to {owner})" for name, owner in sorted(self.derived.node_pools.lost.get(key, {}).items())]
         message = f"these nodes belong to another profile that selects them too: {listing(lost)}" if lost else ""
         self._warn(PROFILE_OBJECT, key, _OVERLAP, message)
 
