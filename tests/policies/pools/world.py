@@ -139,8 +139,7 @@ class World:
         return {dimension_at(dim).name: n for dim, n in self.policy.derived.node_pools.tree_total(tree).items()}
 
     def _shown(self, amounts: Iterable[int]) -> Amounts:
-        dims = self.policy.derived.forest.dims
-        return {dimension_at(dims[slot]).name: amount for slot, amount in enumerate(amounts) if amount}
+        return named_amounts(self.policy, amounts)
 
     def outputs(self) -> list[Output]:
         return self.engine.outputs(self.now)
@@ -164,26 +163,35 @@ class World:
         return other
 
     def derived(self) -> dict[str, object]:
-        """Everything that follows from the ledger, computed to the end."""
-        forest = self.policy.derived.forest
-        found: dict[str, object] = {}
-        for key in sorted(forest.branches):
-            branch = forest.branches[key]
-            if branch.quota is None:
-                assert not branch.askers
-                assert not branch.members.claims
-                continue
-            tied = branch.built_in or forest.refresh(branch)
-            numbers: list[Iterable[int]] = [branch.own_request, branch.own_used]
-            if tied:  # what hangs on no root depends on nothing but itself
-                numbers += [branch.request, branch.child_request, branch.lim, branch.allocated, branch.guaranteed]
-                numbers += [branch.non_preemptible_request, branch.non_preemptible_used, branch.runtime]
-            shown = [self._shown(amounts) for amounts in numbers]
-            people = [sorted(branch.askers), sorted(branch.members.claims)]
-            order = [claim.uid for claim in branch.members.least_important_first()]
-            found[key] = [tied, shown, people, order]
-        found["nodes"] = dict(sorted(self.policy.derived.node_pools.owners.items()))
-        resolver = self.policy.derived.resolver
-        found["default"] = {n: sorted(claims) for n, claims in sorted(resolver.by_namespace.items())}
-        found["strays"] = sorted(resolver.strays)
-        return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+        return derived_of(self.policy)
+
+
+def derived_of(policy: PoolsPolicy) -> dict[str, object]:
+    """Everything that follows from the ledger, computed to the end."""
+    forest = policy.derived.forest
+    found: dict[str, object] = {}
+    for key in sorted(forest.branches):
+        branch = forest.branches[key]
+        if branch.quota is None:
+            assert not branch.askers
+            assert not branch.members.claims
+            continue
+        tied = branch.built_in or forest.refresh(branch)
+        numbers: list[Iterable[int]] = [branch.own_request, branch.own_used]
+        if tied:  # what hangs on no root depends on nothing but itself
+            numbers += [branch.request, branch.child_request, branch.lim, branch.allocated, branch.guaranteed]
+            numbers += [branch.non_preemptible_request, branch.non_preemptible_used, branch.runtime]
+        shown = [named_amounts(policy, amounts) for amounts in numbers]
+        people = [sorted(branch.askers), sorted(branch.members.claims)]
+        order = [claim.uid for claim in branch.members.least_important_first()]
+        found[key] = [tied, shown, people, order]
+    found["nodes"] = dict(sorted(policy.derived.node_pools.owners.items()))
+    resolver = policy.derived.resolver
+    found["default"] = {n: sorted(claims) for n, claims in sorted(resolver.by_namespace.items())}
+    found["strays"] = sorted(resolver.strays)
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def named_amounts(policy: PoolsPolicy, amounts: Iterable[int]) -> Amounts:
+    dims = policy.derived.forest.dims
+    return {dimension_at(dims[slot]).name: amount for slot, amount in enumerate(amounts) if amount}
