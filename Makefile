@@ -3,6 +3,7 @@ PYTHON ?= python3
 PART ?=
 NODES ?= 3
 STEPS ?= 100000
+HISTORIES ?= 5000
 ONLY ?=
 SEED ?= 1
 
@@ -20,7 +21,7 @@ help:
 	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
 	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
-	@echo "make soak [STEPS=n] [SEED=n]   long seeded runs: the engine against its reference model, random worlds of all policies"
+	@echo "make soak [STEPS=n] [HISTORIES=n] [SEED=n]   long seeded runs: reference model, random worlds, rebuilt quota trees"
 	@echo "make mutants [ONLY=engine/] [SEED=n]   plant faults in a copy of the sources; the narrow tests must notice each"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
@@ -49,6 +50,7 @@ cluster: setup-dev
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
 	PYTHONPATH=build/compiled:. $(VENV) -m tests.all_policies --steps $(STEPS) --seed $(SEED)
+	PYTHONPATH=build/compiled:. $(VENV) -m tests.pool_rebuilds --histories $(HISTORIES) --seed $(SEED)
 
 mutants: setup-dev
 	nice $(VENV) tools/mutants.py --seed $(SEED) $(ONLY)

@@ -255,7 +255,7 @@ class TestVictims:
         assert held.state == PENDING
         assert held.decision is not None
         assert "ns/king took the place" in engine.explain("x").note
-        assert held.bindings[2] is None
+        assert held.bindings == ()
 
 
 class TestNoThrash:

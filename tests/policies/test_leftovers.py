@@ -34,25 +34,6 @@ SCENARIOS = load_scenarios([ROOT / "examples", ROOT / "tests" / "scenarios"], kn
 AN_HOUR = 3_600_000
 Sizes = dict[str, int]
 
-# Pools: once it is in force, every claim belongs to a quota, at least to the built-in ones, which stay.
-_BUILT_IN = {
-    "DerivedState.roles",
-    "Forest.branches",
-    "Forest.trees",
-    "PoolTree.built_in",
-    "Resolver.children",
-    "Resolver.children[]",
-    "Resolver.quotas",
-    "State.accounts",
-    "State.tables",
-    "Table.cells",
-    *[
-        f"Branch.{amounts}"
-        for amounts in ("allocated", "child_request", "own_request", "own_used", "request", "scaled")
-    ],
-    *[f"Branch.non_preemptible_{amounts}" for amounts in ("request", "used")],
-    *[f"PoolStatusWriter.last{nested}" for nested in ("", "[]", "[][]", "[][][]", "[][][][]")],
-}
 _BOUNDED = {
     # Caches of a fixed size.
     *("BindingCache.bindings", "BindingCache.bindings[]", "Core.known", "CostCache.known", "GpuNodeIndex.rankings"),
@@ -71,7 +52,8 @@ _BOUNDED = {
     *("ClaimSpec.annotations", "ClaimSpec.labels", "Concerned.placing", "Concerned.policies", "Concerned.quotas"),
     *("GangDecisions.decisions", "Journal.records", "Limits.listed", "NodeNeeds.selector"),
     # Kinds of what was written; resources; the GPUs of a view that is made again when it is needed.
-    *[f"{policy}StatusWriter.last" for policy in ("Elastic", "Gpu", "Namespace", "Node", "Tree")],
+    *[f"{policy}StatusWriter.last" for policy in ("Elastic", "Gpu", "Namespace", "Node", "Pool", "Tree")],
+    *("State.tables", "Table.cells"),  # options, and the version of GPUs
     *("Forest.dims", "Forest.slot_at", "GpuMemory.sizes", "NodeColumns.by_dimension", "DerivedState.needs"),
     *[f"Fleet.{part}" for part in ("accounts", "bounds", "gpus", "masks", "modes", "spans")],
     *[f"GpuNodeIndex.{part}" for part in ("changes", "positions", "span_at", "spans")],
@@ -159,12 +141,11 @@ def test_nothing_is_left_of_what_came_and_went(seed: int) -> None:
     clear(cluster, seed)
     state = cluster.engine.state
     assert not state.claims
-    assert [name for name in state.accounts if not name.startswith("pools//koordinator-")] == []
+    assert not state.accounts
     tables = {table: sorted(state.cells(table)) for table in state.tables}
-    built_in = ["koordinator-default-quota", "koordinator-system-quota"]
-    assert tables == {"gpus.version": ["all"], "pools.options": [""], "pools.quotas": built_in}
+    assert tables == {"gpus.version": ["all"], "pools.options": [""]}
     left = {path: n for path, n in sizes(cluster.engine).items() if n > empty.get(path, 0)}
-    assert {path: n for path, n in left.items() if path not in _BOUNDED | _BUILT_IN} == {}
+    assert {path: n for path, n in left.items() if path not in _BOUNDED} == {}
     assert sum(full.values()) > 3 * sum(empty.values()), "there was something"
 
 

@@ -67,6 +67,12 @@ class History:
         assert stored is not None
         return dict(stored.body)
 
+    def quotas(self, *, parents: bool = False) -> list[str]:
+        """The names of all quotas, or of those that may have children."""
+        stored = self.cluster.objects.all("ElasticQuota.scheduling.sigs.k8s.io")
+        labels = {one.name: one.body["metadata"].get("labels") or {} for one in stored}
+        return [name for name in labels if not parents or labels[name].get(f"{objects.PREFIX}is-parent") == "true"]
+
     # Steps
 
     def node(self, rng: Random) -> None:
@@ -76,7 +82,7 @@ class History:
         self.apply(objects.random_profile(rng))
 
     def quota(self, rng: Random) -> None:
-        self.apply(objects.random_quota(rng))
+        self.apply(objects.random_quota(rng, self.quotas(parents=True)))
 
     def options(self, rng: Random) -> None:
         self.apply(objects.random_options(rng) if rng.random() < 0.8 else objects.random_budget(rng))
@@ -91,18 +97,18 @@ class History:
 
     def pod(self, rng: Random) -> None:
         self._make_room(rng)
-        self.apply(objects.random_pod(rng, self._free_name()))
+        self.apply(objects.random_pod(rng, self._free_name(), self.quotas()))
 
     def gang(self, rng: Random) -> None:
         self._make_room(rng)
-        self.apply(*objects.random_gang(rng, self._free_name()))
+        self.apply(*objects.random_gang(rng, self._free_name(), self.quotas()))
 
     def found(self, rng: Random) -> None:
         """A pod appears that runs on a node already, whatever quotas say."""
         self._make_room(rng)
         nodes = self.cluster.objects.all("Node")
         if nodes:
-            body = objects.random_pod(rng, self._free_name())
+            body = objects.random_pod(rng, self._free_name(), self.quotas())
             self.apply(body | {"spec": body["spec"] | {"nodeName": rng.choice(nodes).name}})
 
     def _free_name(self) -> str:
@@ -134,10 +140,10 @@ class History:
     def relabel(self, rng: Random) -> None:
         self._change(rng, objects.relabelled)
 
-    def _change(self, rng: Random, changed: Callable[[Random, Manifest], Manifest]) -> None:
+    def _change(self, rng: Random, changed: Callable[[Random, Manifest, list[str]], Manifest]) -> None:
         keys = self.pods("Pending", RUNNING)
         if keys:
-            self.apply(changed(rng, self.body(rng.choice(keys))))
+            self.apply(changed(rng, self.body(rng.choice(keys)), self.quotas()))
 
     def wait(self, rng: Random) -> None:
         duration = rng.choice((1_000, 10_000, 60_000, 120_000))

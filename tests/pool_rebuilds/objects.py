@@ -1,4 +1,7 @@
-"""Random objects of quota trees. The names come from small sets, so that a drawn object often changes one that is there."""
+"""Random objects of quota trees.
+
+The names come from small sets, so that a drawn object often changes one that is there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ NODES = ("n1", "n2", "n3", "n4")
 POOLS = ("x", "y", "none")
 PROFILES = ("px", "py", "pz")
 QUOTAS = ("qa", "qb", "qc", "qd")
-PARENTS = ("team", "org", "x-root", "y-root")
+PARENTS = ("team", "org")
 NAMESPACES = ("qa", "qb", "shared", "other")
 _LEAVES_AFTER = "sim.bursar.dev/leaves-after"
 
@@ -54,12 +57,14 @@ def random_profile(rng: Random) -> Manifest:
     }
 
 
-def random_quota(rng: Random) -> Manifest:
+def random_quota(rng: Random, parents: list[str]) -> Manifest:
+    """``parents`` are the names of quotas that may have children."""
     is_parent = rng.random() < 0.3
-    name = rng.choice(PARENTS[:2] if is_parent else QUOTAS)
+    name = rng.choice(PARENTS if is_parent else QUOTAS)
     labels: dict[str, str] = {}
-    if rng.random() < 0.75:
-        labels[f"{PREFIX}parent"] = rng.choice([other for other in PARENTS if other != name])
+    above = [other for other in parents if other != name]
+    if above and rng.random() < 0.75:
+        labels[f"{PREFIX}parent"] = rng.choice(above)
     if is_parent:
         labels[f"{PREFIX}is-parent"] = "true"
     if rng.random() < 0.2:
@@ -74,7 +79,7 @@ def random_quota(rng: Random) -> Manifest:
         least["cpu"] = min(rng.choice((0, 1, 2, 3)), int(most["cpu"]))
     annotations: dict[str, str] = {}
     if rng.random() < 0.3:
-        annotations[f"{PREFIX}shared-weight"] = '{"cpu":%d}' % rng.choice((0, 1, 3))
+        annotations[f"{PREFIX}shared-weight"] = f'{{"cpu":{rng.choice((0, 1, 3))}}}'
     if rng.random() < 0.2:
         annotations[f"{PREFIX}namespaces"] = '["shared"]'
     return {
@@ -111,14 +116,14 @@ def random_budget(rng: Random) -> Manifest:
     return disruption_budget("budget", rng.choice(NAMESPACES), {"app": "guarded"}, minAvailable=1)
 
 
-def random_pod(rng: Random, name: str) -> Manifest:
+def random_pod(rng: Random, name: str, quotas: list[str]) -> Manifest:
     requests: Manifest = {"cpu": rng.choice((1, 1, 2, 3, 5, 12))}
     if rng.random() < 0.5:
         requests["memory"] = f"{rng.choice((1, 4, 20))}Gi"
     if rng.random() < 0.15:
         requests[GPU] = rng.choice((1, 2))
     annotations = {_LEAVES_AFTER: "5s"} if rng.random() < 0.2 else {}
-    body = pod(name, rng.choice(NAMESPACES), requests, labels=_labels(rng), annotations=annotations)
+    body = pod(name, rng.choice(NAMESPACES), requests, labels=_labels(rng, quotas), annotations=annotations)
     body["spec"]["priority"] = rng.choice((0, 0, 0, 1, 5))
     roll = rng.random()
     if roll < 0.15:
@@ -128,19 +133,19 @@ def random_pod(rng: Random, name: str) -> Manifest:
     return body
 
 
-def _labels(rng: Random) -> dict[str, str]:
+def _labels(rng: Random, quotas: list[str]) -> dict[str, str]:
     labels = {"app": "guarded"} if rng.random() < 0.2 else {}
     if rng.random() < 0.7:
-        labels[f"{PREFIX}name"] = rng.choice((*QUOTAS, *QUOTAS, *QUOTAS, *PARENTS, "nowhere"))
+        labels[f"{PREFIX}name"] = rng.choice((*quotas, *quotas, *QUOTAS, "nowhere"))
     if rng.random() < 0.15:
         labels[f"{PREFIX}preemptible"] = "false"
     return labels
 
 
-def random_gang(rng: Random, name: str) -> list[Manifest]:
+def random_gang(rng: Random, name: str, quotas: list[str]) -> list[Manifest]:
     """Two or three members, which may differ in size; now and then one is missing."""
     size = rng.randrange(2, 4)
-    members = [random_pod(rng, f"{name}-{number}") for number in range(size - (rng.random() < 0.25))]
+    members = [random_pod(rng, f"{name}-{number}", quotas) for number in range(size - (rng.random() < 0.25))]
     first = members[0]["metadata"]
     for member in members:
         labels = first["labels"] | {"bursar.dev/group": name, "bursar.dev/group-size": str(size)}
@@ -149,17 +154,18 @@ def random_gang(rng: Random, name: str) -> list[Manifest]:
     return members
 
 
-def resized(rng: Random, body: Manifest) -> Manifest:
+def resized(rng: Random, body: Manifest, _quotas: list[str]) -> Manifest:
     box = body["spec"]["containers"][0]
     requests = box["resources"]["requests"] | {"cpu": rng.choice((1, 2, 3, 5))}
-    return body | {"spec": body["spec"] | {"containers": [box | {"resources": box["resources"] | {"requests": requests}}]}}
+    resources = box["resources"] | {"requests": requests}
+    return body | {"spec": body["spec"] | {"containers": [box | {"resources": resources}]}}
 
 
-def relabelled(rng: Random, body: Manifest) -> Manifest:
+def relabelled(rng: Random, body: Manifest, quotas: list[str]) -> Manifest:
     kept = {
         key: value
         for key, value in body["metadata"]["labels"].items()
         if key.startswith("bursar.dev/group") or key == f"{PREFIX}preemptible"
     }
-    labels = {key: value for key, value in _labels(rng).items() if key != f"{PREFIX}preemptible"}
+    labels = {key: value for key, value in _labels(rng, quotas).items() if key != f"{PREFIX}preemptible"}
     return body | {"metadata": body["metadata"] | {"labels": labels | kept}}

@@ -18,7 +18,7 @@ from bursar.policies.pools.policy import PoolsPolicy
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import Stored
 from bursar.sim.pods import ENDED, TERMINATING, SimPod, pod_times
-from tests.at_rest import is_at_rest, story
+from tests.at_rest import Retry, decidable, is_at_rest, story
 from tests.policies.pools.world import derived_of
 
 REST = 10_000
@@ -30,7 +30,7 @@ class DifferenceError(AssertionError):
 
     def __init__(self, what: str, found: object, right: object) -> None:
         super().__init__(f"{what}: rebuilt {found}, before {right}")
-        self.what = what
+        self.what = what.partition(" ")[0]
 
 
 def rebuilt(cluster: Cluster, rng: Random) -> Cluster:
@@ -101,10 +101,16 @@ def compare(cluster: Cluster, rng: Random) -> None:
         _same(what, one, other)
 
 
-def _same(what: str, found: dict[str, Any], right: dict[str, Any]) -> None:
-    for key in sorted({*found, *right}):
-        if found.get(key) != right.get(key):
-            raise DifferenceError(what, {key: found.get(key)}, {key: right.get(key)})
+def _same(what: str, found: Any, right: Any) -> None:  # noqa: ANN401 plain data
+    """Raises with the innermost part that differs."""
+    if isinstance(found, dict) and isinstance(right, dict):
+        for key in sorted({*found, *right}):
+            _same(f"{what} {key}", found.get(key), right.get(key))
+    elif isinstance(found, list) and isinstance(right, list) and len(found) == len(right):
+        for number, (one, other) in enumerate(zip(found, right, strict=True)):
+            _same(f"{what} {number}", one, other)
+    elif found != right:
+        raise DifferenceError(what, found, right)
 
 
 def _places(cluster: Cluster) -> dict[str, Any]:
@@ -122,13 +128,20 @@ def _accounts(cluster: Cluster) -> dict[str, Any]:
 
 
 def _reasons(cluster: Cluster) -> dict[str, Any]:
-    views = [cluster.pod(key) for key, place in story(cluster).items() if place[0] == "Pending"]
-    return {view.key: (view.reason, view.message) for view in views if view is not None}
+    """Why each pod waits if it is tried now: what it was told may be of the time when it was refused."""
+    found: dict[str, Any] = {}
+    for claims in decidable(cluster.controller.queue):
+        outlook = cluster.engine.what_if([Retry([claim.uid for claim in claims])], cluster.now())
+        found.update({decision.uid: [decision.name, decision.reason] for decision in outlook.decisions})
+    return found
 
 
 def _explanations(cluster: Cluster) -> dict[str, Any]:
-    found = {key: cluster.explain(key) for key in _places(cluster)}
-    return {key: None if check is None else check.lines() for key, check in found.items()}
+    policy, found = _policy(cluster), {}
+    for claim in cluster.engine.state.claims.values():
+        binding = claim.binding_of(policy.name)
+        found[claim.key] = None if binding is None else policy.explain(claim, binding).lines()
+    return found
 
 
 def _objects(cluster: Cluster) -> dict[str, Any]:
@@ -137,5 +150,5 @@ def _objects(cluster: Cluster) -> dict[str, Any]:
     for kind in cluster.objects.kinds():
         if kind.startswith("ElasticQuota"):
             for stored in cluster.objects.all(kind):
-                found[f"{kind} {stored.key}"] = (stored.body, stored.written)
+                found[f"{kind} {stored.key}"] = [stored.body, stored.written]
     return found

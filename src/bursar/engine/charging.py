@@ -169,16 +169,20 @@ class Core:
         tx.add_claim(claim)
         self.lineages.submitted(claim)
         self.budgets.exists(tx, claim, True)
-        if self.demanding:
-            bindings = self._demand_bindings(claim)
-            tx.set_bindings(claim, bindings)
-            self.demand(claim, bindings, True)
+        self.bind_demand(claim)
         self.open_accounts(claim)
 
     def open_accounts(self, claim: Claim) -> None:
         """The claim is new or asks for something else: policies may open the accounts that will govern it."""
         for policy in self.opening:
             policy.open_accounts(self.tx, claim)
+
+    def bind_demand(self, claim: Claim) -> None:
+        """Bind a pending claim that has no place: its demand counts as if it had just been submitted."""
+        before = claim.bindings
+        bindings = self._demand_bindings(claim) if self.demanding else ()
+        self.tx.set_bindings(claim, bindings)
+        self.move_demand(claim, before, bindings)
 
     def _demand_bindings(self, claim: Claim) -> tuple[Binding | None, ...]:
         """The bindings before a decision; a policy that refuses to bind counts no demand."""

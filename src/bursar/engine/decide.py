@@ -74,9 +74,9 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
 
 
 def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
-    """The claim is on that node already: it counts, whatever quotas and nodes say."""
-    core.attempt(claim, node, True)
+    """The claim is on that node already: it counts, whatever quotas and nodes say, and so does its demand."""
     core.tx.set_state(claim, RESERVED)
+    core.attempt(claim, node, True)
     return Decision(claim.uid, ADMITTED, at, node)
 
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import cast
 
 from bursar.engine.charging import Core
-from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Binding, Claim
+from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Claim
 from bursar.ledger.state import State
-from bursar.policies.policy import PlacementPolicy
 
 
 def release(core: Core, claim: Claim) -> None:
@@ -86,14 +85,10 @@ def back_to_pending(core: Core, claim: Claim) -> None:
     """A claim that has not started gives back what it holds and is pending again; its victims may stay."""
     release(core, claim)
     spare_victims(core, claim)
-    # Its binding to a place must not outlive it there: the place's account may be closed at any time.
-    core.tx.set_bindings(claim, _unplaced(core, claim.bindings))
     core.tx.set_place(claim, "")
     core.tx.set_state(claim, PENDING)
-
-
-def _unplaced(core: Core, bindings: tuple[Binding | None, ...]) -> tuple[Binding | None, ...]:
-    return tuple([None if isinstance(core.policies[i], PlacementPolicy) else bindings[i] for i in range(len(bindings))])
+    # Its binding to a place must not outlive it there: the place's account may be closed at any time.
+    core.bind_demand(claim)
 
 
 def spare_victims(core: Core, holder: Claim) -> None:

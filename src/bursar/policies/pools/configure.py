@@ -62,6 +62,9 @@ _DEMANDS: Final = (DEMAND, NON_PREEMPTIBLE_DEMAND, STRAY_DEMAND)
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
+_BUILT_IN: Final = {name: PoolQuotaBody(name, BUILT_IN_NAMESPACE, ROOT, DEFAULT_TREE) for name in (SYSTEM, DEFAULT)}
+
+
 @final
 class Changer:
     """Applies one setting inside a transaction."""
@@ -90,8 +93,7 @@ class Changer:
         elif setting.kind == NODE:
             self._node(setting.key, body if isinstance(body, PoolNode) else None)
         else:
-            cell = body.cell() if isinstance(body, PoolOptions) else None
-            self.tx.put(NAME, OPTIONS, "", cell)
+            self._options(body if isinstance(body, PoolOptions) else None)
 
     # Quotas
 
@@ -114,11 +116,12 @@ class Changer:
 
     def _quota_gone(self, name: str, known: PoolQuotaBody) -> None:
         if name in (SYSTEM, DEFAULT):
-            self._put(_built_in(name))
+            self._put(_BUILT_IN[name])
         elif self.derived.node_pools.profiles_of_root(name):
             self.derived.roots_changed.add(name)  # it is written again
         else:
             self._drop(known)
+        self._relax()
 
     def _keep_marks(self, name: str, body: QuotaObject) -> None:
         quota = body.quota
@@ -130,8 +133,20 @@ class Changer:
         """From now on every claim belongs to a quota."""
         if self.derived.resolver.quotas:
             return
-        for name in (SYSTEM, DEFAULT):
-            self._put(_built_in(name))
+        for built_in in _BUILT_IN.values():
+            self._put(built_in)
+        self.concerned.update(self.state.claims)
+
+    def _relax(self) -> None:
+        """After the last quota and profile claims belong to no quota again."""
+        quotas = self.derived.resolver.quotas
+        if self.derived.node_pools.profiles or len(quotas) != len(_BUILT_IN):
+            return
+        for known in quotas.values():
+            if known.name not in _BUILT_IN or known.cell() != _BUILT_IN[known.name].cell():
+                return
+        for built_in in _BUILT_IN.values():
+            self._drop(built_in)
         self.concerned.update(self.state.claims)
 
     def _put(self, quota: PoolQuotaBody) -> None:
@@ -201,6 +216,7 @@ class Changer:
         for name in sorted(names):
             self._sync_root(name)
         self._note_waiting()
+        self._relax()
 
     def _sync_root(self, name: str) -> None:
         wanted = root_quota(self.derived.node_pools, name, marks_of(self.state, name))
@@ -239,12 +255,23 @@ class Changer:
                         if claim.state == PENDING:
                             self.concerned[uid] = claim
 
+    def _options(self, options: PoolOptions | None) -> None:
+        """Whether a request counts that no node could take depends on the runtime quota."""
+        before = self.derived.options.runtime
+        self.tx.put(NAME, OPTIONS, "", None if options is None else options.cell())
+        if self.derived.options.runtime != before:
+            for uid, claim in self.state.claims.items():
+                if claim.state == PENDING:
+                    self.concerned[uid] = claim
+
     # Before each commit
 
     def tidy(self) -> None:
         """Removes root quotas and accounts that are no longer in use."""
         for name in sorted(self.derived.orphans):
             self._retire(self.derived.roots[name])
+        if not self.state.claims:  # bindings stay until the settings change again
+            self._relax()
         for key in sorted(self.derived.closing):
             self._close(key)
 
@@ -263,10 +290,6 @@ class Changer:
 def in_use(branch: Branch) -> bool:
     """Whether the branch has claims or children."""
     return bool(branch.askers or branch.members.claims or branch.child_quotas())
-
-
-def _built_in(name: str) -> PoolQuotaBody:
-    return PoolQuotaBody(name, BUILT_IN_NAMESPACE, ROOT, DEFAULT_TREE)
 
 
 def _foreign(marks: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -164,11 +164,15 @@ class DerivedState:
         for root in self.roots:
             self._find_orphan(root)
         self.profiles_changed.add(key)
-        self.profiles_changed.update(self.node_pools.profiles)  # any node may belong to another one now
+        for other in self.node_pools.order:  # any node may belong to another one now
+            self.profiles_changed.add(other.key)
+            self.roots_changed.add(other.quota_name)
 
     def _options_changed(self, options: PoolOptions) -> None:
         if options.guarantee != self.options.guarantee:
             self.forest.set_guarantee(options.guarantee)
+        if options.runtime != self.options.runtime:
+            self.version += 1
         self.options = options
 
     # Charges

@@ -101,7 +101,7 @@ class PoolBindings:
                 slot = self.derived.forest.slot_of(int(requests.dims[i]))
                 if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
                     return False
-        if branch.built_in or not claim.spec.placeable:
+        if branch.built_in or not claim.spec.placeable or not self.derived.options.runtime:
             return True
         return self.derived.node_pools.could_take(branch.tree_id, requests)
 
@@ -150,8 +150,6 @@ def _hopeless(derived: DerivedState, branch: Branch, binding: Binding) -> Refusa
                 return _refusal(derived, at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
         i += 1
-    if not derived.options.runtime:
-        return None
     note = f"no node of the tree of quota {branch.name} could ever take it"
     return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
 

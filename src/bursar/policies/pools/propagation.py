@@ -151,7 +151,7 @@ class Propagation:
 
     def _add_allocated(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch
-        while self.guarantee and at is not None and more != 0:
+        while self.guarantee and at is not None and more != 0 and not at.built_in:
             at.allocated[slot] += more
             more = at.update_guaranteed(slot, True)
             at = self._propagated(at, slot, more)

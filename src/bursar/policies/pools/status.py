@@ -110,6 +110,7 @@ class PoolStatusWriter(StatusWriter):
         forest = self.derived.forest
         for tree in sorted(forest.trees):
             forest.refresh_all(tree)
+        forest.note_loose()
         changed = sorted(forest.changed)
         forest.changed.clear()
         for key in changed:

@@ -25,11 +25,13 @@ class Forest(Propagation):
         self.by_parent: Final[dict[str, dict[str, Branch]]] = {}  # by the account of the parent that they name
         self.loose: Final[dict[str, Branch]] = {}
         self.in_cycle: Final[set[str]] = set()  # loose quotas below themselves
+        self.doubtful: bool = False  # a quota changed, so quotas may be loose for another reason
 
     # Structure
 
     def quota_changed(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         """A quota was added, changed or removed."""
+        self.doubtful = True
         todo: list[str] = []
         if old is not None and (new is None or new.tree != old.tree):
             self._remove(self.branch(old.tree, old.name), old)
@@ -168,6 +170,7 @@ class Forest(Propagation):
 
     def _attach(self, above: Branch, branch: Branch) -> None:
         above.link(branch)
+        self.note_all(branch)
         self._carry(branch, [0] * len(branch.lim), [0] * len(branch.lim))
         for slot in range(len(branch.own_request)):
             request, used = branch.non_preemptible_request[slot], branch.non_preemptible_used[slot]
@@ -178,6 +181,7 @@ class Forest(Propagation):
         if above is None:
             return
         above.unlink(branch)
+        self._cut_off(branch)
         for slot in range(len(branch.own_request)):
             self._add_request(above, slot, -int(branch.lim[slot]))
             self._add_allocated(above, slot, -int(branch.guaranteed[slot]))
@@ -195,6 +199,29 @@ class Forest(Propagation):
             self._add_request(above, slot, int(branch.lim[slot]) - lims[slot])
             self._add_allocated(above, slot, int(branch.guaranteed[slot]) - guaranteed[slot])
         self._all_stale(above)
+
+    def _cut_off(self, branch: Branch) -> None:
+        """The branch and all below it have no runtime."""
+        self.note(branch)
+        if branch.children:
+            self._all_stale(branch)
+        for slot in range(len(branch.runtime)):
+            branch.runtime[slot] = 0
+        for child in branch.children:
+            self._cut_off(child)
+
+    def note_all(self, branch: Branch) -> None:
+        """Notes the branch and all below it."""
+        self.note(branch)
+        for child in branch.child_quotas():
+            self.note_all(child)
+
+    def note_loose(self) -> None:
+        """Notes the loose quotas if what they hang on may have changed."""
+        if self.doubtful:
+            for branch in self.loose.values():
+                self.note_all(branch)
+            self.doubtful = False
 
     # Options
 
