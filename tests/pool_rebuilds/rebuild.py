@@ -36,14 +36,11 @@ class DifferenceError(AssertionError):
 def rebuilt(cluster: Cluster, rng: Random) -> Cluster:
     """Nodes come first, because a pod is only charged on a node that is known; all else is shuffled."""
     new = Cluster(start=cluster.now())
-    nodes, others, pods = [], [], []
-    for kind in cluster.objects.kinds():
-        found = nodes if kind == "Node" else pods if kind == POD.name else others
-        found.extend(cluster.objects.all(kind))
+    nodes = cluster.objects.all("Node")
+    others = [stored for kind in cluster.objects.kinds() if kind != "Node" for stored in cluster.objects.all(kind)]
     rng.shuffle(nodes)
-    found = [*others, *pods]
-    rng.shuffle(found)
-    for stored in [*nodes, *found]:
+    rng.shuffle(others)
+    for stored in [*nodes, *others]:
         if stored.kind.name == POD.name:
             _enter_pod(new, cluster, stored)
         else:

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.pool_rebuilds.play import BrokenHistoryError, drawn, played, shrunk
+from tests.pool_rebuilds.history import drawn
+from tests.pool_rebuilds.play import BrokenHistoryError, played, shrunk
 from tests.pool_rebuilds.rebuild import DifferenceError
 
 SEEDS = range(3_000_000, 3_000_030)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from bursar.policies.pools.settings import DEFAULT, PROFILE_OBJECT, QUOTA_OBJECT
 from bursar.policies.results import Output
 from tests.policies.pools.world import World
@@ -17,7 +19,7 @@ def status_of(outputs: list[Output], key: str) -> tuple[str, str] | None:
     """The reason and the message of the last status."""
     for output in reversed(outputs):
         if (output.kind, output.key, output.part) == (QUOTA_OBJECT, key, "status") and output.value is not None:
-            (ready,) = output.value["conditions"]  # type: ignore[attr-defined]
+            ready = cast("list[dict[str, str]]", output.value["conditions"])[0]
             return ready["reason"], ready.get("message", "")
     return None
 
@@ -71,7 +73,8 @@ def test_the_default_quota_has_no_guarantee() -> None:
     before.options(guarantee=True)
     for world in (before, after):
         world.quota("q", {"cpu": 8})
-        claim = world.start({"cpu": 4})
+    before.start({"cpu": 4})
+    claim = after.start({"cpu": 4})
     after.options(guarantee=True)
     assert before.branch(DEFAULT).allocated == after.branch(DEFAULT).allocated == [0]
     after.engine.release(claim.uid, after.now)
