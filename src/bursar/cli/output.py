@@ -39,12 +39,19 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers."""
+    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers. ``name``: is shortened last."""
 
     title: str
     wide: bool = False
     fixed: bool = False
     right: bool = False
+    name: bool = False
+    spare: int = 0  # left out where the terminal is too narrow for the rest: the highest first, 0 never
+    brief: Callable[[str], str] | None = None  # how its cells are written where the terminal is narrow
+
+    def least(self, width: int) -> int:
+        """How narrow it may become while other columns can give way."""
+        return width if self.fixed or self.name else min(width, _SHORTEST)
 
 
 def terminal_width() -> int:
@@ -61,13 +68,35 @@ def coloured() -> bool:
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, wide: bool = False) -> list[str]:
     """The lines of a table; rows have a cell for each column, shown or not."""
     shown = [index for index, column in enumerate(columns) if wide or not column.wide]
-    kept = [columns[index] for index in shown]
-    cells = [[_text(row[index]) for index in shown] for row in rows]
-    widths = [max([len(column.title), *(len(row[i]) for row in cells)]) for i, column in enumerate(kept)]
-    widths = _fitted(kept, widths, terminal_width())
-    lines = [_line([column.title for column in kept], kept, widths, plain=True)]
-    lines.extend(_line(row, kept, widths) for row in cells)
+    columns, cells = [columns[index] for index in shown], [[_text(row[index]) for index in shown] for row in rows]
+    widths = _widths(columns, cells)
+    if _sum(widths) > terminal_width():
+        columns, cells = _narrowed(columns, cells)
+        widths = _fitted(columns, _widths(columns, cells), terminal_width())
+    lines = [_line([column.title for column in columns], columns, widths, plain=True)]
+    lines.extend(_line(row, columns, widths) for row in cells)
     return lines
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max([len(column.title), *(len(row[i]) for row in cells)]) for i, column in enumerate(columns)]
+
+
+def _sum(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _narrowed(columns: Sequence[Column], cells: list[list[str]]) -> tuple[list[Column], list[list[str]]]:
+    """The table in brief, without as many spare columns as it takes to keep the names whole."""
+    cells = [[one if column.brief is None else column.brief(one) for column, one in zip(columns, row, strict=True)]
+             for row in cells]  # fmt: skip
+    widths = _widths(columns, cells)
+    kept = list(range(len(columns)))
+    for index in sorted(kept, key=lambda index: -columns[index].spare):
+        if not columns[index].spare or _sum([columns[i].least(widths[i]) for i in kept]) <= terminal_width():
+            break
+        kept.remove(index)
+    return [columns[i] for i in kept], [[row[i] for i in kept] for row in cells]
 
 
 def _text(value: object) -> str:
@@ -76,11 +105,17 @@ def _text(value: object) -> str:
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
-    """Take from the widest column that may be shortened, until it fits or nothing can be taken."""
+    """Take from the widest column that may be shortened, until it fits or nothing can be taken; names come last."""
+    for names in (False, True):
+        able = [i for i, column in enumerate(columns) if not column.fixed and (names or not column.name)]
+        widths = _shrunk(able, widths, _sum(widths) - width)
+    return widths
+
+
+def _shrunk(able: list[int], widths: list[int], over: int) -> list[int]:
     widths = list(widths)
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     while over > 0:
-        able = [i for i, column in enumerate(columns) if not column.fixed and widths[i] > _SHORTEST]
+        able = [i for i in able if widths[i] > _SHORTEST]
         if not able:
             break
         widest = max(able, key=lambda i: (widths[i], i))
@@ -232,7 +267,11 @@ def wall_time() -> str:
 
 def amounts(found: dict[str, str]) -> str:
     """As in "cpu 2, gpu 1": what is asked for, with the domain of a resource left out."""
-    return ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(found.items()))
+    return ", ".join(f"{without_domain(name)} {amount}" for name, amount in sorted(found.items()))
+
+
+def without_domain(resource: str) -> str:
+    return resource.rpartition("/")[2]
 
 
 CLAIMS = ("pods", "pod", "po", "claims", "claim")

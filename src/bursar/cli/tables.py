@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bursar.cli.connection import fail, refuse
-from bursar.cli.output import CLAIMS, NODES, Column, age, amounts, shown, wall_time
+from bursar.cli.output import CLAIMS, NODES, Column, age, amounts, shown, wall_time, without_domain
 
 if TYPE_CHECKING:
     from bursar.server import types
@@ -122,8 +122,8 @@ def _claims(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "label", "phase", "node", "quota", "at")
     found = selected(client.claims, asked, query, row_key)
     columns = (
-        Column("NAMESPACE"), Column("NAME"), Column("PHASE", fixed=True), Column("ASKS FOR"), Column("NODE"),
-        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
+        Column("NAMESPACE", name=True), Column("NAME", name=True), Column("PHASE", fixed=True), Column("ASKS FOR"),
+        Column("NODE"), Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
         Column("QUOTAS", wide=True), Column("NOTE"),
     )  # fmt: skip
     now = _now(found, asked)
@@ -151,7 +151,8 @@ def _queue(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "at")
     found = selected(client.queue, asked, query, row_key)
     columns = (
-        Column("#", fixed=True, right=True), Column("NAMESPACE"), Column("NAME"), Column("ASKS FOR"),
+        Column("#", fixed=True, right=True), Column("NAMESPACE", name=True), Column("NAME", name=True),
+        Column("ASKS FOR"),
         Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True), Column("WHY"),
     )  # fmt: skip
     now = _now(found, asked)
@@ -166,15 +167,17 @@ def _queue(client: Client, asked: ListQuery, output: str) -> Lines:
 def _quotas(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "at")
     found = selected(client.quotas, asked, query, row_key)
+    limited = any(one.runtime for row in found.items for one in row.resources.values())
     columns = (
-        Column("KIND"), Column("QUOTA"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
-        Column("MIN", fixed=True, right=True), Column("MAX", fixed=True, right=True),
-        Column("RUNTIME", wide=True, right=True), Column("BORROWED", fixed=True, right=True),
-        Column("LENT", wide=True, right=True), Column("NOTE"),
+        Column("KIND", name=True, spare=3), Column("QUOTA", name=True), Column("RESOURCE", brief=without_domain),
+        Column("USED", fixed=True, right=True), Column("RUNTIME", wide=not limited, fixed=True, right=True),
+        Column("MIN", fixed=True, right=True, spare=2), Column("MAX", fixed=True, right=True, spare=1),
+        Column("BORROWED", fixed=True, right=True, spare=4), Column("LENT", wide=True, right=True, spare=5),
+        Column("NOTE"),
     )  # fmt: skip
     rows = [
-        (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used, one.min,
-         one.max, one.runtime, _none_if_zero(one.borrowed), _none_if_zero(one.lent),
+        (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used,
+         one.runtime, one.min, one.max, _none_if_zero(one.borrowed), _none_if_zero(one.lent),
          "over" if row.exceeded else row.message)
         for row in found.items
         for resource, one in row.resources.items()
@@ -239,7 +242,7 @@ def _nodes(client: Client, asked: ListQuery, output: str) -> Lines:
 
 
 def _parts(used: dict[str, str], of: dict[str, str]) -> str:
-    return ", ".join(f"{name.rpartition('/')[2]} {used.get(name, '0')}/{most}" for name, most in sorted(of.items()))
+    return ", ".join(f"{without_domain(name)} {used.get(name, '0')}/{most}" for name, most in sorted(of.items()))
 
 
 def _gpus(client: Client, asked: ListQuery, output: str) -> Lines:
@@ -269,6 +272,8 @@ def event_row(row: types.DecisionRow, output: str) -> tuple[object, ...]:
     why = victims or (row.message if output == "wide" else row.reason)
     if row.cause == "observe":
         return row.seq, row.time, row.subjects[-1], row.subjects[0], "", ""
+    if row.cause == "evicted" and row.reason != "engine.preempted":
+        return row.seq, row.time, "left", row.claim, row.node, ""  # the record of its revocation was its eviction
     return row.seq, row.time, row.outcome or row.cause, row.claim or ", ".join(row.subjects), row.node, why
 
 

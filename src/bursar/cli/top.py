@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from bursar.cli.connection import Target, asks, at_option
-from bursar.cli.output import Column, bar, machine, output_option, repeat, table, watch_options
+from bursar.cli.output import Column, bar, machine, output_option, repeat, table, watch_options, without_domain
 from bursar.cli.tables import pages, quota_name
 
 if TYPE_CHECKING:
@@ -23,26 +23,44 @@ if TYPE_CHECKING:
 @watch_options
 @asks
 def top(by: str, resource: str, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
-    """Show who uses how much: by quota, by team (namespace) or by node; the fullest first."""
+    """Show who uses how much: by quota, by team (namespace) or by node; the fullest first.
+
+    The LIMIT of a quota is what it may use now: its runtime if it has one, else its max, else its min.
+    """
     with target.looking(past=bool(at)) as opened:
         repeat(opened, lambda client: _look(client, by, resource, at, output), watch=watch, interval=interval)
 
 
-Row = tuple[str, str, int, int, int]
-"""(who, resource, used, the bound of it or 0, how many claims)"""
+class UsageRow(NamedTuple):
+    """One resource of a quota, team or node."""
+
+    who: str
+    resource: str
+    used: int
+    limit: int | None  # what it may use now
+    claims: int = 0
+    most: str = ""  # its max, where the limit is its runtime
+
+    @property
+    def share(self) -> int:
+        """How full it is, in hundredths of a percent; without a limit it is the emptiest of all."""
+        if not self.limit:
+            return -1 if self.limit is None else min(self.used, 1) << 62
+        return self.used * 10_000 // self.limit
 
 
 def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[str]:
     make = {"quotas": _quotas, "teams": _teams, "nodes": _nodes}[by]
-    rows = [row for row in make(client, {"at": at} if at else {}) if _wanted(row[1], resource)]
-    rows.sort(key=lambda row: (-(row[2] * 10_000 // row[3] if row[3] else -1), -row[2], row[0], row[1]))
+    rows = [row for row in make(client, {"at": at} if at else {}) if _wanted(row.resource, resource)]
+    rows.sort(key=lambda row: (-row.share, -row.used, row.who, row.resource))
     if output in {"json", "yaml"}:
         return machine([_plain(row) for row in rows], output)
     title = {"quotas": "QUOTA", "teams": "TEAM", "nodes": "NODE"}[by]
     of = {"quotas": "LIMIT", "teams": "WANTED", "nodes": "HAS"}[by]
     columns = (
-        Column(title), Column("RESOURCE"), Column("USED", fixed=True, right=True), Column(of, fixed=True, right=True),
-        Column("%", fixed=True, right=True), Column("", fixed=True), Column("CLAIMS", wide=True, right=True),
+        Column(title, name=True), Column("RESOURCE", brief=without_domain), Column("USED", fixed=True, right=True),
+        Column(of, fixed=True, right=True), Column("MAX", fixed=True, right=True, wide=not any(row.most for row in rows)),
+        Column("%", fixed=True, right=True), Column("", fixed=True, spare=1), Column("CLAIMS", wide=True, right=True),
     )  # fmt: skip
     if not rows:
         return ["nothing is used, and nothing is limited"]
@@ -50,21 +68,23 @@ def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[
 
 
 def _wanted(name: str, resource: str) -> bool:
-    return not resource or resource in {name, name.rpartition("/")[2]}
+    return not resource or resource in {name, without_domain(name)}
 
 
-def _cells(row: Row) -> tuple[object, ...]:
+def _cells(row: UsageRow) -> tuple[object, ...]:
     from bursar.resources import dimension
 
-    who, resource, used, limit, claims = row
-    show = dimension(resource).show
-    percent = f"{used * 100 // limit}" if limit else ""
-    return who, resource, show(used), show(limit) if limit else "", percent, bar(used, limit), claims or ""
+    show = dimension(row.resource).show
+    limit = "" if row.limit is None else show(row.limit)
+    percent = f"{row.used * 100 // row.limit}" if row.limit else ""
+    drawn = bar(row.used, row.limit or 0) if row.limit != 0 else bar(row.used, row.used)
+    return row.who, row.resource, show(row.used), limit, row.most, percent, drawn, row.claims or ""
 
 
-def _plain(row: Row) -> dict[str, object]:
-    who, resource, used, limit, percent, _, claims = _cells(row)
-    return {"name": who, "resource": resource, "used": used, "limit": limit, "percent": percent, "claims": claims}
+def _plain(row: UsageRow) -> dict[str, object]:
+    names = ("name", "resource", "used", "limit", "max", "percent", "bar", "claims")
+    plain = dict(zip(names, _cells(row), strict=True))
+    return {name: value for name, value in plain.items() if name != "bar" and (name != "max" or value)}
 
 
 def _amount(resource: str, text: str) -> int:
@@ -73,21 +93,23 @@ def _amount(resource: str, text: str) -> int:
     return dimension(resource).parse(text) if text else 0
 
 
-def _quotas(client: Client, query: dict[str, str]) -> Iterator[Row]:
+def _quotas(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
     for row in pages(client.quotas, query).items:
         for resource, one in row.resources.items():
-            limit = one.max or one.runtime or one.min
-            yield quota_name(row), resource, _amount(resource, one.used), _amount(resource, limit), 0
+            text = one.runtime or one.max or one.min
+            limit = _amount(resource, text) if text else None
+            most = one.max if one.runtime else ""
+            yield UsageRow(quota_name(row), resource, _amount(resource, one.used), limit, most=most)
 
 
-def _nodes(client: Client, query: dict[str, str]) -> Iterator[Row]:
+def _nodes(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
     for row in pages(client.nodes, query).items:
         for resource, most in row.allocatable.items():
             used = row.used.get(resource, "")
-            yield row.name, resource, _amount(resource, used), _amount(resource, most), row.pods
+            yield UsageRow(row.name, resource, _amount(resource, used), _amount(resource, most), row.pods)
 
 
-def _teams(client: Client, query: dict[str, str]) -> Iterator[Row]:
+def _teams(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
     """What runs of a team, and (as its bound) that and what waits together."""
     used: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}
@@ -103,4 +125,4 @@ def _teams(client: Client, query: dict[str, str]) -> Iterator[Row]:
             if row.state != "pending":
                 used[key] = used.get(key, 0) + amount
     for (team, resource), amount in sorted(wanted.items()):
-        yield team, resource, used.get((team, resource), 0), amount, counts[team, resource]
+        yield UsageRow(team, resource, used.get((team, resource), 0), amount, counts[team, resource])

@@ -267,12 +267,12 @@ class TestExplaining:
             world.submit({"memory": 35}, "d")
         lines = "\n".join(world.engine.explain("c4").lines())
         for step in (
-            "asks for 70",
-            "base 15: it needs 15 before anything is shared",
-            "koordinator-root-quota has 100, the needs are 55: granted",
+            "request: 70 is what its pods ask for",
+            "need: 15 is its request, up to its min of 15",
+            "parent: the nodes of the default tree have 100, the needs are 55: each is met, and 45 is left",
             "round 1: 19 of 45 by weight 80 of 190",
             "round 2: 6 of 9 by weight 80 of 130",
-            "runtime 40",
+            "runtime: 40",
         ):
             assert step in lines
 
@@ -283,7 +283,9 @@ class TestExplaining:
             world.submit({"memory": 9}, name)
             world.submit({"memory": 9}, name)
         lines = "\n".join(world.engine.explain("c1").lines())
-        assert "koordinator-root-quota has 10 for needs of 20: scaled to 5" in lines
+        scaled = "the nodes of the default tree have 10 for needs of 20: each need is scaled down in proportion"
+        assert f"parent: {scaled}" in lines
+        assert "runtime: 5" in lines
         assert "FAIL <- first" in lines
 
 

@@ -31,10 +31,11 @@ from bursar.policies.pools.derived_state import (
     DerivedState,
     topic_of,
 )
+from bursar.policies.pools.explanation import explain_branch, subject_of
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
 from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, PoolQuotaBody
-from bursar.policies.pools.status import PoolStatusWriter, explain_branch
+from bursar.policies.pools.status import PoolStatusWriter
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 from bursar.resources import EMPTY, Vector, dimension_at
 from bursar.selectors import NodeNeeds
@@ -150,7 +151,8 @@ def _hopeless(derived: DerivedState, branch: Branch, binding: Binding) -> Refusa
                 return _refusal(derived, at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
         i += 1
-    note = f"no node of the tree of quota {branch.name} could ever take it"
+    where = "of its tree" if branch.quota is None else f"for {subject_of(derived, branch.quota)}"
+    note = f"no node {where} could ever take it"
     return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
 
@@ -219,17 +221,12 @@ def _refusal(
     if branch.quota is None:
         return found
     by = " by pods that may not be preempted" if rule == MIN_RULE else ""
-    return found.worded(_subject(derived, branch.quota), f"{found.used} of its {rule} of {found.limit} in use{by}")
-
-
-def _subject(derived: DerivedState, quota: PoolQuotaBody) -> str:
-    """The quota as people know it, with the profiles whose nodes it shares out."""
-    profiles = ", ".join([profile.key for profile in derived.node_pools.profiles_of(quota.tree)])
-    return f"ElasticQuota {quota.key} of profile {profiles}" if profiles else f"ElasticQuota {quota.key}"
+    return found.worded(subject_of(derived, branch.quota), f"{found.used} of its {rule} of {found.limit} in use{by}")
 
 
 def _loose(derived: DerivedState, branch: Branch) -> Refusal:
-    note = f"quota {branch.name} hangs on no tree: {derived.why_loose(branch)}"
+    named = branch.name if branch.quota is None else branch.quota.key
+    note = f"ElasticQuota {named} hangs on no tree: {derived.why_loose(branch)}"
     return Refusal(NAME, LOOSE, note, branch.key, topics=(topic_of(branch.tree_id),))
 
 

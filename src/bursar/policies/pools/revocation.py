@@ -19,6 +19,7 @@ from typing import Final, final
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.policies.pools.derived_state import DerivedState
+from bursar.policies.pools.explanation import subject_of
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.results import Revocation
 from bursar.resources import dimension_at
@@ -121,7 +122,8 @@ class Revoker:
                 resource = dimension_at(self.derived.forest.dims[slot])
                 limit = resource.show(self._limit(branch, slot))
                 parts.append(f"{resource.show(branch.own_used[slot])} {resource.name} of {limit}")
-        return f"quota {branch.name} uses {', '.join(parts)}"
+        named = f"quota {branch.name}" if branch.quota is None else subject_of(self.derived, branch.quota)
+        return f"{named} uses {', '.join(parts)}"
 
 
 def choose(amounts: dict[str, list[int]], candidates: list[Claim], over: list[int]) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""The status of quotas and profiles, the objects of root quotas, and why a quota has the runtime that it has."""
+"""The status of quotas and profiles, and the objects of root quotas."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from bursar.ledger.claims import Binding
 from bursar.ledger.state import State
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.root_quotas import as_json, ignores_default_tree, listing, root_manifest, shown
-from bursar.policies.pools.runtime import Trace, distribute_children
 from bursar.policies.pools.settings import (
     ALLOCATED,
     CHILD_REQUEST,
     GUARANTEED,
-    NAME,
     NON_PREEMPTIBLE_REQUEST,
     NON_PREEMPTIBLE_USED,
     PROFILE_OBJECT,
@@ -28,7 +25,7 @@ from bursar.policies.pools.settings import (
     TREE,
     PoolQuotaBody,
 )
-from bursar.policies.results import Check, Output, Refusal
+from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
 from bursar.resources import dimension_at
 
@@ -177,65 +174,3 @@ class PoolStatusWriter(StatusWriter):
 
 def _listed(amounts: vec[i64]) -> list[int]:
     return [int(amount) for amount in amounts]
-
-
-def explain_branch(derived: DerivedState, branch: Branch, binding: Binding, refusal: Refusal | None) -> Check:
-    """The claim's quota and those above it, each with its numbers in what the claim asks for."""
-    dims = binding.costs[1].indices()
-    children: list[Check] = []
-    if refusal is not None:
-        children.append(Check.of_refusal(refusal))
-    at: Branch | None = branch
-    while at is not None and at.quota is not None:
-        children.append(Check(at.key, True, "", tuple([runtime_check(derived, at, dim) for dim in dims])))
-        at = at.parent
-    return Check(NAME, refusal is None, f"belongs to quota {branch.name}", tuple(children))
-
-
-def runtime_check(derived: DerivedState, branch: Branch, dim: int) -> Check:
-    resource = dimension_at(dim)
-    slot = derived.forest.slot_of(dim)
-    if slot < 0 or branch.maxima[slot] == NO_MAX:
-        return Check(resource.name, True, "is not managed by this quota")
-    steps = runtime_steps(derived, branch, dim)
-    used = 0 if branch.account is None else branch.account.used.get(dim)
-    note = f"runtime {resource.show(int(branch.runtime[slot]))}, in use {resource.show(used)}"
-    return Check(resource.name, True, note, tuple([Check("step", True, step) for step in steps]))
-
-
-def runtime_steps(derived: DerivedState, branch: Branch, dim: int) -> list[str]:
-    """The steps to the runtime, one sentence each; empty for quotas outside of the distribution."""
-    slot = derived.forest.slot_of(dim)
-    parent = branch.parent
-    if slot < 0 or parent is None or not derived.forest.refresh(branch):
-        return []
-    show = dimension_at(dim).show
-    steps = [_asked(branch, slot, dim)]
-    trace = Trace()
-    siblings = parent.children
-    found = distribute_children(parent, slot, trace)
-    at = siblings.index(branch)
-    base = show(branch.base(slot))
-    kind = "needs" if branch.lends else "keeps, because it does not lend,"
-    steps.append(f"base {base}: it {kind} {show(trace.needs[at])} before anything is shared")
-    whole = show(int(parent.runtime[slot]))
-    needed = show(sum(trace.needs))
-    if trace.scaled:
-        steps.append(f"{parent.name} has {whole} for needs of {needed}: scaled to {show(found[at])}")
-        return steps
-    steps.append(f"{parent.name} has {whole}, the needs are {needed}: granted")
-    for number, turn in enumerate(trace.rounds):
-        if at in turn.handed:
-            weights = sum([int(siblings[i].weights[slot]) for i in turn.handed])
-            weight = f"weight {branch.weights[slot]} of {weights}"
-            steps.append(f"round {number + 1}: {show(turn.handed[at])} of {show(turn.pool)} by {weight}")
-    steps.append(f"runtime {show(found[at])}")
-    return steps
-
-
-def _asked(branch: Branch, slot: int, dim: int) -> str:
-    show = dimension_at(dim).show
-    text = f"asks for {show(branch.request[slot])}"
-    if int(branch.lim[slot]) < branch.request[slot]:
-        text += f", capped to {show(int(branch.lim[slot]))} by its max"
-    return text
