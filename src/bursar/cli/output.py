@@ -87,11 +87,12 @@ def _sum(widths: Sequence[int]) -> int:
 
 
 def _narrowed(columns: Sequence[Column], cells: list[list[str]]) -> tuple[list[Column], list[list[str]]]:
-    """The table in brief, without as many spare columns as it takes to keep the names whole."""
+    """The table in brief, without empty columns, and without as many spare ones as it takes to keep names whole."""
     cells = [[one if column.brief is None else column.brief(one) for column, one in zip(columns, row, strict=True)]
              for row in cells]  # fmt: skip
     widths = _widths(columns, cells)
-    kept = list(range(len(columns)))
+    filled = [column.name or any(row[i] != "-" for row in cells) for i, column in enumerate(columns)]
+    kept = [index for index in range(len(columns)) if filled[index]]
     for index in sorted(kept, key=lambda index: -columns[index].spare):
         if not columns[index].spare or _sum([columns[i].least(widths[i]) for i in kept]) <= terminal_width():
             break
@@ -165,7 +166,8 @@ def bar(used: int, limit: int, width: int = 20) -> str:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-FORMATS = ("table", "wide", "json", "yaml")
+MACHINES = ("json", "yaml")
+FORMATS = ("table", "wide", *MACHINES)
 INTERVAL = 2.0
 REST = 4.0  # the pause between looks, in times of what the last one took, where that is longer than the interval
 

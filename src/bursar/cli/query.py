@@ -10,6 +10,7 @@ import click
 from bursar.cli.change import field_lines
 from bursar.cli.connection import Target, asks, at_option, fail
 from bursar.cli.output import (
+    MACHINES,
     complete_kind,
     complete_reference,
     echo,
@@ -92,26 +93,71 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
 
 
 @click.command()
-@click.argument("claim", metavar="NAMESPACE/POD")
+@click.argument("what", metavar="NAMESPACE/POD|KIND/QUOTA|quota")
+@click.argument("name", metavar="[QUOTA]", required=False)
 @click.option("--fixes/--no-fixes", default=True, show_default=True, help="Search for what would let it in.")
 @at_option
 @output_option
 @asks
-def explain(claim: str, fixes: bool, at: str, output: str, target: Target) -> None:
-    """Say why a claim is where it is: every check with its numbers, and the shortest fixes.
+def explain(what: str, name: str | None, fixes: bool, at: str, output: str, target: Target) -> None:
+    """Say why a pod is where it is, or why a quota has what it has.
+
+    \b
+    bursar explain NAMESPACE/POD          every check with its numbers, and the shortest fixes
+    bursar explain quota NAME             the quota as `get quotas` calls it: its limits, who borrows
+    bursar explain ElasticQuota/NS/NAME   the same, as `apply` calls it
 
     The first check that fails is marked. Each fix was tried on a copy of the cluster, with everybody who waits, before
     it is shown; `docs/explain.md` says what kinds there are.
-    """
-    namespace, _, name = claim.removeprefix("Pod/").removeprefix("pod/").partition("/")
-    if not namespace or not name or "/" in name:
-        fail(f"{claim!r:.120} names no pod: write NAMESPACE/POD; `bursar get pods` lists them")
+    """  # noqa: D301 click reads the escape
+    kind, key = _explained(what, name)
     with target.open(past=bool(at)) as client:
-        found = client.explain(namespace, name, at=at, fixes=fixes)
-    if output in {"json", "yaml"}:
-        echo(machine(found, output))
-        return
-    echo(text(found, wide=output == "wide", searched=fixes))
+        if kind.lower() in _PODS:
+            namespace, _, pod = key.partition("/")
+            found = client.explain(namespace, pod, at=at, fixes=fixes)
+            lines = machine(found, output) if output in MACHINES else text(found, wide=output == "wide", searched=fixes)
+        else:
+            whole = client.explain_quota(kind, key, at=at)
+            lines = machine(whole, output) if output in MACHINES else quota_text(whole)
+    echo(lines)
+
+
+_PODS = {"pod", "pods", "po"}
+
+
+def _explained(what: str, name: str | None) -> tuple[str, str]:
+    """The kind and key to explain: KIND NAME, KIND/NAMESPACE/NAME, KIND/NAME of a tree, or NAMESPACE/POD."""
+    first, _, rest = what.partition("/")
+    if name is not None:
+        kind, key = what, name
+    elif "/" in rest or (rest and first.lower() in {"quotatree", "quotatrees"}):
+        kind, key = first, rest
+    else:
+        kind, key = "pod", what
+    namespace, _, last = key.partition("/")
+    if kind.lower() in _PODS and (not namespace or not last or "/" in last):
+        fail(f"{what!r:.120} names no pod: write NAMESPACE/POD; for a quota: quota NAME; `bursar get pods` lists pods")
+    return kind, key
+
+
+def quota_text(found: types.QuotaExplanations) -> list[str]:
+    """The explanations of quotas for people."""
+    lines: list[str] = []
+    for item in found.items:
+        lines += [*([""] if lines else []), *_outline(item.tree, "")]
+    return lines
+
+
+def _outline(check: types.CheckNode, indent: str) -> list[str]:
+    """What failed is marked; what holds needs no mark."""
+    mark = "" if check.passed else painted("FAIL", "FAIL") + " "
+    note = f": {check.note}" if check.note else ""
+    code = f" [{check.reason}]" if check.reason else ""
+    first, *more = wrapped(f"{check.title}{note}{code}", len(indent) + (0 if check.passed else 5))
+    lines = [f"{indent}{mark}{first}", *more]
+    for child in check.checks:
+        lines.extend(_outline(child, indent + "  "))
+    return lines
 
 
 def text(found: types.Explanation, *, wide: bool, searched: bool) -> list[str]:

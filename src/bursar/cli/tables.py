@@ -129,7 +129,7 @@ def _claims(client: Client, asked: ListQuery, output: str) -> Lines:
     now = _now(found, asked)
     rows = [
         (row.namespace, row.name, row.phase, _asked_for(row), row.node, row.priority, age(row.created, now),
-         ", ".join(row.quotas), _claim_note(row, output))
+         ", ".join(row.quota_names or row.quotas), _claim_note(row, output))
         for row in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "no claims found")

@@ -57,9 +57,10 @@ def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[
         return machine([_plain(row) for row in rows], output)
     title = {"quotas": "QUOTA", "teams": "TEAM", "nodes": "NODE"}[by]
     of = {"quotas": "LIMIT", "teams": "WANTED", "nodes": "HAS"}[by]
+    bounded = any(row.most for row in rows)
     columns = (
         Column(title, name=True), Column("RESOURCE", brief=without_domain), Column("USED", fixed=True, right=True),
-        Column(of, fixed=True, right=True), Column("MAX", fixed=True, right=True, wide=not any(row.most for row in rows)),
+        Column(of, fixed=True, right=True), Column("MAX", fixed=True, right=True, wide=not bounded),
         Column("%", fixed=True, right=True), Column("", fixed=True, spare=1), Column("CLAIMS", wide=True, right=True),
     )  # fmt: skip
     if not rows:

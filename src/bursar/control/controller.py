@@ -157,6 +157,7 @@ class Controller:
         """
         settings = settings_of(self._registry, changes)
         resized = [self._resize(change) for change in changes if change.is_pod]
+        asked = {claim.uid: claim.spec.requests for claim in resized if claim is not None}
         adjustments = [Adjust(claim.uid, claim.spec) for claim in resized if claim is not None]
         if not adjustments:
             return  # ``apply`` takes all settings or none by itself
@@ -166,7 +167,9 @@ class Controller:
             raise _refused(error) from None
         for decision in outlook.decisions:
             if decision.refusals:
-                raise ManifestError(decision.sentence(), "spec.containers", subject=f"Pod {self.name(decision.uid)}")
+                grew = self.engine.claim(decision.uid).spec.requests != asked[decision.uid]
+                path = "spec.containers" if grew else "metadata.labels"
+                raise ManifestError(decision.sentence(), path, subject=f"Pod {self.name(decision.uid)}")
 
     def _resize(self, change: ObjectChange) -> Claim | None:
         """The claim of a pod that holds a place and changed its spec; else None."""

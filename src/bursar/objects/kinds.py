@@ -105,19 +105,23 @@ class KindSet:
             if (api_version, kind.kind) in self._by_type:
                 raise ValueError(f"the kind {kind.name} is registered already")
             self._by_type[api_version, kind.kind] = kind
-        short = (kind.kind, kind.plural, *kind.short_names)
+        short = (kind.kind, kind.kind.lower(), kind.plural, *kind.short_names)
         full = (f"{kind.kind}.{kind.group}", f"{kind.plural}.{kind.group}") if kind.group else ()
         for name in {*short, *full}:
             self._by_name.setdefault(name, []).append(kind)
 
+    def called(self, name: str) -> list[Kind]:
+        """The kinds that people call by this name."""
+        return self._by_name.get(name, [])
+
     def find(self, name: str) -> Kind:
         """The kind that people call by this name; ``ManifestError`` when there is none, or more than one."""
-        found = self._by_name.get(name, [])
+        found = self.called(name)
         if len(found) == 1:
             return found[0]
         if found:
-            candidates = ", ".join(sorted(kind.name for kind in found))
-            raise ManifestError(f"the kind {name!r} is ambiguous: it may be {candidates}")
+            candidates = " or ".join(sorted(kind.name for kind in found))
+            raise ManifestError(f"the kind {name!r} is ambiguous: type {candidates}")
         raise ManifestError(f"the kind {name!r:.80} is not known; known are {self._listing()}")
 
     def reference(self, text: str) -> tuple[Kind, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
+from bursar.policies.results import Check
 from bursar.quantity import QuantityError
 from bursar.resources import dimension
 
@@ -27,6 +28,15 @@ class QuotaFigures:
     borrowed: int | None = None
     idle: int | None = None
     lent: int | None = None
+
+    def sentence(self, show: Callable[[int], str]) -> str:
+        """The amounts that the quota has."""
+        parts = [
+            f"{show(self.used)} of {show(self.max)} in use" if self.max is not None else f"{show(self.used)} in use"
+        ]
+        named = (("min", self.min), ("runtime", self.runtime), ("borrows", self.borrowed), ("lends", self.lent))
+        parts += [f"{name} {show(amount)}" for name, amount in named if amount or (amount == 0 and name == "min")]
+        return ", ".join(parts)
 
 
 @dataclass
@@ -66,6 +76,23 @@ class QuotaRecord:
     def label(self) -> str:
         """Names the quota for people."""
         return f"{self.key}:{self.node}" if self.node else self.key
+
+    @property
+    def subject(self) -> str:
+        """Names the quota with its kind."""
+        return f"{self.kind.partition('.')[0]} {self.label}"
+
+    @property
+    def exceeded(self) -> bool:
+        return any(not check.passed for _, check in self.checks())
+
+    def checks(self) -> list[tuple[str, Check]]:
+        """Each resource and what the quota has of it, sorted by name."""
+        found: list[tuple[str, Check]] = []
+        for name, figures in sorted(self.resources.items()):
+            passed = figures.max is None or figures.used <= figures.max
+            found.append((name, Check(name, passed, figures.sentence(dimension(name).show))))
+        return found
 
     def fill(self, figure: str, amounts: Mapping[str, Any] | None) -> None:
         """Set used, min, max or runtime of each resource, from amounts as manifests and statuses have them."""
@@ -115,6 +142,8 @@ class QuotaTable:
     accounts: Callable[[Any, Claim], Iterable[Account]] | None = None  # that govern a claim, and that no binding lists
     borrowers: Callable[[Any], set[str]] | None = None  # uids of claims that use what others lend
     over_quota: tuple[str, str] | None = None  # the label and value that the policy writes on pods that borrow
+    explain: Callable[[Any, QuotaRecord], Check | None] | None = None  # why a quota has what it has
+    called: Callable[[Any, Account], str] | None = None  # what people call an account's quota; empty: it is internal
     gpus: Callable[[Any], Iterable[GpuRecord]] | None = None
     requests: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] | None = None
     """(labels, annotations) of a pod -> what it requests by these, for people."""

@@ -20,6 +20,7 @@ from bursar.server import what_if as trials
 from bursar.server.changes import load_changes
 from bursar.server.pages import LISTS, Reader, claim_key
 from bursar.server.problems import RefusedError
+from bursar.server.quota_explanation import quota_explanations
 from bursar.server.requests import RequestQuery
 from bursar.server.rows import ClaimView
 from bursar.server.service import Pending, Service
@@ -107,6 +108,10 @@ class Handlers:
             return self._reader.look(lambda cluster: explanation(cluster, key), at)
         moment = self._service.moment(at) if at else self._service.position()
         return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
+
+    def explain_quota(self, asked: RequestQuery) -> types.QuotaExplanations:
+        kind, key = asked.text("kind"), asked.text("key")
+        return self._reader.look(lambda cluster: quota_explanations(cluster, kind, key), asked.text("at"))
 
     # History
 

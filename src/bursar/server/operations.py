@@ -208,6 +208,16 @@ class Operations:
         Parameter("policy", "only of this policy: trees, pools, elastic, limits, crossquota"),
         problems=(410,),
     )
+    explain_quota = Operation(
+        "/quotas/{kind}/{key}/explain",
+        "Why a quota has what it has, in the terms of its dialect: how its runtime comes about, its limits, who"
+        " borrows.",
+        types.QuotaExplanations,
+        Parameter("kind", "a kind as kubectl names it; `quota` for any", where="path"),
+        Parameter("key", "the quota as the list calls it (team-a/quota, org:group), or its name", where="path"),
+        _AT,
+        problems=(404,),
+    )
     nodes = _list("/nodes", "Nodes and what is used of them.", types.NodeList, _LABEL)
     gpus = _list(
         "/gpus",

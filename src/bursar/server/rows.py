@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 from bursar.engine.decision import NEVER, Decision
@@ -19,6 +20,7 @@ from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Plugin, Registry
 from bursar.policies.policy import Policy
 from bursar.policies.quota_table import GpuRecord
+from bursar.policies.results import Check
 from bursar.resources import UNLIMITED, dimension
 from bursar.server import types
 from bursar.sim.cluster import Cluster
@@ -57,6 +59,11 @@ class ClaimView:
         self._state = cluster.engine.state
         self._pairs = cluster.registry.paired(cluster.engine.policies)
         self._borrowers = _borrowers(self._pairs)
+        self._called_by = {
+            policy.name: partial(plugin.quotas.called, policy)
+            for plugin, policy in self._pairs
+            if plugin.quotas.called is not None
+        }
         self._over_quota = [plugin.quotas.over_quota for plugin in cluster.registry if plugin.quotas.over_quota]
 
     def all_keys(self) -> list[str]:
@@ -108,7 +115,8 @@ class ClaimView:
             created=timestamp(claim.created),
             requests=claim.spec.requests.show(),
             labels=claim.spec.labels if stored is None else {**claim.spec.labels, **written_labels(stored)},
-            quotas=[account.name for account in (*quota_accounts(claim), *self._more_accounts(claim))],
+            quotas=[account.name for account in self._accounts(claim)],
+            quota_names=self._called(claim),
             group=claim.spec.group,
             leaving=claim.leaving,
             waits_for=[self._cluster.controller.name(uid) for uid in claim.waits_for],
@@ -140,6 +148,20 @@ class ClaimView:
             gpus=shown_requests(self._cluster.registry, typed.metadata.labels, typed.metadata.annotations),
         )
 
+    def _accounts(self, claim: Claim) -> list[Account]:
+        return [*quota_accounts(claim), *self._more_accounts(claim)]
+
+    def counts_in(self, claim: Claim, account: str) -> bool:
+        return any(one.name == account for one in self._accounts(claim))
+
+    def borrows(self, claim: Claim) -> bool:
+        return self._borrows(claim.uid, self._cluster.objects.find(POD.name, claim.key))
+
+    def _called(self, claim: Claim) -> list[str]:
+        """What people call the quotas of its accounts, each once."""
+        found = (self._called_by.get(account.policy, _own_name)(account) for account in self._accounts(claim))
+        return list(dict.fromkeys(name for name in found if name))
+
     def _more_accounts(self, claim: Claim) -> Iterator[Account]:
         """Those that govern the claim and that no binding lists."""
         for plugin, policy in self._pairs:
@@ -151,6 +173,10 @@ class ClaimView:
             return True
         labels = {} if stored is None else written_labels(stored)
         return any(labels.get(label) == value for label, value in self._over_quota)
+
+
+def _own_name(account: Account) -> str:
+    return account.name
 
 
 def quota_accounts(claim: Claim) -> Iterator[Any]:
@@ -215,6 +241,20 @@ def queue_rows(cluster: Cluster) -> Iterator[types.QueueRow]:
             decided_by=0 if decision is None else decision.seq,
             gpus=shown_requests(cluster.registry, claim.spec.labels, claim.spec.annotations),
         )
+
+
+# Checks
+
+
+def check_node(check: Check) -> types.CheckNode:
+    return types.CheckNode(
+        title=check.title,
+        passed=check.passed,
+        note=check.note,
+        reason=check.reason,
+        binding=check.binding,
+        checks=[check_node(child) for child in check.children],
+    )
 
 
 # Nodes and GPUs

@@ -86,6 +86,7 @@ class ClaimRow(Answer, frozen=True):
     requests: Amounts
     labels: dict[str, str]
     quotas: list[str]  # accounts that govern it
+    quota_names: list[str] = []  # what people call the quotas of these
     group: str = ""
     leaving: bool = False
     waits_for: list[str] = []
@@ -338,6 +339,24 @@ class Explanation(Answer, frozen=True):
     moment: Moment
     fixes: list[Fix] = field(default_factory=list)  # only if they were asked for
     fixes_complete: bool = True  # whether the search for fixes came to its end
+
+
+class QuotaExplanation(Answer, frozen=True):
+    """Why a quota has what it has."""
+
+    quota: QuotaRow
+    tree: CheckNode
+    text: str
+    counts: int  # claims that are charged to it
+    waiting: list[str]  # claims that wait for it
+    borrowers: list[str]  # claims in it that use what others lend, as far as the dialect says so of claims
+
+
+class QuotaExplanations(Answer, frozen=True):
+    """One for each quota of the object: a quota tree has several."""
+
+    items: list[QuotaExplanation]
+    moment: Moment
 
 
 class TrialRow(Answer, frozen=True):

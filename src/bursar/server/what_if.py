@@ -22,11 +22,10 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, subject_of
 from bursar.objects.manifests import Document
 from bursar.objects.validation import show_duration, timestamp
-from bursar.policies.results import Check
 from bursar.resources import dimension
 from bursar.server import quotas, types
 from bursar.server.problems import RefusedError
-from bursar.server.rows import ClaimView
+from bursar.server.rows import ClaimView, check_node
 from bursar.server.time_travel import moment_of
 from bursar.sim.cluster import Cluster, fixes_for
 from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING, PodView
@@ -228,22 +227,11 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Exp
     found = fixes_for(cluster, row.uid) if fixes else search.Found()
     return types.Explanation(
         claim=row,
-        tree=_node(check),
+        tree=check_node(check),
         text="\n".join(check.lines()),
         moment=moment_of(cluster),
         fixes=[_fix(cluster, fix) for fix in found.fixes],
         fixes_complete=found.complete,
-    )
-
-
-def _node(check: Check) -> types.CheckNode:
-    return types.CheckNode(
-        title=check.title,
-        passed=check.passed,
-        note=check.note,
-        reason=check.reason,
-        binding=check.binding,
-        checks=[_node(child) for child in check.children],
     )
 
 

@@ -10,6 +10,7 @@ from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook, lending
 from bursar.policies.elastic.rights import MIN, SHARE, ElasticRights
 from bursar.policies.elastic.settings import BEYOND_SHARE, CLASSES, IN_MIN, NAME, WITHIN_SHARE
+from bursar.policies.quota_table import QuotaRecord
 from bursar.policies.results import Check
 from bursar.policies.rights import Shortage, missing_rows
 from bursar.resources import Vector, dimension, dimension_at
@@ -26,7 +27,7 @@ def explain(
     checks: Check,
 ) -> Check:
     """The checks of the accounts, with the quota, class, loans and rights behind them."""
-    children = [_quota_check(book, quota, cost), *checks.children, *_loan_checks(book, quota, cost)]
+    children = [_quota_check(book, quota, cost), *checks.children, *_loan_checks(book, quota, cost.names())]
     if claim.counts():
         rank = quota.standing(book.share(quota)).rank(quota.members[claim.uid])
         children.insert(1, Check("class", True, CLASSES[rank]))
@@ -56,20 +57,37 @@ def _quota_check(book: QuotaBook, quota: ElasticQuotaState, cost: Vector) -> Che
 
 
 def _numbers(quota: ElasticQuotaState, k: int, extra: int) -> str:
+    return f"{dimension_at(quota.dims[k]).name}: {_figures(quota, k, extra)}"
+
+
+def _figures(quota: ElasticQuotaState, k: int, extra: int) -> str:
     resource = dimension_at(quota.dims[k])
     show = resource.show
     floor, used = quota.floor[k], quota.used[k]
     most = quota.body.max.listed.get(resource.name)
     ceiling = "none" if most is None else show(most)
     over = f", over-quota {show(used - floor)}" if used > floor else ""
-    numbers = f"min {show(floor)}, max {ceiling}, used {show(used)}{over}, guaranteed over-quota {show(extra)}"
-    return f"{resource.name}: {numbers}"
+    return f"min {show(floor)}, max {ceiling}, used {show(used)}{over}, guaranteed over-quota {show(extra)}"
 
 
-def _loan_checks(book: QuotaBook, quota: ElasticQuotaState, cost: Vector) -> list[Check]:
+def explain_quota(book: QuotaBook, quota: ElasticQuotaState, row: QuotaRecord) -> Check:
+    """What the quota has of each resource, what it borrows and from whom, and what it lends to whom."""
+    extra = book.guaranteed(quota)
+    children: list[Check] = []
+    for name, check in row.checks():
+        k = quota.position(dimension(name).index)
+        loans = tuple(_loan_checks(book, quota, [name]))
+        note = check.note if k < 0 else _figures(quota, k, extra[k])
+        children.append(Check(name, check.passed, note, loans))
+    passed = all(child.passed for child in children)
+    namespaces = f"of namespaces {', '.join(quota.body.namespaces)}" if len(quota.body.namespaces) > 1 else ""
+    return Check(quota.body.subject, passed, namespaces, tuple(children))
+
+
+def _loan_checks(book: QuotaBook, quota: ElasticQuotaState, names: list[str]) -> list[Check]:
     found: list[Check] = []
     for name, all_loans in lending(book).items():
-        if cost.amount(name) == 0:
+        if name not in names:
             continue
         show = dimension(name).show
         for loan in all_loans:

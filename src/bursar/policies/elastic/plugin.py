@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account
 from bursar.objects.decode import ManifestError
 from bursar.objects.requests import limits_from
 from bursar.policies.elastic.api import (
@@ -20,6 +21,7 @@ from bursar.policies.elastic.api import (
     ElasticSection,
     check_section,
 )
+from bursar.policies.elastic.explanation import explain_quota
 from bursar.policies.elastic.policy import ElasticPolicy
 from bursar.policies.elastic.settings import (
     CAPACITY_LABEL,
@@ -39,7 +41,7 @@ from bursar.policies.elastic.settings import (
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
-from bursar.policies.results import Refusal, Setting
+from bursar.policies.results import Check, Refusal, Setting
 
 
 def elastic_quota_settings(key: str, quota: ElasticQuota | None) -> list[Setting]:
@@ -134,6 +136,16 @@ def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, An
     row.account = PREFIX + quota_id(row.kind.partition(".")[0], row.key)
 
 
+def explain_row(policy: ElasticPolicy, row: QuotaRecord) -> Check | None:
+    quota = policy.book.by_account.get(row.account)
+    return None if quota is None else explain_quota(policy.book, quota, row)
+
+
+def called(_policy: ElasticPolicy, account: Account) -> str:
+    """The quota of an account; its parts, and the total of all quotas, are internal."""
+    return "" if "#" in account.name or account.name == TOTAL else account.name.removeprefix(PREFIX).partition("/")[2]
+
+
 def fields_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LimitField]:
     """Min of the claim's own quota where the sum of all refused; else min or max of the quota that refused."""
     total = refusal.account == TOTAL
@@ -198,6 +210,8 @@ PLUGIN = Plugin(
     quotas=QuotaTable(
         objects={ELASTIC_QUOTA_KIND.name: read_row, COMPOSITE_KIND.name: read_row},
         over_quota=(CAPACITY_LABEL, OVER_QUOTA),
+        explain=explain_row,
+        called=called,
     ),
     fixes=FixFields(limits=fields_of),
     pods=PodMarks(own_labels=(CAPACITY_LABEL,)),

@@ -12,7 +12,7 @@ from bursar.ledger.claims import Binding, Claim
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.runtime import Trace, distribute_children
-from bursar.policies.pools.settings import DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
 from bursar.policies.results import Check, Refusal
 from bursar.resources import Tally, Vector, dimension_at
 
@@ -21,6 +21,8 @@ _NAMED: Final = 10  # siblings and pods that are named
 
 def subject_of(derived: DerivedState, quota: PoolQuotaBody) -> str:
     """The quota as people know it, with the profiles whose nodes it shares out."""
+    if quota.name in (SYSTEM, DEFAULT):
+        return f"ElasticQuota {quota.name}"
     profiles = profiles_of(derived, quota.tree)
     return f"ElasticQuota {quota.key} of {profiles}" if profiles else f"ElasticQuota {quota.key}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from bursar.ledger.claims import Claim
+from bursar.ledger.state import Account
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.requests import node_amounts
@@ -25,6 +26,7 @@ from bursar.policies.pools.api import (
     profile_of_object,
     quota_of_object,
 )
+from bursar.policies.pools.explanation import explain_quota, outside_by_tree, total_of
 from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
@@ -32,6 +34,7 @@ from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_admission import QuotaReview
 from bursar.policies.pools.settings import (
     DEFAULT,
+    DEFAULT_TREE,
     ENDLESS,
     IS_PARENT,
     NAME,
@@ -41,11 +44,12 @@ from bursar.policies.pools.settings import (
     QUOTA_OBJECT,
     QUOTA_OF_POD,
     RUNTIME,
+    SYSTEM,
     TREE,
 )
 from bursar.policies.pools.topology import Topology, labels_of, topology_of
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
-from bursar.policies.results import Refusal, Setting
+from bursar.policies.results import Check, Refusal, Setting
 
 # Translation
 
@@ -116,9 +120,36 @@ def pod_admission(view: ObjectView, old: Mapping[str, Any] | None, new: dict[str
     quota = topology.quota(name)
     refused = quota is not None and quota.is_parent and name not in (DEFAULT, before)
     if refused and not _section(view).parent_quota_pods:
-        path = join("metadata.labels", QUOTA_OF_POD) if labels.get(QUOTA_OF_POD) else "metadata.namespace"
+        path = _LABEL if labels.get(QUOTA_OF_POD) else "metadata.namespace"
         raise ManifestError(f"quota {name} has children: a pod must name one of those", path)
+    node = "" if old is None else str((old.get("spec") or {}).get("nodeName") or "")
+    if node and before is not None and name != before:
+        _check_move(topology, view, (before, name), node)
     return new
+
+
+_LABEL: Final = join("metadata.labels", QUOTA_OF_POD)
+
+
+def _check_move(topology: Topology, view: ObjectView, names: tuple[str, str], node: str) -> None:
+    """A pod with a node may move within its tree, and to a tree to whose pods its node is open now."""
+    trees = [DEFAULT_TREE if quota is None else topology.tree_of(quota) for quota in map(topology.quota, names)]
+    labels = labels_of(view.get("Node", node) or {"metadata": {}})
+    owner = next((profile for profile in topology.profiles.order if profile.selects(labels)), None)
+    if trees[0] == trees[1] or trees[1] in ((DEFAULT_TREE,) if owner is None else owner.open_to()):
+        return
+    here = "no profile" if owner is None else f"profile {owner.key}"
+    problem = f"a pod with a node can only move to a quota that shares out that node: {node} belongs to {here}, quota"
+    problem += f" {names[0]} to {_profiles(topology, trees[0])}, and quota {names[1]} to"
+    problem += f" {_profiles(topology, trees[1])}; delete the pod and create it again to move it there"
+    raise ManifestError(problem, _LABEL)
+
+
+def _profiles(topology: Topology, tree: str) -> str:
+    keys = [profile.key for profile in topology.profiles.profiles_of(tree)]
+    if not keys:
+        return "the default tree" if tree == DEFAULT_TREE else f"tree {tree}, which has no profile"
+    return f"{'profile' if len(keys) == 1 else 'profiles'} {', '.join(keys)}"
 
 
 def unpreemptible(labels: Mapping[str, str], _annotations: Mapping[str, str]) -> bool:
@@ -149,6 +180,35 @@ def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, An
     row.fill("runtime", msgspec.json.decode(runtime) if runtime else None)
     if labels.get(IS_PARENT) != "true":
         row.borrow()
+
+
+def rows_outside(policy: PoolsPolicy) -> Iterator[QuotaRecord]:
+    """What runs outside of all quotas, for each tree: the default quota, and the system quota if it is used."""
+    derived = policy.derived
+    for name in (DEFAULT, SYSTEM):
+        quota = derived.resolver.quota(name)
+        if quota is None:
+            continue
+        branch = derived.forest.branch(quota.tree, name)
+        found = outside_by_tree(derived, branch)
+        for tree in sorted({DEFAULT_TREE, *found} if name == DEFAULT else found):
+            names = "+".join([profile.name for profile in derived.node_pools.profiles_of(tree)])
+            row = QuotaRecord(NAME, QUOTA_OBJECT, "", name, names, "", tree, account=branch.key)
+            row.fill("used", total_of(found.get(tree, [])).show())
+            yield row
+
+
+def called(policy: PoolsPolicy, account: Account) -> str:
+    """The quota of an account; those of its own pods are internal."""
+    branch, suffix = policy.derived.roles[account.name]
+    if suffix or branch.quota is None:
+        return ""
+    return branch.name if branch.built_in else branch.quota.key
+
+
+def explain_row(policy: PoolsPolicy, row: QuotaRecord) -> Check | None:
+    branch = policy.derived.forest.branches.get(row.account)
+    return None if branch is None else explain_quota(policy.derived, branch)
 
 
 def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitField]:
@@ -183,7 +243,7 @@ REASONS: Final = (
     ),
     Reason(
         "pools.unplaceable",
-        "Seen in `explain` only: no node of the tree could ever take the pod, so its demand is not counted.",
+        "No node of the tree of the pod's quota could ever take the pod, so it waits, and its demand is not counted.",
         "Ask for what a node of the pool has, or add nodes.",
     ),
     Reason(
@@ -218,7 +278,7 @@ PLUGIN = Plugin(
     },
     reasons=REASONS,
     title="Quota trees over node pools ([guide](pools.md))",
-    quotas=QuotaTable(objects={QUOTA_OBJECT: read_row}),
+    quotas=QuotaTable(objects={QUOTA_OBJECT: read_row}, rows=rows_outside, explain=explain_row, called=called),
     fixes=FixFields(limits=fields_of, preemptible=PREEMPTIBLE),
     pods=PodMarks(quota_labels=(QUOTA_OF_POD,), fixed_labels=(PREEMPTIBLE,)),
 )

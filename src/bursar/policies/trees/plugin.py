@@ -11,12 +11,12 @@ from bursar.objects.decode import ManifestError
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaFigures, QuotaRecord, QuotaTable
-from bursar.policies.results import Refusal, Setting
+from bursar.policies.results import Check, Refusal, Setting
 from bursar.policies.trees.api import QUOTA_TREE, QuotaTree, body_from
 from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.policy import KIND, TreesPolicy
 from bursar.policies.trees.records import LABEL, NAME, held_requests
-from bursar.resources import Vector
+from bursar.resources import Vector, dimension
 
 
 def tree_settings(key: str, tree: QuotaTree | None) -> list[Setting]:
@@ -67,6 +67,36 @@ def _borrowed(tree: QuotaTreeModel) -> dict[str, Vector]:
     return found
 
 
+def explain_row(policy: TreesPolicy, row: QuotaRecord) -> Check | None:
+    """The node and those above it, and the consumers of its group that sit above it."""
+    tree = policy.trees.by_name.get(row.tree)
+    node = None if tree is None else tree.nodes.get(row.node)
+    if tree is None or node is None:
+        return None
+    children: list[Check] = []
+    for name, check in row.checks():
+        show, figures = dimension(name).show, row.resources[name]
+        note = f"{show(figures.used)} of its quota of {show(figures.min or 0)} in use"
+        children.append(Check(name, check.passed, note))
+    at = node.parent
+    while at is not None:
+        used = at.account.used
+        parts = [
+            f"{dimension(name).show(used.amount(name))} of {dimension(name).show(most)} {name} in use"
+            for name, most in at.account.limits.listed.items()
+        ]
+        children.append(Check(f"above {tree.name}:{at.name}", True, ", ".join(parts) or "no limit"))
+        at = at.parent
+    for other in tree.nodes.values():
+        for seat in [] if other.leaf else tree.seated(other):
+            if seat.group is node and other is not node:
+                amounts = ", ".join(f"{name} {amount}" for name, amount in seat.request.cost.show().items())
+                children.append(Check("borrows", True, f"{seat.claim.key} has {amounts} of {tree.name}:{other.name}"))
+    soft = "hard: it borrows nothing" if node.hard else "soft: it may borrow from above"
+    note = "the root" if node.parent is None else soft
+    return Check(row.subject, not row.exceeded, note, tuple(children))
+
+
 def borrowers(policy: TreesPolicy) -> set[str]:
     """The claims that are charged above their own group."""
     return {
@@ -85,6 +115,12 @@ def accounts_of(policy: TreesPolicy, claim: Claim) -> Iterator[Account]:
         group = None if tree is None else tree.nodes.get(request.group)
         if group is not None:
             yield from group.accounts
+
+
+def called(_policy: TreesPolicy, account: Account) -> str:
+    """The group or node of an account, as rows are labelled."""
+    tree, _, node = account.name.removeprefix(f"{NAME}/").partition("/")
+    return f"{tree}:{node}"
 
 
 def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitField]:
@@ -133,7 +169,7 @@ PLUGIN = Plugin(
     check_removal={QUOTA_TREE.name: check_removal},
     reasons=REASONS,
     title="Quota trees ([guide](trees.md))",
-    quotas=QuotaTable(rows=quota_rows, accounts=accounts_of, borrowers=borrowers),
+    quotas=QuotaTable(rows=quota_rows, accounts=accounts_of, borrowers=borrowers, explain=explain_row, called=called),
     fixes=FixFields(limits=fields_of),
     pods=PodMarks(quota_prefixes=(LABEL,)),
 )

@@ -1,0 +1,133 @@
+"""Why quotas have what they have: found by what people call them, explained in the terms of their dialect.
+
+A policy explains its own quotas; what it leaves out is made from the figures that all dialects share. Who counts and
+who waits in a quota is added the same way for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bursar.ledger.claims import PENDING, Claim
+from bursar.objects.decode import ManifestError
+from bursar.objects.validation import few
+from bursar.policies.quota_table import QuotaRecord
+from bursar.policies.results import Check
+from bursar.resources import dimension
+from bursar.server import quotas, types
+from bursar.server.problems import RefusedError
+from bursar.server.rows import ClaimView, check_node
+from bursar.server.time_travel import moment_of
+from bursar.sim.cluster import Cluster
+
+_ANY = ("quota", "quotas")
+_NAMED = 10  # borrowers of other quotas that are listed
+
+
+def quota_explanations(cluster: Cluster, kind: str, key: str) -> types.QuotaExplanations:
+    """The caller holds the cluster's lock."""
+    records = quotas.quotas(cluster)
+    found = _of_one(_called(cluster, records, kind, key), key)
+    view = ClaimView(cluster)
+    items = [_explanation(cluster, view, records, record) for record in _once_each(found)]
+    return types.QuotaExplanations(items=items, moment=moment_of(cluster))
+
+
+def _called(cluster: Cluster, records: list[QuotaRecord], kind: str, key: str) -> list[QuotaRecord]:
+    """The rows that the text means: those labelled so, else those of the object of that key, else of that name."""
+    kinds = set[str]()
+    if kind not in _ANY:
+        kinds = {one.name for one in cluster.kinds.called(kind)}
+        if not kinds:
+            raise RefusedError(400, _unknown(cluster, kind))
+    records = [record for record in records if not kinds or record.kind in kinds]
+    for forms in (lambda one: (one.label,), lambda one: (one.key,), lambda one: (one.name, f"{one.name}:{one.node}")):
+        found = [record for record in records if key in forms(record)]
+        if found:
+            return found
+    raise RefusedError(404, f"there is no quota {key!r:.200}: `bursar get quotas` lists them")
+
+
+def _unknown(cluster: Cluster, kind: str) -> str:
+    try:
+        cluster.kinds.find(kind)
+    except ManifestError as error:
+        return str(error)
+    return f"{kind!r:.80} is no kind of quotas"
+
+
+def _of_one(found: list[QuotaRecord], key: str) -> list[QuotaRecord]:
+    """The rows of one object; raises, with what can be typed, if they are of several."""
+    names = sorted({f"{record.kind}/{record.key}" for record in found})
+    if len(names) > 1:
+        raise RefusedError(400, f"the quota {key!r:.200} is ambiguous: type {' or '.join(names)}")
+    return found
+
+
+def _once_each(found: list[QuotaRecord]) -> list[QuotaRecord]:
+    """Rows that one account stands for are one quota."""
+    return list({record.account or record.label: record for record in reversed(found)}.values())[::-1]
+
+
+def _explanation(
+    cluster: Cluster, view: ClaimView, records: list[QuotaRecord], record: QuotaRecord
+) -> types.QuotaExplanation:
+    check = _of_policy(cluster, record)
+    if check is None:
+        check = Check(record.subject, not record.exceeded, record.message, tuple(_figures(records, record)))
+    counting, waiting = _claims(cluster, view, record)
+    borrowers = sorted(claim.key for claim in counting if view.borrows(claim))
+    people = _pods(counting, waiting, borrowers)
+    check = Check(check.title, check.passed, check.note, (*check.children, *people), check.reason)
+    return types.QuotaExplanation(
+        quota=quotas.row(record),
+        tree=check_node(check),
+        text="\n".join(check.lines()),
+        counts=len(counting),
+        waiting=sorted(claim.key for claim in waiting),
+        borrowers=borrowers,
+    )
+
+
+def _of_policy(cluster: Cluster, record: QuotaRecord) -> Check | None:
+    for plugin, policy in cluster.registry.paired(cluster.engine.policies):
+        if plugin.name == record.policy and plugin.quotas.explain is not None:
+            return plugin.quotas.explain(policy, record)
+    return None
+
+
+def _figures(records: list[QuotaRecord], record: QuotaRecord) -> Iterable[Check]:
+    """What the table says of each resource, and who borrows what this quota lends."""
+    for resource, check in record.checks():
+        lent = record.resources[resource].lent
+        others = [other for other in records if other.lends_in == record.lends_in and other is not record]
+        over = [(other.resources[resource].borrowed or 0, other) for other in others if resource in other.resources]
+        over = sorted((one for one in over if one[0]), key=lambda one: (-one[0], one[1].label)) if lent else []
+        show = dimension(resource).show
+        yield Check(
+            check.title,
+            check.passed,
+            check.note,
+            tuple(Check("borrower", True, f"{other.label} borrows {show(amount)}") for amount, other in over[:_NAMED]),
+        )
+
+
+def _claims(cluster: Cluster, view: ClaimView, record: QuotaRecord) -> tuple[list[Claim], list[Claim]]:
+    """The claims that count in the quota, and those that wait for it."""
+    counting: list[Claim] = []
+    waiting: list[Claim] = []
+    for claim in cluster.engine.state.claims.values() if record.account else ():
+        if view.counts_in(claim, record.account):
+            (waiting if claim.state == PENDING else counting).append(claim)
+    return counting, waiting
+
+
+def _number(claims: list[Claim], verb: str) -> str:
+    return f"1 {verb}s" if len(claims) == 1 else f"{len(claims)} {verb}"
+
+
+def _pods(counting: list[Claim], waiting: list[Claim], borrowers: list[str]) -> Iterable[Check]:
+    who = f": {few(sorted(claim.key for claim in waiting))}" if waiting else ""
+    yield Check("pods", True, f"{_number(counting, 'count')}, {_number(waiting, 'wait')}{who}")
+    if borrowers:
+        yield Check("borrowing", True, few(borrowers))
