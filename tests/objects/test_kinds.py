@@ -72,6 +72,7 @@ def refusal(body: dict[str, Any]) -> str:
     ("name", "kind"),
     [
         ("Pod", "Pod"),
+        ("pod", "Pod"),
         ("pods", "Pod"),
         ("po", "Pod"),
         ("PriorityClass", "PriorityClass"),
@@ -89,9 +90,9 @@ def test_kinds_are_found_by_the_names_people_use(name: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("Quota", "the kind 'Quota' is ambiguous: it may be Quota.a.example, Quota.b.example"),
-        ("quotas", "the kind 'quotas' is ambiguous: it may be Quota.a.example, Quota.b.example"),
-        ("pod", "the kind 'pod' is not known; known are Configuration.bursar.dev, Consumer, Namespace"),
+        ("Quota", "the kind 'Quota' is ambiguous: type Quota.a.example or Quota.b.example"),
+        ("quotas", "the kind 'quotas' is ambiguous: type Quota.a.example or Quota.b.example"),
+        ("pot", "the kind 'pot' is not known; known are Configuration.bursar.dev, Consumer, Namespace"),
         ("", "the kind '' is not known"),
     ],
 )

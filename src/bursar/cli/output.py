@@ -46,7 +46,7 @@ class Column:
     fixed: bool = False
     right: bool = False
     name: bool = False
-    spare: int = 0  # left out where the terminal is too narrow for the rest: the highest first, 0 never
+    spare: int = 0  # left out where the terminal is too narrow for the rest: the highest first; 1: only if it is empty
     brief: Callable[[str], str] | None = None  # how its cells are written where the terminal is narrow
 
     def least(self, width: int) -> int:
@@ -87,16 +87,17 @@ def _sum(widths: Sequence[int]) -> int:
 
 
 def _narrowed(columns: Sequence[Column], cells: list[list[str]]) -> tuple[list[Column], list[list[str]]]:
-    """The table in brief, without empty columns, and without as many spare ones as it takes to keep names whole."""
+    """The table in brief, without as many spare columns as it takes to keep the names whole: empty ones first."""
     cells = [[one if column.brief is None else column.brief(one) for column, one in zip(columns, row, strict=True)]
              for row in cells]  # fmt: skip
     widths = _widths(columns, cells)
-    filled = [column.name or any(row[i] != "-" for row in cells) for i, column in enumerate(columns)]
-    kept = [index for index in range(len(columns)) if filled[index]]
-    for index in sorted(kept, key=lambda index: -columns[index].spare):
-        if not columns[index].spare or _sum([columns[i].least(widths[i]) for i in kept]) <= terminal_width():
+    kept = list(range(len(columns)))
+    empty = [all(row[index] == "-" for row in cells) for index in kept]
+    for index in sorted(kept, key=lambda index: (not empty[index], -columns[index].spare)):
+        if _sum([columns[i].least(widths[i]) for i in kept]) <= terminal_width():
             break
-        kept.remove(index)
+        if columns[index].spare > (0 if empty[index] else 1):
+            kept.remove(index)
     return [columns[i] for i in kept], [[row[i] for i in kept] for row in cells]
 
 
@@ -309,6 +310,12 @@ def reference(client: Client, text: str) -> tuple[str, str]:
     if text.count("/") != 1 or not rest:
         fail(f"{text!r:.120} names no object: expected KIND/namespace/name, KIND/name, or namespace/name of a pod")
     return "Pod", text
+
+
+def is_kind(client: Client, text: str) -> bool:
+    """Whether people call a kind so, or all kinds of quotas."""
+    name = text.lower()
+    return name in {"quota", "quotas"} or any(name in _names(info) for info in client.kinds().items)
 
 
 def _names(info: KindInfo) -> set[str]:

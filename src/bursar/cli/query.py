@@ -15,6 +15,7 @@ from bursar.cli.output import (
     complete_reference,
     echo,
     echo_fitted,
+    is_kind,
     machine,
     output_option,
     painted,
@@ -110,8 +111,8 @@ def explain(what: str, name: str | None, fixes: bool, at: str, output: str, targ
     The first check that fails is marked. Each fix was tried on a copy of the cluster, with everybody who waits, before
     it is shown; `docs/explain.md` says what kinds there are.
     """  # noqa: D301 click reads the escape
-    kind, key = _explained(what, name)
     with target.open(past=bool(at)) as client:
+        kind, key = _explained(client, what, name)
         if kind.lower() in _PODS:
             namespace, _, pod = key.partition("/")
             found = client.explain(namespace, pod, at=at, fixes=fixes)
@@ -125,12 +126,12 @@ def explain(what: str, name: str | None, fixes: bool, at: str, output: str, targ
 _PODS = {"pod", "pods", "po"}
 
 
-def _explained(what: str, name: str | None) -> tuple[str, str]:
+def _explained(client: Client, what: str, name: str | None) -> tuple[str, str]:
     """The kind and key to explain: KIND NAME, KIND/NAMESPACE/NAME, KIND/NAME of a tree, or NAMESPACE/POD."""
     first, _, rest = what.partition("/")
     if name is not None:
         kind, key = what, name
-    elif "/" in rest or (rest and first.lower() in {"quotatree", "quotatrees"}):
+    elif ("/" in rest and is_kind(client, first)) or (rest and first.lower() in {"quotatree", "quotatrees"}):
         kind, key = first, rest
     else:
         kind, key = "pod", what

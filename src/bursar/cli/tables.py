@@ -169,11 +169,11 @@ def _quotas(client: Client, asked: ListQuery, output: str) -> Lines:
     found = selected(client.quotas, asked, query, row_key)
     limited = any(one.runtime for row in found.items for one in row.resources.values())
     columns = (
-        Column("KIND", name=True, spare=3), Column("QUOTA", name=True), Column("RESOURCE", brief=without_domain),
+        Column("KIND", name=True, spare=4), Column("QUOTA", name=True), Column("RESOURCE", brief=without_domain),
         Column("USED", fixed=True, right=True), Column("RUNTIME", wide=not limited, fixed=True, right=True),
-        Column("MIN", fixed=True, right=True, spare=2), Column("MAX", fixed=True, right=True, spare=1),
-        Column("BORROWED", fixed=True, right=True, spare=4), Column("LENT", wide=True, right=True, spare=5),
-        Column("NOTE"),
+        Column("MIN", fixed=True, right=True, spare=3), Column("MAX", fixed=True, right=True, spare=2),
+        Column("BORROWED", fixed=True, right=True, spare=5), Column("LENT", wide=True, right=True, spare=6),
+        Column("NOTE", spare=1),
     )  # fmt: skip
     rows = [
         (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used,

@@ -330,7 +330,7 @@ def test_a_loose_quota_holds_its_claims_until_it_hangs_somewhere() -> None:
     refused = world.decide(cm(1), "child")
     assert (refused.reason, refused.sentence()) == (
         "pools.loose",
-        "quota child hangs on no tree: there is no quota missing",
+        "ElasticQuota quotas/child hangs on no tree: there is no quota missing",
     )
     world.quota("missing", cm(10), is_parent=True)
     assert world.runtime("missing") == shown(cm(1))
