@@ -217,7 +217,8 @@ def fill(cluster: Stage) -> None:
 
 
 @pytest.mark.anyio
-async def test_kubectl_bursar_shows_the_same(tmp_path: Path) -> None:
+async def test_kubectl_bursar_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     async with stage(more=KINDS) as cluster:
         fill(cluster)
         config = kubeconfig(tmp_path, cluster.fake.url)

@@ -61,7 +61,8 @@ def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[
     columns = (
         Column(title, name=True), Column("RESOURCE", brief=without_domain), Column("USED", fixed=True, right=True),
         Column(of, fixed=True, right=True), Column("MAX", fixed=True, right=True, wide=not bounded, spare=2),
-        Column("%", fixed=True, right=True), Column("", fixed=True, spare=3), Column("CLAIMS", wide=True, right=True),
+        Column("%", fixed=True, right=True), Column("", fixed=True, spare=3),
+        Column("CLAIMS", wide=True, right=True, spare=1),
     )  # fmt: skip
     if not rows:
         return ["nothing is used, and nothing is limited"]
