@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 NODE_LABELS = {"a-1": {"pool": "a"}, "b-1": {"pool": "b"}, "c-1": {}}
 TEAMS = {"vision": ("root-a", 5), "speech": ("root-a", 3), "ads": ("root-b", 3), "web": ("", 3)}
@@ -22,15 +20,14 @@ def nodes() -> list[Manifest]:
 
 
 def profile(pool: str) -> Manifest:
-    return yaml.safe_load(f"""
-        apiVersion: quota.koordinator.sh/v1alpha1
-        kind: ElasticQuotaProfile
-        metadata: {{namespace: kube-system, name: pool-{pool}}}
-        spec:
-          quotaName: root-{pool}
-          quotaLabels: {{quota.scheduling.koordinator.sh/is-parent: "true"}}
-          nodeSelector: {{matchLabels: {{pool: {pool}}}}}
-    """)  # type: ignore[no-any-return]
+    is_parent = {"quota.scheduling.koordinator.sh/is-parent": "true"}
+    selector = {"matchLabels": {"pool": pool}}
+    return {
+        "apiVersion": "quota.koordinator.sh/v1alpha1",
+        "kind": "ElasticQuotaProfile",
+        "metadata": {"namespace": "kube-system", "name": f"pool-{pool}"},
+        "spec": {"quotaName": f"root-{pool}", "quotaLabels": is_parent, "nodeSelector": selector},
+    }
 
 
 def team(name: str, parent: str = "", least: int = 3) -> Manifest:
