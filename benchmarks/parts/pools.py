@@ -1,4 +1,4 @@
-"""Part pools: runtime quota of a tree of 10,000 quotas, depth 4, parents of 100 children, two resources."""
+"""Part pools: runtime quota of 10,000 quotas, in parents of 100 children and as siblings; two resources."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,16 @@ _ALL_MS = 50
 _CHANGE_US = 160
 _ADD_MS = 1
 _CHECKS = 300_000
+_GROWTH = {"all": 15, "change": 2, "add": 2}  # ten times the quotas: linear, and hardly any
+_DECISION_MS = 1
+_APPLY_MS = 2
+_PODS = 5_000
+_SITUATIONS = {
+    "plenty": "enough for all",
+    "within": "contested, within its min",
+    "over": "contested, refused",
+    "borrow": "contested, borrows",
+}
 
 
 def rows() -> Iterator[Row]:
@@ -22,11 +32,28 @@ def rows() -> Iterator[Row]:
     yield Row(f"one change of demand and its leaf, {count}", many["change"] * 1e6, "us", _CHANGE_US, AT_MOST)
     yield Row(f"one quota added, and its runtime, {count}", many["add"] * 1e3, "ms", _ADD_MS, AT_MOST)
     yield Row(f"admission check, {count}", many["checks"], "checks/s", _CHECKS)
-    yield from _growth(few, many)
-    yield Row(f"one change of demand, {slow['quotas']:,.0f} quotas, interpreted", slow["change"] * 1e6, "us")
-
-
-def _growth(few: dict[str, float], many: dict[str, float]) -> Iterator[Row]:
     times = many["quotas"] / few["quotas"]
-    for name in ("all", "change", "add"):
-        yield Row(f"growth of {name!r} with {times:.0f} times the quotas", many[name] / few[name], "times")
+    for name, goal in _GROWTH.items():
+        growth = many[name] / few[name]
+        yield Row(f"growth of {name!r} with {times:.0f} times the quotas", growth, "times", goal, AT_MOST)
+    yield Row(f"one change of demand, {slow['quotas']:,.0f} quotas, interpreted", slow["change"] * 1e6, "us")
+    yield from _siblings()
+    yield from _applies()
+
+
+def _siblings() -> Iterator[Row]:
+    found = measure("benchmarks.work.pool_levels:siblings", COMPILED, quotas=_MANY)
+    for key, situation in _SITUATIONS.items():
+        name = f"a decision, {_MANY:,} siblings, {situation}"
+        yield Row(name, found[f"{key}-median"] * 1e3, "ms", _DECISION_MS, AT_MOST)
+        yield Row("the same, the first after the load", found[f"{key}-first"] * 1e3, "ms")
+
+
+def _applies() -> Iterator[Row]:
+    many = measure("benchmarks.work.pool_levels:applies", COMPILED, quotas=_MANY, pods=_PODS)
+    few = measure("benchmarks.work.pool_levels:applies", COMPILED, quotas=_FEW, pods=_PODS)
+    for key, what in {"pod": "one pod applied", "quota": "one quota applied", "change": "one quota changed"}.items():
+        yield Row(f"{what} to a cluster with {_MANY:,} quotas", many[f"{key}-median"] * 1e3, "ms", _APPLY_MS, AT_MOST)
+        yield Row("the same, the first after the load", many[f"{key}-first"] * 1e3, "ms", _APPLY_MS, AT_MOST)
+        growth = many[f"{key}-median"] / few[f"{key}-median"]
+        yield Row("the same, growth with 10 times the quotas", growth, "times", 2, AT_MOST)

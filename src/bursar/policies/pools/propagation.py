@@ -147,21 +147,33 @@ class Propagation:
         while at is not None and more != 0:
             at.child_request[slot] += more
             more = at.update_request(slot)
-            at = self._propagated(at, slot, more)
+            at = self._propagated(at, slot, more, more)
 
     def _add_allocated(self, branch: Branch, slot: int, more: int) -> None:
         at: Branch | None = branch
         while self.guarantee and at is not None and more != 0 and not at.built_in:
             at.allocated[slot] += more
             more = at.update_guaranteed(slot, True)
-            at = self._propagated(at, slot, more)
+            at = self._propagated(at, slot, more, 0)
 
-    def _propagated(self, branch: Branch, slot: int, more: int) -> Branch | None:
-        """Notes a changed branch; returns its parent, which is stale if ``more`` counts there."""
+    def _propagated(self, branch: Branch, slot: int, more: int, wider: int) -> Branch | None:
+        """Notes a changed branch, whose limited request grew by ``wider``; returns its parent.
+
+        The parent is stale if ``more`` counts there. A child that got less than it asked for, and asks for more than it
+        has now as before, changes nothing: what it asks for only matters once it is met.
+        """
         self.note(branch)
         above = branch.parent
-        if above is not None and more != 0:
-            self._stale(above, 1 << slot)
+        needs_other = more != 0 and branch.weigh(slot)
+        if above is None or more == 0:
+            return above
+        bit = 1 << slot
+        lim = int(branch.lim[slot])
+        if above.plenty & bit:
+            above.move(branch)
+            self._stale(above, bit)
+        elif needs_other or int(branch.runtime[slot]) >= min(lim, lim - wider):
+            self._stale(above, bit)
         return above
 
     def _add_non_preemptible(self, branch: Branch, slot: int, request: int, used: int) -> None:
@@ -244,3 +256,4 @@ class Propagation:
                     if child.children:
                         self._stale(child, 1 << slot)
         branch.stale = 0
+        branch.forget_moved()

@@ -53,7 +53,15 @@ class Branch:
         self.non_preemptible_used: list[int] = [0] * size
         self.runtime: vec[i64] = filled(size, 0)
         self.scaled: list[bool] = [False] * size  # the children's needs did not fit
+        # What it gets before anything is shared, and what it gets if there is enough for all.
+        self.need: vec[i64] = filled(size, 0)
+        self.want: vec[i64] = filled(size, 0)
+        self.needed: list[int] = [0] * size  # the sums over its children
+        self.wanted: list[int] = [0] * size
         self.stale: int = 0  # the slots to distribute again, as bits
+        self.plenty: int = 0  # the slots in which each child got what it wants, as bits
+        self.moved: list[Branch] = []  # children to look at where there is still plenty
+        self.is_moved: bool = False
 
     def __repr__(self) -> str:
         return f"Branch({self.key})"
@@ -64,7 +72,7 @@ class Branch:
             self.scaled.append(False)
             for amounts in (self.own_request, self.child_request, self.request, self.own_used, self.allocated):
                 amounts.append(0)
-            for amounts in (self.non_preemptible_request, self.non_preemptible_used):
+            for amounts in (self.non_preemptible_request, self.non_preemptible_used, self.needed, self.wanted):
                 amounts.append(0)
         self.maxima = grown(self.maxima, size, NO_MAX)
         self.minima = grown(self.minima, size, 0)
@@ -72,6 +80,8 @@ class Branch:
         self.lim = grown(self.lim, size, 0)
         self.guaranteed = grown(self.guaranteed, size, 0)
         self.runtime = grown(self.runtime, size, 0)
+        self.need = grown(self.need, size, 0)
+        self.want = grown(self.want, size, 0)
 
     def ancestors(self) -> list[Branch]:
         """Its parent first, the root of the tree last, unless the branch is loose."""
@@ -124,6 +134,7 @@ class Branch:
             self.update_request(slot)
             self.allocated[slot] = allocated if guarantee else 0
             self.update_guaranteed(slot, guarantee)
+            self.weigh(slot)
 
     def update_request(self, slot: int) -> int:
         """Computes the request and the limited request; returns by how much the latter changed."""
@@ -144,7 +155,37 @@ class Branch:
         self.guaranteed[slot] = i64(now)
         return more
 
+    def weigh(self, number: int) -> bool:
+        """Computes what it needs and wants, also in the sums of its parent; returns whether the need changed."""
+        slot = i64(number)
+        lim = self.lim[slot]
+        need = self.minima[slot]
+        if self.guaranteed[slot] > need:
+            need = self.guaranteed[slot]
+        if self.lends and lim < need:
+            need = lim
+        want = lim if lim > need and self.weights[slot] > 0 else need
+        above = self.parent
+        if above is not None:
+            above.needed[number] += int(need) - int(self.need[slot])
+            above.wanted[number] += int(want) - int(self.want[slot])
+        changed = need != self.need[slot]
+        self.need[slot] = need
+        self.want[slot] = want
+        return changed
+
     # Children
+
+    def move(self, child: Branch) -> None:
+        """Notes a child that wants something else than at the last distribution."""
+        if not child.is_moved:
+            child.is_moved = True
+            self.moved.append(child)
+
+    def forget_moved(self) -> None:
+        for child in self.moved:
+            child.is_moved = False
+        self.moved = []
 
     def link(self, child: Branch) -> None:
         """Inserts the child by name; the caller propagates its request."""
@@ -153,10 +194,21 @@ class Branch:
             at += 1
         self.children.insert(at, child)
         child.parent = self
+        self._add_up(child, 1)
+        self.move(child)
 
     def unlink(self, child: Branch) -> None:
         self.children.remove(child)
         child.parent = None
+        self._add_up(child, -1)
+        if child.is_moved:
+            child.is_moved = False
+            self.moved.remove(child)
+
+    def _add_up(self, child: Branch, sign: int) -> None:
+        for slot in range(len(self.needed)):
+            self.needed[slot] += sign * int(child.need[slot])
+            self.wanted[slot] += sign * int(child.want[slot])
 
 
 def filled(size: int, value: int) -> vec[i64]:

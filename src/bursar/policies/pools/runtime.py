@@ -273,16 +273,14 @@ def nth_largest(keys: vec[i64], nth: i64) -> i64:
 
 def share_slot(branch: Branch, number: int) -> list[Branch]:
     """Distributes the runtime of a branch in one slot; returns the children whose runtime changed."""
+    if branch.wanted[number] <= int(branch.runtime[number]):
+        return _grant_all(branch, number)
+    branch.plenty &= ~(1 << number)
     slot = i64(number)
     sharing = Sharing()
     total = branch.runtime[slot]
     for child in branch.children:
-        lim = child.lim[slot]
-        base = child.minima[slot]
-        guaranteed = child.guaranteed[slot]
-        if guaranteed > base:  # noqa: PLR1730 - max() of 64-bit integers boxes them
-            base = guaranteed
-        sharing.add(lim, lim if child.lends and lim < base else base, child.weights[slot])
+        sharing.add(child.lim[slot], child.need[slot], child.weights[slot])
     if not sharing.fits(total) or not sharing.run(total):
         return _share_any_size(branch, number)
     branch.scaled[number] = total < sharing.needed
@@ -292,6 +290,20 @@ def share_slot(branch: Branch, number: int) -> list[Branch]:
         if child.runtime[slot] != grants[at]:
             child.runtime[slot] = grants[at]
             changed.append(child)
+    return changed
+
+
+def _grant_all(branch: Branch, number: int) -> list[Branch]:
+    """Gives each child what it wants, because there is enough for all. It costs as much as has changed."""
+    slot = i64(number)
+    bit = 1 << number
+    changed: list[Branch] = []
+    for child in branch.moved if branch.plenty & bit else branch.children:
+        if child.runtime[slot] != child.want[slot]:
+            child.runtime[slot] = child.want[slot]
+            changed.append(child)
+    branch.plenty |= bit
+    branch.scaled[number] = False
     return changed
 
 

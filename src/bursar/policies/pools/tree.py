@@ -124,6 +124,7 @@ class Forest(Propagation):
             branch.inner = None
             return
         if inner is not None:
+            branch.move(inner)
             for slot in range(len(self.dims)):
                 inner.weights[slot] = branch.weights[slot]
             inner.own_request = list(branch.own_request)
@@ -198,6 +199,7 @@ class Forest(Propagation):
         for slot in range(len(branch.own_request)):
             self._add_request(above, slot, int(branch.lim[slot]) - lims[slot])
             self._add_allocated(above, slot, int(branch.guaranteed[slot]) - guaranteed[slot])
+        above.move(branch)
         self._all_stale(above)
 
     def _cut_off(self, branch: Branch) -> None:
@@ -205,6 +207,7 @@ class Forest(Propagation):
         self.note(branch)
         if branch.children:
             self._all_stale(branch)
+        branch.plenty = 0
         for slot in range(len(branch.runtime)):
             branch.runtime[slot] = 0
         for child in branch.children:
