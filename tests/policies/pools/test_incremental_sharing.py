@@ -1,7 +1,7 @@
 """Runtimes that are shared only where something changed equal those that are shared from scratch.
 
-Quotas under one root and below two parents come, go and change, and their requests do; now and then one runtime is read.
-At the end of each history every level is compared with the rule, in integers of any size.
+Quotas under one root and below two parents come, go and change, and their requests do; now and then one runtime is
+read. At the end of each history every level is compared with the rule, in integers of any size.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Branch:
         slot = i64(number)
         lim = self.lim[slot]
         need = self.minima[slot]
-        if self.guaranteed[slot] > need:
+        if self.guaranteed[slot] > need:  # noqa: PLR1730 - max() of 64-bit integers boxes them
             need = self.guaranteed[slot]
         if self.lends and lim < need:
             need = lim
