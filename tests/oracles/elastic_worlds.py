@@ -234,7 +234,11 @@ def compare(world: SmallWorld, claimant: Asking, seed: int = 0) -> Verdict:
 
 
 def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
-    """The same victims, or victims as important, on any node where they make room."""
+    """The same victims on any node where they make room, or victims as important.
+
+    Of full nodes that do equal harm, the first by name is taken. A node with room is as good: the quota alone needs
+    victims then, and the score chooses among such nodes.
+    """
     if mine is None:
         return SAME if best is None else MISSED
     if best is None or judge.objections(mine.node, mine.victims):
@@ -243,15 +247,17 @@ def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
         return SAME  # on whatever node
     if not best.victims:
         return OTHER
-    if mine.node != best.node and judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]:
+    if mine.node != best.node and (
+        judge.lacking[mine.node] or judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]
+    ):
         return OTHER
     return SAME if _as_good(judge, mine, judge.choose_on(mine.node) or ()) else OTHER
 
 
 def _as_good(judge: Judge, mine: Choice, least: tuple[str, ...]) -> bool:
-    """Whether the first that differ, the most important first, are equally important: then either set may be chosen."""
-    if set(least) < set(mine.victims):
-        return False
+    """Whether it is that set, or the first that differ, the most important first, are equally important."""
+    if set(least) <= set(mine.victims):
+        return len(least) == len(mine.victims)
     known = {claim.name: claim for claim in judge.world.claims}
 
     def ranked(names: tuple[str, ...]) -> list[tuple[tuple[int, int, int], str]]:

@@ -8,7 +8,9 @@ import pytest
 
 from tests.oracles import elastic_worlds, trees_worlds
 from tests.oracles.__main__ import main
-from tests.oracles.verdicts import ILLEGAL, Play, Tally, Verdict, tally_first
+from tests.oracles.elastic_oracle import Asking, Choice, Judge, MinMax, SmallWorld
+from tests.oracles.elastic_worlds import fault_of
+from tests.oracles.verdicts import ILLEGAL, OTHER, SAME, Play, Tally, Verdict, tally_first
 
 PLAYS: dict[str, Play] = {"elastic": elastic_worlds.play, "trees": trees_worlds.play}
 
@@ -36,3 +38,14 @@ def test_a_difference_is_reported(capsys: pytest.CaptureFixture[str], monkeypatc
     said = capsys.readouterr().out
     assert said.startswith("elastic seed 5: illegal plan\n  wrong\n")
     assert "of the differences 1 touch a part of the rules" in said
+
+
+@pytest.mark.parametrize(("room", "fault"), [(0, OTHER), (1, SAME)])
+def test_of_equal_harm_the_first_name_is_taken_unless_the_other_node_has_room(room: int, fault: str) -> None:
+    quotas = (MinMax("a", ("a",), {"gpu": 2}), MinMax("b", ("b",), {"gpu": 0}))
+    nodes = {"n1": {"gpu": 1}, "n2": {"gpu": 1 + room}}
+    small = SmallWorld(quotas, nodes, (Asking("p", "b", {"gpu": 1}, "n1"), Asking("q", "b", {"gpu": 1}, "n2")))
+    judge = Judge(small, Asking("x", "a", {"gpu": 1}))
+    best = judge.choose()
+    assert best == Choice("n1", ("p",))
+    assert fault_of(judge, best, Choice("n2", ("q",))) == fault
