@@ -137,6 +137,11 @@ FORGERIES: dict[str, tuple[Callable[[list[Record]], None], int, str]] = {
         7,
         "high is gone, but still charged",
     ),
+    "a victim that is told to leave after its place is given": (
+        lambda records: records[4][6].append(["field", "low", *records[4][6].pop(3)[2:]]),
+        5,
+        "high got its place before its victim low left it",
+    ),
     "started before its victim left": (insert(5, 99, ["state", "high", 2]), 5, "high has state 2 and waits for"),
     "a decision that says otherwise": (set_at(3, (5, 1), "waiting"), 3, "low is waiting, but has state 2"),
     "another place": (set_at(3, (5, 3), "h9"), 3, "low is on 'h1', not on 'h9'"),

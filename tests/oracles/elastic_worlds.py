@@ -247,9 +247,7 @@ def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
         return SAME  # on whatever node
     if not best.victims:
         return OTHER
-    if mine.node != best.node and (
-        judge.lacking[mine.node] or judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]
-    ):
+    if mine.node != best.node and (judge.lacking[mine.node] or judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]):
         return OTHER
     return SAME if _as_good(judge, mine, judge.choose_on(mine.node) or ()) else OTHER
 

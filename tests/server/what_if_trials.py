@@ -1,7 +1,8 @@
 """Random trials over HTTP: what ``what-if`` says of new pods is what happens when they are created.
 
 Verdict, node, reason and victims of each pod, and the others that start, get a hold, lose one or are evicted because of
-them. The worlds have slow leavers, gangs, disruption budgets, quota trees and edits of quotas.
+them. The worlds have slow leavers, gangs, disruption budgets, quota trees and edits of quotas. What a dry run says of
+an edit, a deletion or a resize is what it then does.
 ``python -m tests.server.what_if_trials --trials 1000 --seed 1`` is the long run.
 """
 
@@ -17,7 +18,7 @@ from random import Random
 
 from bursar.ledger.claims import PENDING
 from bursar.server.client import RequestFailedError
-from bursar.server.types import Change, TrialRow, WhatIf
+from bursar.server.types import Change, PodNews, TrialRow, WhatIf
 from tests.builders import Manifest
 from tests.server.live import Live, ManualClock, live, text
 from tests.worlds import Move, World
@@ -103,14 +104,36 @@ def differences(bed: Live, pods: tuple[Manifest, ...], verdicts: Counter[str]) -
     return problems
 
 
+def edit_differences(bed: Live, move: Move, verdicts: Counter[str]) -> list[str]:
+    """Make a change after a dry run of it, and compare them; both are refused alike.
+
+    The copy that the dry run is made on decides again all that waits. So a pod that waits before and after may show
+    another of its reasons there, and that is not compared.
+    """
+    waited = State(bed).waits
+
+    def change(*, dry_run: bool) -> tuple[list[str], list[PodNews], str]:
+        try:
+            if move.apply:
+                made = bed.client.apply(text(*move.apply), dry_run=dry_run)
+            else:
+                made = bed.client.delete(list(move.delete), dry_run=dry_run)
+        except RequestFailedError as error:
+            return [], [], str(error)
+        objects = [f"{one.kind}/{one.key} {one.result}" for one in made.objects]
+        return objects, [one for one in made.pods if one.what != "waits" or one.pod not in waited], ""
+
+    said, real = change(dry_run=True), change(dry_run=False)
+    verdicts["edits"] += 1
+    verdicts["edits refused"] += bool(real[-1])
+    verdicts["edits that moved pods"] += bool(real[1])
+    return [] if said == real else [f"{move}\n  said {said}\n  but was {real}"]
+
+
 def step(bed: Live, clock: ManualClock, move: Move) -> None:
-    """Do a step that is no trial; it may be refused, for example because the pod that it ends is gone."""
+    """Let a pod end, or time pass; refused if the pod that ends is gone."""
     try:
-        if move.apply:
-            bed.give(*move.apply)
-        elif move.delete:
-            bed.client.delete(list(move.delete))
-        elif move.finish:
+        if move.finish:
             bed.client.finish([move.finish])
         else:
             clock.now += move.advance
@@ -128,15 +151,19 @@ def run_world(folder: Path, seed: int, most: int, verdicts: Counter[str]) -> int
             bed.give(manifest)
         for number in range(STEPS):
             move = world.move()
-            if not move.apply or move.apply[0]["kind"] != "Pod" or move.apply[0] not in world.pods:
+            pods = move.apply
+            if not (pods or move.delete):
                 step(bed, clock, move)
                 continue
-            pods = move.apply
-            for _ in range(rng.choice((0, 0, 1, 2))):
-                pods += world.new_pods()
-            problems = differences(bed, pods, verdicts)
+            trial = bool(pods) and pods[0]["kind"] == "Pod" and pods[0] in world.pods
+            if trial:
+                for _ in range(rng.choice((0, 0, 1, 2))):
+                    pods += world.new_pods()
+                problems = differences(bed, pods, verdicts)
+            else:
+                problems = edit_differences(bed, move, verdicts)
             assert not problems, "\n".join([f"world {seed}, step {number}", *problems])
-            count += 1
+            count += trial
             if count == most:
                 break
     return count

@@ -150,6 +150,7 @@ class VictimRules(EvictionRules):
         self.budgets: Final = budgets
         self.lineages: Final = lineages
         self.lenient: bool = False  # to find out who would leave if nobody were protected
+        self.only_at: str = ""  # while set, only claims on that node may go: the search looks there first
         self.blocked: int = 0  # how often somebody was, since a search began
         self.words: Final[dict[str, str]] = {}  # by budget: thousands of claims are refused alike
 
@@ -179,6 +180,8 @@ class VictimRules(EvictionRules):
     def obstacle(self, claim: Claim, victim: Claim) -> str:
         if victim.uid == claim.uid:
             return "is the same claim"
+        if self.only_at and victim.place != self.only_at:
+            return "is elsewhere"
         protection = self.protection(victim)
         if protection:
             self.blocked += 1

@@ -23,6 +23,7 @@ from typing import Final, final
 
 from bursar.engine.charging import Core
 from bursar.engine.eligibility import EligibleVictims, eligible, relief_of
+from bursar.engine.node_clearing import NodeClearing
 from bursar.engine.placement import best_node, open_nodes, open_to_all_but, possible_slots
 from bursar.engine.preemption_trial import Trial, evict, makes_room
 from bursar.engine.victim_sets import Judge, JudgedSets, least_set
@@ -70,7 +71,7 @@ class PreemptionPlan:
 class VictimSearch:
     """The search for one decision. ``cut`` says that sets were left unjudged, because there are too many."""
 
-    __slots__ = ("amounts_tell", "claim", "core", "governed", "judged", "quota_rows", "rights", "victims")
+    __slots__ = ("amounts_tell", "claim", "clearing", "core", "governed", "judged", "quota_rows", "rights", "victims")
 
     def __init__(self, core: Core, claim: Claim) -> None:
         self.core: Final = core
@@ -81,6 +82,7 @@ class VictimSearch:
         self.quota_rows: list[Row] = []
         self.amounts_tell: bool = True  # of the quotas that refuse
         self.victims: EligibleVictims = EligibleVictims(core, claim)
+        self.clearing: Final = NodeClearing(claim, self.victims, self.judged)
 
     @property
     def cut(self) -> bool:
@@ -138,9 +140,13 @@ class VictimSearch:
         for policy in core.policies:
             if policy.name in names:
                 bound = policy.bind(self.claim, "")
-                rows = policy.missing(self.claim, bound) if isinstance(bound, Binding) else None
+                if not isinstance(bound, Binding):
+                    self.amounts_tell = False
+                    continue
+                rows = policy.missing(self.claim, bound)
                 if rows is None:
                     self.amounts_tell = False
+                    self.clearing.refusing.append((policy, bound))
                 else:
                     self.quota_rows.extend(rows)
 
@@ -259,11 +265,12 @@ class VictimSearch:
     def _bounds(self, keeper: PlacementPolicy | None, free: bytearray) -> list[tuple[int, int, int, int, int, int]]:
         """A heap of the least harm that a plan could do on each feasible node, with its slot."""
         found: list[tuple[int, int, int, int, int, int]] = []
+        any_priority = not self.governed and self.clearing.takes_back()
         for slot in possible_slots(self.core, self.claim):
             if free[slot]:
                 continue
             least = None if keeper is None else keeper.least_important(slot)
-            if least is not None and self.rights.may_help(slot, least):
+            if least is not None and (any_priority or self.rights.may_help(slot, least)):
                 priority = least.spec.priority
                 found.append((0, priority, 1, priority, -least.created, slot))
             elif keeper is None:
@@ -277,17 +284,38 @@ class VictimSearch:
         """The plan on one full node; None if there is none, or none better than the best so far."""
         core = self.core
         name = core.nodes.names[slot]
-        if keeper is None or not self.amounts_tell or not only_room:
+        if keeper is None or not only_room or (self.governed and not self.amounts_tell):
             return self._plan_by_trial(name)
         bound = keeper.bind(self.claim, name)
         rows = keeper.missing(self.claim, bound) if isinstance(bound, Binding) else None
         residents = keeper.residents(slot)
         if rows is None or residents is None:
             return self._plan_by_trial(name)
+        if not self.amounts_tell:
+            return self._plan_by_clearing(name, rows, residents, best)
         plan = self._least_plan(Shortage(name, self.quota_rows, rows), residents)
         if plan is None or (best is not None and plan.harm() > best.harm()):
             return None
         return plan if self._holds(plan) else self._plan_by_trial(name)
+
+    def _plan_by_clearing(
+        self, name: str, rows: list[Row], residents: dict[str, Claim], best: PreemptionPlan | None
+    ) -> PreemptionPlan | None:
+        """The plan on a full node where a quota that refuses finds its victims by trial."""
+        found = self.clearing.of(rows, residents)
+        if found is None:
+            return None
+        if best is not None and found.everybody and PreemptionPlan(name, found.everybody).harm() >= best.harm():
+            return None
+        alike = len(found.named) == len(found.least)
+        core, claim = self.core, self.claim
+        if (
+            found.least
+            and makes_room(core, claim, name, found.least)
+            and (alike or makes_room(core, claim, "", found.named))
+        ):
+            return PreemptionPlan(name, found.least)
+        return self._plan_by_trial(name)
 
     def _holds(self, plan: PreemptionPlan) -> bool:
         """Whether the plan is legal as a whole, and the claim fits when it is applied."""

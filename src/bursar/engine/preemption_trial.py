@@ -64,6 +64,7 @@ class Trial:
         mark = self.core.tx.savepoint()
         chosen: list[Claim] = []
         enough = self._for_needs(chosen) and self._until_it_fits(chosen)
+        self.core.eviction_rules.only_at = ""
         self.core.tx.rollback_to(mark)
         if not enough:
             return None
@@ -140,6 +141,7 @@ class Trial:
         self.reason = refusal.reason
         self.candidates = iter(())
         core = self.core
+        core.eviction_rules.only_at = self.place if self.local_only else ""
         for policy in core.policies:
             if policy.name == refusal.policy:
                 bound = policy.bind(self.claim, self.place)
@@ -175,8 +177,6 @@ class Trial:
 
     def _pull(self) -> Claim | None:
         for victim in self.candidates:
-            if self.local_only and victim.place != self.place:
-                continue
             if eligible(self.core, self.claim, victim):
                 return victim
         return None

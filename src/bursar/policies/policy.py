@@ -31,7 +31,7 @@ from bursar.ledger.state import Account, State, Watcher, first_unfit
 from bursar.ledger.transaction import Transaction
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting, refusal_for
-from bursar.policies.rights import Rights, Row, missing_rows
+from bursar.policies.rights import ANY_STANDING, Rights, Row, missing_rows
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
 
@@ -134,6 +134,14 @@ class PreemptionHooks(TimeHooks):
         Returns None if amounts in accounts do not tell: victims are then found by trial.
         """
         return None
+
+    def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
+        """Where a claim stands among those of its priority that this policy may name as victims; the lowest go first.
+
+        ``NEVER_NAMED`` says that it cannot be one, whoever else leaves; ``ANY_STANDING`` that this is not known. Asked
+        where amounts do not tell, to rule out nodes. A policy that has it may name claims of any priority.
+        """
+        return ANY_STANDING
 
     def node_victims_topic(self) -> str:
         """The topic whose change may change whom claims may displace on nodes: refused claims wait for it too."""

@@ -23,6 +23,10 @@ from bursar.ledger.state import Account
 # The topic of claims with rights: what a node is short of may decide whom they may displace there.
 ROOM_TAKEN: Final = "room taken"
 
+# Answers of ``standing`` that are no place in an order.
+NEVER_NAMED: Final = -1
+ANY_STANDING: Final = -2
+
 
 @final
 class Row:

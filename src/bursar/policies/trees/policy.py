@@ -17,6 +17,7 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
+from bursar.policies.rights import NEVER_NAMED
 from bursar.policies.trees.allocation import Allocation, lowest_fit
 from bursar.policies.trees.model import Trees
 from bursar.policies.trees.records import (
@@ -206,6 +207,18 @@ class TreesPolicy(QuotaPolicy):
                 if victim.counts():
                     protected |= {victim.uid}
                     break
+
+    def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
+        """The stamp of its seat on the way of the claim. Claims of other types, and elsewhere, never have to leave."""
+        for request in bound_requests(binding):
+            seat = self.trees.seat(request.tree, victim.uid)
+            if seat is None or seat.request.kind != request.kind:
+                continue
+            group = self.trees.by_name[request.tree].nodes.get(request.group)
+            at = -1 if group is None else group.depth - seat.node.depth
+            if group is not None and at >= 0 and (group if at == 0 else group.above[at - 1]) is seat.node:
+                return seat.stamp
+        return NEVER_NAMED
 
     def _find_victims(self, tx: Transaction, claim: Claim, binding: Binding, protected: frozenset[str]) -> list[Claim]:
         """The claims that a whole allocation would preempt; the allocation is rolled back."""
