@@ -70,7 +70,14 @@ class Actor:
         groups = list(watch.groups)
         watch.groups.clear()
         acted += [self._start_group(name) for name in groups]
+        for name in groups:
+            self._tell_complete(name)
         return bool(leaving or withdrawn or bound) or any(acted)
+
+    def _tell_complete(self, name: str) -> None:
+        """The demand of a gang counts once its members are there."""
+        group = self._watch.queue.group(name)
+        self._engine.gang(name, group is None or group.whole or not group.pending, self._ports.now())
 
     def _start_group(self, name: str) -> bool:
         """Start the members of a gang that may start; an incomplete gang gives its places back."""

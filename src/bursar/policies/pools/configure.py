@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, final
 
-from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.objects.decode import ManifestError
@@ -93,7 +93,7 @@ class Changer:
         elif setting.kind == NODE:
             self._node(setting.key, body if isinstance(body, PoolNode) else None)
         else:
-            self._options(body if isinstance(body, PoolOptions) else None)
+            self.tx.put(NAME, OPTIONS, "", body.cell() if isinstance(body, PoolOptions) else None)
 
     # Quotas
 
@@ -208,14 +208,12 @@ class Changer:
             check_terms(in_order([*others, profile]))
             self.derived.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
             self._enforce()
-        self.derived.node_pools.differing.clear()
         self.tx.put(NAME, PROFILES, key, None if profile is None else profile.cell())
         names = {other.quota_name for other in self.derived.node_pools.order}  # any node may have changed its profile
         if before is not None:
             names.add(before.quota_name)
         for name in sorted(names):
             self._sync_root(name)
-        self._note_waiting()
         self._relax()
 
     def _sync_root(self, name: str) -> None:
@@ -239,30 +237,10 @@ class Changer:
     def _node(self, name: str, node: PoolNode | None) -> None:
         node_pools = self.derived.node_pools
         before = node_pools.owners.get(name, "")
-        node_pools.differing.clear()
         self.tx.put(NAME, NODES, name, None if node is None else node.cell())
         for owner in sorted({before, node_pools.owners.get(name, "")}):
             if owner:
                 self._sync_root(node_pools.profiles[owner].quota_name)
-        self._note_waiting()
-
-    def _note_waiting(self) -> None:
-        """Notes the pending claims of trees whose nodes can take other requests now."""
-        for tree in sorted(self.derived.node_pools.differing):
-            for branch in self.derived.forest.branches.values():
-                if branch.tree_id == tree:
-                    for uid, claim in branch.askers.items():
-                        if claim.state == PENDING:
-                            self.concerned[uid] = claim
-
-    def _options(self, options: PoolOptions | None) -> None:
-        """Whether a request counts that no node could take depends on the runtime quota."""
-        before = self.derived.options.runtime
-        self.tx.put(NAME, OPTIONS, "", None if options is None else options.cell())
-        if self.derived.options.runtime != before:
-            for uid, claim in self.state.claims.items():
-                if claim.state == PENDING:
-                    self.concerned[uid] = claim
 
     # Before each commit
 

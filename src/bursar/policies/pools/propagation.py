@@ -202,6 +202,11 @@ class Propagation:
         tree.total = total
         self.forget_tree(tree)
 
+    def total(self, tree_id: str) -> dict[int, int]:
+        """What the nodes of a tree have, by dimension."""
+        tree = self.trees.get(tree_id)
+        return {} if tree is None else tree.total
+
     def available(self, tree: PoolTree, slot: int) -> int:
         """What a tree distributes: its total less what the built-in quotas use, at least zero."""
         dim = self.dims[slot]
