@@ -98,7 +98,7 @@ class PoolBindings:
 
     def _countable(self, branch: Branch, claim: Claim) -> bool:
         """A request counts unless it exceeds a max or what its tree has, or the claim could never run."""
-        if above_max(self.derived, branch, claim.spec.requests) >= 0:
+        if above_max(self.derived, branch, claim.spec.requests):
             return False
         if branch.built_in or not self.derived.options.runtime:
             return True
@@ -135,14 +135,19 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     return refusal
 
 
-def above_max(derived: DerivedState, branch: Branch, requests: Vector) -> int:
-    """The first dimension in which the requests exceed the max of the quota or of one above it; -1 if none does."""
+def above_max(derived: DerivedState, branch: Branch, requests: Vector) -> bool:
+    """Whether the requests exceed the max of the quota or of one above it."""
     for at in derived.forest.path(branch):
         for i in range(len(requests.dims)):
-            slot = derived.forest.slot_of(int(requests.dims[i]))
-            if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
-                return int(requests.dims[i])
-    return -1
+            most = _max_of(derived, at, int(requests.dims[i]))
+            if most != NO_MAX and requests.amounts[i] > most:
+                return True
+    return False
+
+
+def _max_of(derived: DerivedState, branch: Branch, dim: int) -> int:
+    slot = derived.forest.slot_of(dim)
+    return int(branch.maxima[slot]) if slot >= 0 else NO_MAX
 
 
 def exceeds_nodes(derived: DerivedState, branch: Branch, claim: Claim) -> bool:
@@ -153,9 +158,7 @@ def exceeds_nodes(derived: DerivedState, branch: Branch, claim: Claim) -> bool:
     total = derived.forest.total(branch.tree_id)
     for i in range(len(requests.dims)):
         dim = int(requests.dims[i])
-        slot = derived.forest.slot_of(dim)
-        managed = slot >= 0 and branch.maxima[slot] != NO_MAX
-        if managed and requests.amounts[i] > total.get(dim, 0):
+        if _max_of(derived, branch, dim) != NO_MAX and requests.amounts[i] > total.get(dim, 0):
             return True
     return not derived.node_pools.could_take(branch.tree_id, requests)
 
@@ -167,7 +170,7 @@ def too_large(derived: DerivedState, branch: Branch, claim: Claim, binding: Bind
     while at is not None and at.quota is not None:
         cost = binding.costs[i]
         for dim in cost.indices():
-            most = int(at.maxima[derived.forest.slot_of(dim)])
+            most = _max_of(derived, at, dim)
             if most != NO_MAX and cost.get(dim) > most:
                 return _refusal(derived, at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
@@ -194,7 +197,7 @@ def gang_too_large(derived: DerivedState, bindings: list[Binding]) -> Refusal | 
     for name in sorted(in_quotas):
         branch = derived.forest.branches[name]
         for dim in in_quotas[name].indices():
-            most = int(branch.maxima[derived.forest.slot_of(dim)])
+            most = _max_of(derived, branch, dim)
             if most != NO_MAX and in_quotas[name].get(dim) > most and branch.quota is not None:
                 of = f"the max of {subject_of(derived, branch.quota)}"
                 return _gang_refusal(f"{NAME}.{MAX_RULE}.", name, dim, in_quotas[name].get(dim), most, of)
