@@ -211,6 +211,8 @@ class SetField(Change):
     def _write(self, state: State, value: object) -> None:
         if self.field == SPEC and isinstance(value, ClaimSpec):
             state.set_spec(self.claim, value)
+        elif self.field == PLACE and isinstance(value, str):
+            state.set_place(self.claim, value)
         else:
             write_field(self.claim, self.field, value)
 
@@ -243,9 +245,7 @@ def read_field(claim: Claim, field: int) -> object:
 
 
 def write_field(claim: Claim, field: int, value: object) -> None:
-    if field == PLACE and isinstance(value, str):
-        claim.place = value
-    elif field == LEAVING and isinstance(value, bool):
+    if field == LEAVING and isinstance(value, bool):
         claim.leaving = value
     elif field == WAITS_FOR and isinstance(value, tuple):
         claim.waits_for = value

@@ -39,6 +39,9 @@ class Watcher:
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         """A cell of a watched table changed; None stands for no cell."""
 
+    def placed(self, claim: Claim, old: str, new: str) -> None:
+        """A claim, of whatever policy, is at another place now; its charges may follow or precede this."""
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -141,6 +144,7 @@ class State:
         "lane_b",
         "namespaces",
         "pending",
+        "place_watchers",
         "tables",
         "watchers",
     )
@@ -154,6 +158,7 @@ class State:
         self.tables: Final[dict[str, Table]] = {}
         self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its tables
         self.charge_watchers: Final[dict[str, Watcher]] = {}  # those of them that also listen to charges
+        self.place_watchers: Final[dict[str, Watcher]] = {}  # those that listen to places
         self.lane_a: i64 = 0
         self.lane_b: i64 = 0
 
@@ -191,6 +196,13 @@ class State:
         claim.spec = spec
         self._waits(claim, True)
         self._joins(claim, True)
+
+    def set_place(self, claim: Claim, place: str) -> None:
+        """The claim is at another place."""
+        old = claim.place
+        claim.place = place
+        for watcher in self.place_watchers.values():
+            watcher.placed(claim, old, place)
 
     def _waits(self, claim: Claim, listed: bool) -> None:
         if claim.state != PENDING:

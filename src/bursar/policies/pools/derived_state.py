@@ -14,10 +14,11 @@ from typing import Final, final
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
 from bursar.policies.pools.node_pools import NO_PROFILE, NodePools, node_of, profile_of
+from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_names import Resolver
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.settings import DEFAULT, NAME, PoolOptions, PoolQuotaBody, options_of, quota_of
+from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, PoolOptions, PoolQuotaBody, options_of, quota_of
 from bursar.policies.pools.tree import Forest
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
@@ -45,8 +46,9 @@ def topic_of(tree: str) -> str:
 @final
 class DerivedState:
     def __init__(self) -> None:
-        self.forest: Final = Forest()
         self.node_pools: Final = NodePools()
+        self.outside: Final = OutsideUse(self.node_pools)
+        self.forest: Final = Forest(self.outside)
         self.resolver: Final = Resolver()
         self.options: PoolOptions = PoolOptions()
         self.roles: Final[dict[str, tuple[Branch, str]]] = {}  # by account: the quota, and the suffix
@@ -138,7 +140,9 @@ class DerivedState:
         for node in (node_pools.nodes.get(name), node_of(cell)):
             if node is not None:
                 self.profiles_changed.update(node_pools.selecting(node))
+        self.outside.leave_tree(name)
         node_pools.node_changed(name, node_of(cell))
+        self.outside.enter_tree(name)
         for owner in (before, node_pools.owners.get(name)):
             if owner is not None:
                 self._owner_changed(owner)
@@ -153,6 +157,7 @@ class DerivedState:
         self.version += 1
         self.needs.clear()
         self.node_pools.profile_changed(key, profile_of(key, new))
+        self.outside.sum_up()
         trees = {*self.forest.trees, ""}
         for cell in (old, new):
             profile = profile_of(key, cell)
@@ -183,6 +188,8 @@ class DerivedState:
             self.forest.note(branch)
         elif suffix == OWN:
             self.forest.use(branch, cost, sign)
+            if branch.name in (SYSTEM, DEFAULT):
+                self.outside.charged(claim, cost, sign)
             if sign > 0:
                 branch.members.add(claim)
             else:

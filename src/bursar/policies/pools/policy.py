@@ -36,7 +36,7 @@ from bursar.policies.pools.explanation import explain_branch, subject_of
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
-from bursar.policies.pools.settings import DEFAULT, NAME, ROOT, SYSTEM, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, ROOT, SYSTEM, PoolQuotaBody
 from bursar.policies.pools.status import PoolStatusWriter
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 from bursar.resources import EMPTY, Vector, dimension_at
@@ -267,7 +267,7 @@ def _refusal(
 ) -> Refusal:
     resource = dimension_at(dim)
     never = amount > limit and rule in (MAX_RULE, MIN_RULE)
-    topics = (account.topic,) if rule != RUNTIME_RULE else (account.topic, topic_of(branch.tree_id))
+    topics = (account.topic, *_topics_of_runtime(derived, branch)) if rule == RUNTIME_RULE else (account.topic,)
     found = Refusal(
         NAME,
         f"{NAME}.{rule}.{resource.name}",
@@ -284,6 +284,14 @@ def _refusal(
         return found
     by = " by pods that may not be preempted" if rule == MIN_RULE else ""
     return found.worded(subject_of(derived, branch.quota), f"{found.used} of its {rule} of {found.limit} in use{by}")
+
+
+def _topics_of_runtime(derived: DerivedState, branch: Branch) -> tuple[str, ...]:
+    """What may raise the runtime of a quota: less demand in its tree, or less use outside of all quotas there."""
+    if not derived.outside.of(branch.tree_id):
+        return (topic_of(branch.tree_id),)
+    outside = [account_key(DEFAULT_TREE, name) + OWN for name in (SYSTEM, DEFAULT)]
+    return (topic_of(branch.tree_id), *outside)
 
 
 def _loose(derived: DerivedState, branch: Branch) -> Refusal:
@@ -336,6 +344,9 @@ class PoolsPolicy(QuotaPolicy):
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         self.derived.charged(claim, account, cost, sign)
+
+    def placed(self, claim: Claim, old: str, new: str) -> None:
+        self.derived.outside.placed(claim, old, new)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         self.derived.cell_changed(self.state, table, key, old, new)
