@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.engine.disruption_budgets import Budgets, VictimRules
-from bursar.engine.possible import PossibleNodes
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
@@ -32,7 +31,7 @@ from bursar.selectors import NodeNeeds
 
 @final
 class DirectedNeeds(NeedsSource):
-    """What the quota policies require of a claim's node (the affinity of a quota tree)."""
+    """What the quota policies' bindings require of a claim's node (the affinity of a quota tree)."""
 
     def __init__(self, policies: list[QuotaPolicy]) -> None:
         self.policies: Final = policies
@@ -40,7 +39,9 @@ class DirectedNeeds(NeedsSource):
     def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
         found: list[NodeNeeds] = []
         for policy in self.policies:
-            extra = policy.node_needs(claim)
+            slot = policy.slot
+            bound = claim.bindings[slot] if slot < len(claim.bindings) else policy.bind(claim, "")
+            extra = policy.node_needs(claim, bound) if isinstance(bound, Binding) else None
             if extra is not None:
                 found.append(extra)
         return tuple(found)
@@ -87,7 +88,6 @@ class Core:
         "opening",
         "placing",
         "policies",
-        "possible",
         "revoking",
         "searching",
         "selective",
@@ -127,7 +127,6 @@ class Core:
         self.known_version: int = 0
         self.last: Concerned = Concerned(None, "", policies)  # whom the last claim that was asked about concerns
         needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
-        self.possible: Final = PossibleNodes(self.ledger.state, self.nodes, self.placing, needs_of)
         names: set[str] = set()
         for slot, policy in enumerate(policies):
             if policy.name in names:
@@ -136,7 +135,6 @@ class Core:
             policy.slot = slot
             policy.concern_version = self.concern_version
             policy.eviction_rules = self.eviction_rules
-            policy.demand_rules = self.possible
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
 

@@ -59,7 +59,9 @@ def needs(cluster: Cluster, given: Manifest) -> tuple[NodeNeeds, ...]:
     claim = cluster.controller.claim(f"{given['metadata']['namespace']}/{given['metadata']['name']}")
     assert claim is not None
     [policy] = [policy for policy in cluster.engine.policies if isinstance(policy, PoolsPolicy)]
-    found = policy.node_needs(claim)
+    binding = claim.binding_of("pools")
+    assert binding is not None
+    found = policy.node_needs(claim, binding)
     return () if found is None else (found,)
 
 

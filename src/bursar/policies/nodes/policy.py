@@ -107,9 +107,7 @@ class NodesPolicy(PlacementPolicy):
             self.nodes.offers(after.limits, 1)
         account = self.state.accounts.get(PREFIX + key)
         used = NOTHING_USED if account is None else account.used
-        slot = self.nodes.slot(key)
-        self.index.node_changed(slot, key, PREFIX + key, used, new)
-        self.nodes.node_changed(slot)
+        self.index.node_changed(self.nodes.slot(key), key, PREFIX + key, used, new)
 
     # One claim
 
