@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bursar.engine.engine import Engine
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Claim
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
 from bursar.policies.results import Setting
@@ -18,7 +18,7 @@ class PoolPots(Pots):
     def __init__(self) -> None:
         super().__init__("teams")
 
-    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
+    def node_needs(self, claim: Claim) -> NodeNeeds | None:
         return NodeNeeds({"pool": claim.spec.labels["teams"]})
 
 

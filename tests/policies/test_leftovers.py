@@ -43,6 +43,7 @@ _BOUNDED = {
         "Masks.selected",
         "NodesPolicy.costs",
         "Patterns.known",
+        "PossibleNodes.known",
         "PoolBindings.cache",
         "Recall.departed",
         "Scope.reasons",
@@ -57,11 +58,10 @@ _BOUNDED = {
     *("Forest.dims", "Forest.slot_at", "GpuMemory.sizes", "NodeColumns.by_dimension", "DerivedState.needs"),
     *[f"Fleet.{part}" for part in ("accounts", "bounds", "gpus", "masks", "modes", "spans")],
     *[f"GpuNodeIndex.{part}" for part in ("changes", "positions", "span_at", "spans")],
-    "NodePools.differing",
     "Wakeups.moves",  # of one moment
     # One slot for each node that was ever there.
     *("Masks.facts", "NodeIndex.names", "NodeIndex.slots", "NodeResidentIndex.residents", "NodeResidentIndex.slots"),
-    *("QuotaNodeIndex.facts", "QuotaNodeIndex.slots"),
+    *("NodeIndex.changed", "QuotaNodeIndex.facts", "QuotaNodeIndex.slots"),
 }
 
 
@@ -189,13 +189,10 @@ def pool_quota(name: str) -> Setting:
 
 
 def test_requests_that_fit_a_node_are_remembered_within_a_bound() -> None:
-    """When they are too many, a change of nodes asks for all claims again, whose answers nobody knows any more."""
     pools = NodePools()
     pools.node_changed("n", PoolNode({"cpu": 1000}, {}))
     for amount in range(1, 5000):
         assert pools.could_take("", from_amounts({"cpu": amount})) == (amount <= 1000)
     assert len(pools.fitting[""]) < 4200
-    pools.differing.clear()
     pools.node_changed("n", PoolNode({"cpu": 4999}, {}))
-    assert pools.differing == {""}
     assert pools.could_take("", from_amounts({"cpu": 4999}))

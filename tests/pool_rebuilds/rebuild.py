@@ -58,7 +58,7 @@ def _enter_pod(new: Cluster, old: Cluster, stored: Stored) -> None:
     given = stored.applied
     pod = cast("Pod", given.typed)
     metadata = msgspec.structs.replace(pod.metadata, namespace=given.namespace, uid=stored.uid)
-    spec = msgspec.structs.replace(pod.spec, node_name=before.node or None)
+    spec = msgspec.structs.replace(pod.spec, node_name=before.node)
     typed = msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=type(pod.status)())
     runs_for, leaves_after = pod_times(pod)
     new.objects.load(msgspec.structs.replace(stored, written={}))

@@ -205,7 +205,7 @@ class Controller:
         self.engine.submit(claim, now)
         node = claim.spec.needs.node_name
         if not node:
-            self.queue.add(claim)
+            self._watch.take(claim)
             return
         self.engine.place(claim.uid, node, now, forced=True)
         self._watch.found(claim)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.engine.disruption_budgets import Budgets, VictimRules
+from bursar.engine.possible import PossibleNodes
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
@@ -31,7 +32,7 @@ from bursar.selectors import NodeNeeds
 
 @final
 class DirectedNeeds(NeedsSource):
-    """What the quota policies' bindings require of a claim's node (the affinity of a quota tree)."""
+    """What the quota policies require of a claim's node (the affinity of a quota tree)."""
 
     def __init__(self, policies: list[QuotaPolicy]) -> None:
         self.policies: Final = policies
@@ -39,9 +40,7 @@ class DirectedNeeds(NeedsSource):
     def needs(self, claim: Claim) -> tuple[NodeNeeds, ...]:
         found: list[NodeNeeds] = []
         for policy in self.policies:
-            slot = policy.slot
-            bound = claim.bindings[slot] if slot < len(claim.bindings) else policy.bind(claim, "")
-            extra = policy.node_needs(claim, bound) if isinstance(bound, Binding) else None
+            extra = policy.node_needs(claim)
             if extra is not None:
                 found.append(extra)
         return tuple(found)
@@ -88,6 +87,7 @@ class Core:
         "opening",
         "placing",
         "policies",
+        "possible",
         "revoking",
         "searching",
         "selective",
@@ -127,6 +127,7 @@ class Core:
         self.known_version: int = 0
         self.last: Concerned = Concerned(None, "", policies)  # whom the last claim that was asked about concerns
         needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
+        self.possible: Final = PossibleNodes(self.ledger.state, self.nodes, self.placing, needs_of)
         names: set[str] = set()
         for slot, policy in enumerate(policies):
             if policy.name in names:
@@ -135,6 +136,7 @@ class Core:
             policy.slot = slot
             policy.concern_version = self.concern_version
             policy.eviction_rules = self.eviction_rules
+            policy.demand_rules = self.possible
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 from bursar.engine import disruption_budgets
 from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, EVICTED, HOLDING, NEVER, PROTECTED, WAITING, Decision
+from bursar.engine.demand import gang_obstacle
 from bursar.engine.eligibility import exhausted_budgets
 from bursar.engine.eviction import all_held, back_to_pending, begin_eviction, hold, keep_place, release, spare_victims
 from bursar.engine.placement import is_possible, no_node, try_nodes
+from bursar.engine.possible import GANGS, HOPELESS
 from bursar.engine.preemption import VictimSearch, apply_plan
 from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
@@ -90,6 +92,10 @@ def _found(core: Core, claim: Claim, at: int) -> Decision:
 
 def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:
     """All or none, in order; no member of a gang is another member's victim."""
+    obstacle = _gang_obstacle(core, claims)
+    if obstacle is not None:
+        failed, refusal = obstacle
+        return [_group_refusal(other, failed, refused(failed, at, (refusal,)), at) for other in claims]
     mark = core.tx.savepoint()
     decisions: list[Decision] = []
     for claim in claims:
@@ -99,6 +105,14 @@ def group(core: Core, claims: list[Claim], at: int) -> list[Decision]:
             return [_group_refusal(other, claim, decision, at) for other in claims]
         decisions.append(decision)
     return decisions
+
+
+def _gang_obstacle(core: Core, claims: list[Claim]) -> tuple[Claim, Refusal] | None:
+    """Why the gang is hopeless, if it was found to be: its demand does not count, and nothing is tried for it."""
+    name = claims[0].spec.group if claims else ""
+    if not name or core.ledger.state.cell(GANGS, name) != HOPELESS:
+        return None
+    return gang_obstacle(core, name)
 
 
 def _group_refusal(member: Claim, failed: Claim, decision: Decision, at: int) -> Decision:

@@ -12,8 +12,10 @@ from bursar.engine import decide as deciding
 from bursar.engine import eviction
 from bursar.engine.decide import apply_settings
 from bursar.engine.decision import ADMITTED, EVICTED, RELEASED, WAITING, Decision, explain_claim, explain_departed
+from bursar.engine.demand import tell_gang
 from bursar.engine.eligibility import may_take
 from bursar.engine.placement import is_possible
+from bursar.engine.possible import GANGS
 from bursar.engine.rebinding import respec
 from bursar.engine.session import EngineError, LockedLedger
 from bursar.engine.what_if import Assumption, Outlook, look_ahead
@@ -176,6 +178,19 @@ class Engine(LockedLedger):
             claim = self.claim(uid)
             self._begin(at).put("engine", "spared", claim.uid, True if spared else None)
             self._commit(("spare", uid))
+        finally:
+            self._end()
+
+    def gang(self, name: str, complete: bool, at: int = 0) -> None:
+        """Set whether all members of a gang are there. The demand of an incomplete gang does not count."""
+        self._lock.acquire()
+        try:
+            if complete and name not in self.state.gangs and self.state.cell(GANGS, name) is None:
+                return
+            self._begin(at)
+            tell_gang(self._core, name, complete)
+            if self._changed():
+                self._commit(("gang", name))
         finally:
             self._end()
 

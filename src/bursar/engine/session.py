@@ -24,6 +24,7 @@ from mypy_extensions import mypyc_attr
 from bursar.engine.charging import Core
 from bursar.engine.decide import displaced
 from bursar.engine.decision import ADMITTED, EVICTED, Decision, GangDecisions, decision_from_record
+from bursar.engine.demand import settle
 from bursar.ledger.claims import PENDING, STATES, Claim
 from bursar.ledger.journal import Journal, Record, Recordable
 from bursar.ledger.journal_lines import JournalLine
@@ -309,8 +310,7 @@ class LockedLedger:
     def _commit(self, cause: tuple[object, ...], decision: Recordable | None = None) -> int:
         """Commit the open transaction, as of its own time."""
         core = self._core
-        if core.settling:
-            core.settle()
+        settle(core)
         record = self._rehearse(cause, decision)
         if record is None:
             record = core.ledger.commit(core.tx.now, cause, decision)

@@ -14,6 +14,7 @@ from mypy_extensions import mypyc_attr
 from bursar.engine.charging import Core
 from bursar.engine.decide import apply_settings, decide, group, refused
 from bursar.engine.decision import ADMITTED, RELEASED, Decision
+from bursar.engine.demand import settle
 from bursar.engine.eviction import drop
 from bursar.engine.rebinding import respec
 from bursar.ledger.claims import PENDING, Claim, ClaimSpec
@@ -116,11 +117,11 @@ def look_ahead(core: Core, changes: list[Assumption], at: int, pending: bool) ->
     outlook = Outlook()
     for change in changes:
         change.run(core, at, outlook)
-        core.settle()
+        settle(core)
     if pending:
         for claim in waiting_claims(core):
             decision = decide(core, claim, at)
-            core.settle()
+            settle(core)
             outlook.add(core, decision)
     return outlook
 

@@ -127,10 +127,10 @@ class SetState(Change):
         self.new: Final = new
 
     def apply(self, state: State) -> None:
-        self.claim.state = self.new
+        state.set_state(self.claim, self.new)
 
     def revert(self, state: State) -> None:
-        self.claim.state = self.old
+        state.set_state(self.claim, self.old)
 
     def inverse(self, state: State) -> Change:
         return SetState(self.claim, self.old)
@@ -203,10 +203,18 @@ class SetField(Change):
         self.mark: Final = _field_mark(new)
 
     def apply(self, state: State) -> None:
-        write_field(self.claim, self.field, self.new)
+        self._write(state, self.new)
 
     def revert(self, state: State) -> None:
-        write_field(self.claim, self.field, self.old)
+        self._write(state, self.old)
+
+    def _write(self, state: State, value: object) -> None:
+        if self.field == SPEC and isinstance(value, ClaimSpec):
+            state.set_spec(self.claim, value)
+        elif self.field == PLACE and isinstance(value, str):
+            state.set_place(self.claim, value)
+        else:
+            write_field(self.claim, self.field, value)
 
     def digest(self, state: State) -> None:
         kind = _SPEC_KIND if self.field == SPEC else self.field
@@ -237,14 +245,10 @@ def read_field(claim: Claim, field: int) -> object:
 
 
 def write_field(claim: Claim, field: int, value: object) -> None:
-    if field == PLACE and isinstance(value, str):
-        claim.place = value
-    elif field == LEAVING and isinstance(value, bool):
+    if field == LEAVING and isinstance(value, bool):
         claim.leaving = value
     elif field == WAITS_FOR and isinstance(value, tuple):
         claim.waits_for = value
-    elif field == SPEC and isinstance(value, ClaimSpec):
-        claim.spec = value
     else:
         raise ValueError(f"{value!r} does not go into field {field} of a claim")
 

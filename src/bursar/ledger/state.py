@@ -22,7 +22,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from bursar.ledger.claims import Claim, plain_mark
+from bursar.ledger.claims import PENDING, Claim, ClaimSpec, plain_mark
 from bursar.resources import NO_LIMITS, PRIME_A, PRIME_B, Limits, Tally, Vector, fingerprint, first_short, shortfall
 
 
@@ -38,6 +38,9 @@ class Watcher:
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         """A cell of a watched table changed; None stands for no cell."""
+
+    def placed(self, claim: Claim, old: str, new: str) -> None:
+        """A claim, of whatever policy, is at another place now; its charges may follow or precede this."""
 
 
 @final
@@ -132,15 +135,30 @@ class Table:
 class State:
     """All content of a ledger. The order of the dictionaries has no meaning."""
 
-    __slots__ = ("accounts", "charge_watchers", "claims", "lane_a", "lane_b", "namespaces", "tables", "watchers")
+    __slots__ = (
+        "accounts",
+        "charge_watchers",
+        "claims",
+        "gangs",
+        "lane_a",
+        "lane_b",
+        "namespaces",
+        "pending",
+        "place_watchers",
+        "tables",
+        "watchers",
+    )
 
     def __init__(self) -> None:
         self.claims: Final[dict[str, Claim]] = {}
         self.namespaces: Final[dict[str, int]] = {}  # how many claims each of them has
+        self.pending: Final[dict[tuple[ClaimSpec, str], dict[str, Claim]]] = {}  # pending claims by spec and namespace
+        self.gangs: Final[dict[str, dict[str, Claim]]] = {}  # all members, by the name of the gang
         self.accounts: Final[dict[str, Account]] = {}
         self.tables: Final[dict[str, Table]] = {}
         self.watchers: Final[dict[str, Watcher]] = {}  # by policy: hears of its tables
         self.charge_watchers: Final[dict[str, Watcher]] = {}  # those of them that also listen to charges
+        self.place_watchers: Final[dict[str, Watcher]] = {}  # those that listen to places
         self.lane_a: i64 = 0
         self.lane_b: i64 = 0
 
@@ -152,14 +170,62 @@ class State:
     def put_claim(self, claim: Claim) -> None:
         self.claims[claim.uid] = claim
         self.namespaces[claim.namespace] = self.namespaces.get(claim.namespace, 0) + 1
+        self._waits(claim, True)
+        self._joins(claim, True)
 
     def take_claim(self, claim: Claim) -> None:
+        self._waits(claim, False)
+        self._joins(claim, False)
         del self.claims[claim.uid]
         left = self.namespaces[claim.namespace] - 1
         if left:
             self.namespaces[claim.namespace] = left
         else:
             del self.namespaces[claim.namespace]
+
+    def set_state(self, claim: Claim, state: int) -> None:
+        """The claim moves on in its life."""
+        self._waits(claim, False)
+        claim.state = state
+        self._waits(claim, True)
+
+    def set_spec(self, claim: Claim, spec: ClaimSpec) -> None:
+        """The claim asks for something else."""
+        self._waits(claim, False)
+        self._joins(claim, False)
+        claim.spec = spec
+        self._waits(claim, True)
+        self._joins(claim, True)
+
+    def set_place(self, claim: Claim, place: str) -> None:
+        """The claim is at another place."""
+        old = claim.place
+        claim.place = place
+        for watcher in self.place_watchers.values():
+            watcher.placed(claim, old, place)
+
+    def _waits(self, claim: Claim, listed: bool) -> None:
+        if claim.state != PENDING:
+            return
+        key = (claim.spec, claim.namespace)
+        if listed:
+            self.pending.setdefault(key, {})[claim.uid] = claim
+            return
+        alike = self.pending[key]
+        del alike[claim.uid]
+        if not alike:
+            del self.pending[key]
+
+    def _joins(self, claim: Claim, listed: bool) -> None:
+        gang = claim.spec.group
+        if not gang:
+            return
+        if listed:
+            self.gangs.setdefault(gang, {})[claim.uid] = claim
+            return
+        del self.gangs[gang][claim.uid]
+        if not self.gangs[gang]:
+            del self.gangs[gang]
 
     def account(self, name: str) -> Account:
         return self.accounts[name]

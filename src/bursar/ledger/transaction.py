@@ -234,6 +234,8 @@ class Ledger:
         self.state.watchers[policy] = watcher
         if type(watcher).charged is not Watcher.charged:  # most do not listen, and charges are frequent
             self.state.charge_watchers[policy] = watcher
+        if type(watcher).placed is not Watcher.placed:
+            self.state.place_watchers[policy] = watcher
 
     def begin(self, now: int = 0) -> Transaction:
         if self.opened:

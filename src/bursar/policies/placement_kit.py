@@ -42,9 +42,15 @@ class NodeIndex:
     """A slot number for every node ever seen, which all placement policies share to index their arrays.
 
     A slot stays with its node, whether the node exists or not, so arrays only grow.
+
+    ``version`` counts the changes of what ``PlacementPolicy.feasible`` depends on; policies note them in
+    ``cell_changed``, so that undo and replay are changes, too.
     """
 
     def __init__(self) -> None:
+        self.version: int = 0
+        self.changed: Final[list[int]] = []  # by slot: the version at which the node changed last
+        self.all_changed: int = 0  # the version at which any node may have changed last
         self.slots: Final[dict[str, int]] = {}
         self.names: Final[list[str]] = []
         self.sorted: vec[i64] = vec[i64]()
@@ -53,6 +59,20 @@ class NodeIndex:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def node_changed(self, slot: int) -> None:
+        """Other claims may fit the empty node than before."""
+        self.version += 1
+        self.changed[slot] = self.version
+
+    def any_node_changed(self) -> None:
+        """Other claims may fit any empty node than before."""
+        self.version += 1
+        self.all_changed = self.version
+
+    def same_since(self, slot: int, version: int) -> bool:
+        """Whether the same claims fit the empty node as at that version."""
+        return self.all_changed <= version and self.changed[slot] <= version
 
     def offers(self, limits: Limits, sign: int) -> None:
         """A node with these amounts came (1) or went (-1)."""
@@ -94,6 +114,7 @@ class NodeIndex:
             found = len(self.names)
             self.slots[name] = found
             self.names.append(name)
+            self.changed.append(self.version)
         return found
 
     def places(self) -> vec[i64]:

@@ -54,6 +54,22 @@ class EvictionRules:
         return ""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DemandRules:
+    """Where policies learn whether the demand of a pending claim counts, whatever the policies say."""
+
+    def counts(self, claim: Claim) -> bool:
+        """Whether the claim may be admitted one day: some node could take it, and its gang is not held back."""
+        return True
+
+    def has_node(self, claim: Claim) -> bool:
+        """Whether some node could take the claim if it were empty. A claim that takes no node needs none."""
+        return True
+
+    def changed(self) -> None:
+        """What the policy counts as demand may have changed: call it in ``cell_changed``."""
+
+
 @final
 class ConcernVersion:
     """Counts the changes of what ``Policy.concerns`` depends on, over all policies of an engine."""
@@ -162,6 +178,7 @@ class Policy(PreemptionHooks):
         self.needs_of: NeedsSource = NeedsSource()
         self.eviction_rules: EvictionRules = EvictionRules()  # the engine's, once it is attached
         self.concern_version: ConcernVersion = ConcernVersion()  # the engine's, once it is attached
+        self.demand_rules: DemandRules = DemandRules()  # the engine's, once it is attached
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         """Called once, before anything else, with the ledger's state (to read), the shared node slots, and what
@@ -323,11 +340,15 @@ class QuotaPolicy(Policy):
     def demand(self, tx: Transaction, claim: Claim, binding: Binding, wanted: bool) -> None:
         """Pending demand begins (submitted) or ends (gone); it stays counted while the claim is placed."""
 
+    def gang_obstacle(self, claims: list[Claim]) -> Refusal | None:
+        """Why these claims, the members of a gang, could never count together, however much is free."""
+        return None
+
     def state_changed(self, tx: Transaction, claim: Claim, binding: Binding) -> None:
         """A claim was observed to be bound, running or terminating, as ``claim.state`` says, maybe while it leaves."""
 
-    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
-        """Node requirements that the binding adds to the claim's own (the affinity of a quota tree)."""
+    def node_needs(self, claim: Claim) -> NodeNeeds | None:
+        """Node requirements that the claim's quota adds to its own (the affinity of a quota tree)."""
         return None
 
 

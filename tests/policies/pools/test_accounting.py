@@ -274,7 +274,7 @@ class TestTrees:
         assert list(world.branch("root", "t").minima)[:2] == [15_000, 15]
         claim = world.claim(cm(1, 1), "root")
         world.engine.submit(claim)
-        needs = world.policy.node_needs(claim, claim.bindings[0])  # type: ignore[arg-type]
+        needs = world.policy.node_needs(claim)
         assert needs is not None
         assert [needs.selects("n", {"zone": zone}) for zone in "123"] == [True, True, False]
 

@@ -59,9 +59,7 @@ def needs(cluster: Cluster, given: Manifest) -> tuple[NodeNeeds, ...]:
     claim = cluster.controller.claim(f"{given['metadata']['namespace']}/{given['metadata']['name']}")
     assert claim is not None
     [policy] = [policy for policy in cluster.engine.policies if isinstance(policy, PoolsPolicy)]
-    binding = claim.binding_of("pools")
-    assert binding is not None
-    found = policy.node_needs(claim, binding)
+    found = policy.node_needs(claim)
     return () if found is None else (found,)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.policies.pools.node_pools import NodePools
+from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.quota_node import NO_MAX, Branch
-from bursar.policies.pools.settings import ROOT, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, ROOT, SYSTEM, PoolQuotaBody
 from bursar.policies.pools.tree import Forest
 from bursar.resources import dimension, dimension_at, from_amounts
 
@@ -26,7 +29,8 @@ class Grove:
     """One tree of quotas with demand set by hand."""
 
     def __init__(self, total: Amounts, guarantee: bool = False) -> None:
-        self.forest = Forest()
+        self.outside = OutsideUse(NodePools())
+        self.forest = Forest(self.outside)
         self.quotas: dict[str, PoolQuotaBody] = {}
         if guarantee:
             self.forest.set_guarantee(True)
@@ -59,6 +63,8 @@ class Grove:
 
     def use(self, name: str, amounts: Amounts, sign: int = 1, firm: bool = False) -> None:
         self.forest.use(self.branch(name), from_amounts(amounts), sign)
+        if name in (SYSTEM, DEFAULT):
+            self.outside.charged(Claim("outside", ClaimSpec()), from_amounts(amounts), sign)
         if firm:
             self.forest.use_non_preemptible(self.branch(name), from_amounts(amounts), sign)
 

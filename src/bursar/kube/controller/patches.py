@@ -191,8 +191,7 @@ class PlacementJudge:
 
     def restricted(self, claim: Claim, filled: Filled) -> Filled:
         """What admission filled in, with the nodes that the claim's quotas allow it now."""
-        bound = [(policy, claim.bindings[policy.slot]) for policy in self._quotas if policy.slot < len(claim.bindings)]
-        needs = [policy.node_needs(claim, binding) for policy, binding in bound if binding is not None]
+        needs = [policy.node_needs(claim) for policy in self._quotas]
         wanted = [one for one in needs if one is not None]
         if not wanted:
             return filled

@@ -230,8 +230,10 @@ class CrossQuotaPolicy(PlacementPolicy):
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == ARGUMENTS:
             self.index.arguments_changed(new)
+            self.nodes.any_node_changed()
         else:
             self.index.node_changed(key, new)
+            self.nodes.node_changed(self.nodes.slot(key))
 
     # One claim
 

@@ -13,7 +13,7 @@ from typing import Final, final
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.gpus.fleet import GPUS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
+from bursar.policies.gpus.fleet import GPUS, OPTIONS, POOLS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
 from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
 from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
@@ -135,10 +135,12 @@ class GpusPolicy(PlacementPolicy):
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == GPUS:
             self.inventory.cell_changed(key, old, new)
-            gpu = gpu_of(key, new)
-            if gpu is not None:
-                self.nodes.slot(gpu.node)
+            for gpu in (gpu_of(key, old), gpu_of(key, new)):
+                if gpu is not None:
+                    self.nodes.node_changed(self.nodes.slot(gpu.node))
             self.status.gpus[key] = None
+        elif table in (POOLS, OPTIONS):
+            self.nodes.any_node_changed()
 
     # One claim
 

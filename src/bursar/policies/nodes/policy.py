@@ -107,7 +107,9 @@ class NodesPolicy(PlacementPolicy):
             self.nodes.offers(after.limits, 1)
         account = self.state.accounts.get(PREFIX + key)
         used = NOTHING_USED if account is None else account.used
-        self.index.node_changed(self.nodes.slot(key), key, PREFIX + key, used, new)
+        slot = self.nodes.slot(key)
+        self.index.node_changed(slot, key, PREFIX + key, used, new)
+        self.nodes.node_changed(slot)
 
     # One claim
 

@@ -4,8 +4,7 @@ It writes cells and accounts through the transaction and returns the claims that
 profile puts the policy in force: from then on every claim belongs to some quota, at least to the default one.
 
 Objects may come in any order, so a quota with an unknown parent or in a cycle is accepted; it stays loose, and its
-claims wait. Only what would make two quotas one is refused. A quota belongs to the tree of its parent, whatever its
-label says: a parent that changes its tree takes all below it along, and the status writer corrects their labels.
+claims wait. Only what would make two quotas one is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, final
 
-from bursar.ledger.claims import PENDING, Claim
+from bursar.ledger.claims import Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
 from bursar.objects.decode import ManifestError
@@ -28,7 +27,6 @@ from bursar.policies.pools.derived_state import (
     OPTIONS,
     PROFILES,
     QUOTAS,
-    RELABELLED,
     STRAY_DEMAND,
     SUFFIXES,
     DerivedState,
@@ -95,7 +93,7 @@ class Changer:
         elif setting.kind == NODE:
             self._node(setting.key, body if isinstance(body, PoolNode) else None)
         else:
-            self._options(body if isinstance(body, PoolOptions) else None)
+            self.tx.put(NAME, OPTIONS, "", body.cell() if isinstance(body, PoolOptions) else None)
 
     # Quotas
 
@@ -151,19 +149,7 @@ class Changer:
             self._drop(built_in)
         self.concerned.update(self.state.claims)
 
-    def _put(self, given: PoolQuotaBody) -> None:
-        """Puts a quota in force, in the tree of its parent, and takes those below it along."""
-        quota = self.derived.resolver.in_its_tree(given)
-        relabelled = quota is not given or self.state.cell(RELABELLED, quota.name) is not None
-        self._put_in_tree(quota)
-        if relabelled:
-            self.tx.put(NAME, RELABELLED, quota.name, True)
-        for name in list(self.derived.resolver.below.get(quota.name, [])):
-            child = self.derived.resolver.quotas[name]
-            if child.tree != quota.tree and self.derived.resolver.in_its_tree(child) is not child:
-                self._put(child)
-
-    def _put_in_tree(self, quota: PoolQuotaBody) -> None:
+    def _put(self, quota: PoolQuotaBody) -> None:
         known = self.derived.resolver.quotas.get(quota.name)
         if known is not None and known.cell() == quota.cell():
             return
@@ -191,7 +177,6 @@ class Changer:
         self._note_subtree(known)
         self.tx.put(NAME, QUOTAS, known.name, None)
         self.tx.put(NAME, MARKS, known.name, None)
-        self.tx.put(NAME, RELABELLED, known.name, None)
         self.tx.put(NAME, CLOSING, account_key(known.tree, known.name), True)
 
     def _note_subtree(self, quota: PoolQuotaBody) -> None:
@@ -223,14 +208,12 @@ class Changer:
             check_terms(in_order([*others, profile]))
             self.derived.resolver.check_name(profile.quota_name, profile.namespace, "spec.quotaName")
             self._enforce()
-        self.derived.node_pools.differing.clear()
         self.tx.put(NAME, PROFILES, key, None if profile is None else profile.cell())
         names = {other.quota_name for other in self.derived.node_pools.order}  # any node may have changed its profile
         if before is not None:
             names.add(before.quota_name)
         for name in sorted(names):
             self._sync_root(name)
-        self._note_waiting()
         self._relax()
 
     def _sync_root(self, name: str) -> None:
@@ -254,30 +237,10 @@ class Changer:
     def _node(self, name: str, node: PoolNode | None) -> None:
         node_pools = self.derived.node_pools
         before = node_pools.owners.get(name, "")
-        node_pools.differing.clear()
         self.tx.put(NAME, NODES, name, None if node is None else node.cell())
         for owner in sorted({before, node_pools.owners.get(name, "")}):
             if owner:
                 self._sync_root(node_pools.profiles[owner].quota_name)
-        self._note_waiting()
-
-    def _note_waiting(self) -> None:
-        """Notes the pending claims of trees whose nodes can take other requests now."""
-        for tree in sorted(self.derived.node_pools.differing):
-            for branch in self.derived.forest.branches.values():
-                if branch.tree_id == tree:
-                    for uid, claim in branch.askers.items():
-                        if claim.state == PENDING:
-                            self.concerned[uid] = claim
-
-    def _options(self, options: PoolOptions | None) -> None:
-        """Whether a request counts that no node could take depends on the runtime quota."""
-        before = self.derived.options.runtime
-        self.tx.put(NAME, OPTIONS, "", None if options is None else options.cell())
-        if self.derived.options.runtime != before:
-            for uid, claim in self.state.claims.items():
-                if claim.state == PENDING:
-                    self.concerned[uid] = claim
 
     # Before each commit
 

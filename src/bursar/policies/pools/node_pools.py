@@ -168,13 +168,10 @@ class NodePools:
         self.nodes: Final[dict[str, PoolNode]] = {}
         self.profiles: Final[dict[str, Profile]] = {}  # by key
         self.order: list[Profile] = []
-        self.trees: Final[set[str]] = set()  # those that profiles make up
         self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
         self.lost: Final[dict[str, dict[str, str]]] = {}  # by profile: nodes that it selects -> profile that has them
         self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
         self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: whether some node could take the requests
-        self.differing: Final[set[str]] = set()  # trees in which an entry of ``fitting`` changed, until cleared
-        self.forgotten: Final[set[str]] = set()  # trees whose entries were too many: any node may change the answers
 
     # Changes of cells
 
@@ -191,7 +188,6 @@ class NodePools:
             self.nodes[name] = node
             for tree in self._open_to(self._assign(name, node)):
                 self._won(tree, node)
-        self._doubt_forgotten()
 
     def profile_changed(self, key: str, profile: Profile | None) -> None:
         """Assigns every node again."""
@@ -199,8 +195,6 @@ class NodePools:
         if profile is not None:
             self.profiles[key] = profile
         self.order = in_order(list(self.profiles.values()))
-        self.trees.clear()
-        self.trees.update([profile.tree for profile in self.order])
         self.lost.clear()
         self.sums.clear()
         self.sums[NO_PROFILE] = NodeSum()
@@ -210,19 +204,14 @@ class NodePools:
             self._assign(name, node)
         for tree, known in self.fitting.items():
             for requests in known:
-                self._answer(tree, requests, self._could_take(tree, requests))
-        self._doubt_forgotten()
+                known[requests] = self._could_take(tree, requests)
         self._forget_trees()
 
     def _forget_trees(self) -> None:
         """Drops the answers for trees without profiles: none of their requests fits a node."""
-        for tree in [tree for tree in self.fitting if not self.has_profile(tree)]:
+        trees = {profile.tree for profile in self.order}
+        for tree in [tree for tree in self.fitting if tree and tree not in trees]:
             del self.fitting[tree]
-        self.differing.update([tree for tree in self.trees if tree not in self.fitting])
-
-    def _doubt_forgotten(self) -> None:
-        self.differing.update(self.forgotten)
-        self.forgotten.clear()
 
     def _assign(self, name: str, node: PoolNode) -> str:
         selecting = self.selecting(node)
@@ -234,10 +223,6 @@ class NodePools:
         return owner
 
     # Questions
-
-    def has_profile(self, tree: str) -> bool:
-        """Whether there is such a tree; the default tree needs no profile."""
-        return tree == DEFAULT_TREE or tree in self.trees
 
     def tree_of(self, owner: str) -> str:
         return "" if owner == NO_PROFILE else self.profiles[owner].tree
@@ -295,7 +280,6 @@ class NodePools:
         if found is None:
             if len(known) >= _FITTING:
                 known.clear()
-                self.forgotten.add(tree)
             found = self._could_take(tree, requests)
             known[requests] = found
         return found
@@ -308,19 +292,16 @@ class NodePools:
         return False
 
     def _lost(self, tree: str, node: PoolNode) -> None:
-        for requests, could in self.fitting.get(tree, {}).items():
+        known = self.fitting.get(tree, {})
+        for requests, could in known.items():
             if could and node.takes(requests.pairs()):
-                self._answer(tree, requests, self._could_take(tree, requests))
+                known[requests] = self._could_take(tree, requests)
 
     def _won(self, tree: str, node: PoolNode) -> None:
-        for requests, could in self.fitting.get(tree, {}).items():
+        known = self.fitting.get(tree, {})
+        for requests, could in known.items():
             if not could and node.takes(requests.pairs()):
-                self._answer(tree, requests, True)
-
-    def _answer(self, tree: str, requests: Vector, could: bool) -> None:
-        if self.fitting[tree][requests] != could:
-            self.fitting[tree][requests] = could
-            self.differing.add(tree)
+                known[requests] = True
 
 
 def _scaled(amounts: dict[str, int], unlisted: dict[str, int], profile: Profile) -> dict[str, int]:

@@ -10,7 +10,7 @@ The state is in accounts (see ``derived_state``) and in the cells of the tables 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast, final
+from typing import Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
@@ -18,7 +18,8 @@ from mypy_extensions import i64
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.policy import QuotaPolicy
+from bursar.policies.placement_kit import NodeIndex
+from bursar.policies.policy import DemandRules, NeedsSource, QuotaPolicy
 from bursar.policies.pools.affinity import needs_of, open_terms
 from bursar.policies.pools.configure import KINDS, Changer
 from bursar.policies.pools.derived_state import (
@@ -32,9 +33,10 @@ from bursar.policies.pools.derived_state import (
     topic_of,
 )
 from bursar.policies.pools.explanation import explain_branch, subject_of
+from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
-from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, PoolQuotaBody
+from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, ROOT, SYSTEM, PoolQuotaBody
 from bursar.policies.pools.status import PoolStatusWriter
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 from bursar.resources import EMPTY, Vector, dimension_at
@@ -43,8 +45,7 @@ from bursar.selectors import NodeNeeds
 _CACHED: Final = 65_536
 _DAEMON_SET: Final = "DaemonSet/"  # begins the owner of its pods
 
-# Positions in a binding's data, which begins with the name of the quota
-TREE_AT: Final = 1
+# Positions in a binding's data, which begins with the names of the quota and its tree
 COUNTED_AT: Final = 2  # whether its request counts
 STRAY_AT: Final = 3  # its label names no quota
 NON_PREEMPTIBLE_AT: Final = 4
@@ -56,6 +57,7 @@ class PoolBindings:
 
     def __init__(self, derived: DerivedState) -> None:
         self.derived: Final = derived
+        self.rules: DemandRules = DemandRules()
         self.cache: Final[dict[tuple[str, Vector, int], Binding]] = {}
         self.cached_version: int = 0
 
@@ -95,16 +97,12 @@ class PoolBindings:
         return Binding(NAME, tuple(accounts), tuple(costs), data)
 
     def _countable(self, branch: Branch, claim: Claim) -> bool:
-        """A request counts unless it exceeds a max, or what any node of the tree has."""
-        requests = claim.spec.requests
-        for at in self.derived.forest.path(branch):
-            for i in range(len(requests.dims)):
-                slot = self.derived.forest.slot_of(int(requests.dims[i]))
-                if slot >= 0 and at.maxima[slot] != NO_MAX and requests.amounts[i] > at.maxima[slot]:
-                    return False
-        if branch.built_in or not claim.spec.placeable or not self.derived.options.runtime:
+        """A request counts unless it exceeds a max or what its tree has, or the claim could never run."""
+        if above_max(self.derived, branch, claim.spec.requests):
+            return False
+        if branch.built_in or not self.derived.options.runtime:
             return True
-        return self.derived.node_pools.could_take(branch.tree_id, requests)
+        return not exceeds_nodes(self.derived, branch, claim) and self.rules.counts(claim)
 
 
 def _managed(quota: PoolQuotaBody, requests: Vector) -> Vector:
@@ -123,11 +121,9 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     """The refusal of the first quota, from the claim's own up, without room; only what grew from ``old`` counts."""
     forest = derived.forest
     branch = forest.branches[binding.accounts[1].name]
-    if not branch.built_in and not (forest.refresh(branch.own()) and derived.node_pools.has_profile(branch.tree_id)):
+    if not branch.built_in and not forest.refresh(branch.own()):
         return _loose(derived, branch)
-    refusal = _hopeless(derived, branch, binding) if old is None and not binding.data[COUNTED_AT] else None
-    if refusal is None:
-        refusal = _check_own(derived, branch, binding, old)
+    refusal = _check_own(derived, branch, binding, old)
     at: Branch | None = branch
     i = 1
     while refusal is None and at is not None and at.quota is not None:
@@ -139,21 +135,87 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     return refusal
 
 
-def _hopeless(derived: DerivedState, branch: Branch, binding: Binding) -> Refusal | None:
-    """Why the request does not count: it exceeds a max, or what any node of the tree has."""
+def above_max(derived: DerivedState, branch: Branch, requests: Vector) -> bool:
+    """Whether the requests exceed the max of the quota or of one above it."""
+    for at in derived.forest.path(branch):
+        for i in range(len(requests.dims)):
+            most = _max_of(derived, at, int(requests.dims[i]))
+            if most != NO_MAX and requests.amounts[i] > most:
+                return True
+    return False
+
+
+def _max_of(derived: DerivedState, branch: Branch, dim: int) -> int:
+    slot = derived.forest.slot_of(dim)
+    return int(branch.maxima[slot]) if slot >= 0 else NO_MAX
+
+
+def exceeds_nodes(derived: DerivedState, branch: Branch, claim: Claim) -> bool:
+    """Whether the claim requests more than the tree shares out, or than any node of the tree has."""
+    if not claim.spec.placeable:
+        return False
+    requests = claim.spec.requests
+    total = derived.forest.total(branch.tree_id)
+    for i in range(len(requests.dims)):
+        dim = int(requests.dims[i])
+        if _max_of(derived, branch, dim) != NO_MAX and requests.amounts[i] > total.get(dim, 0):
+            return True
+    return not derived.node_pools.could_take(branch.tree_id, requests)
+
+
+def too_large(derived: DerivedState, branch: Branch, claim: Claim, binding: Binding) -> Refusal | None:
+    """Why a request does not count, if it exceeds a max, or what its tree or any node of it has."""
     at: Branch | None = branch
     i = 1
     while at is not None and at.quota is not None:
         cost = binding.costs[i]
         for dim in cost.indices():
-            most = int(at.maxima[derived.forest.slot_of(dim)])
+            most = _max_of(derived, at, dim)
             if most != NO_MAX and cost.get(dim) > most:
                 return _refusal(derived, at, binding.accounts[i], dim, cost.get(dim), most, MAX_RULE)
         at = at.parent
         i += 1
+    if branch.built_in or not derived.options.runtime or not exceeds_nodes(derived, branch, claim):
+        return None
     where = "of its tree" if branch.quota is None else f"for {subject_of(derived, branch.quota)}"
     note = f"no node {where} could ever take it"
     return Refusal(NAME, UNPLACEABLE, note, branch.key, topics=(topic_of(branch.tree_id),))
+
+
+def gang_too_large(derived: DerivedState, bindings: list[Binding]) -> Refusal | None:
+    """Why the members of a gang could never count together: they exceed a max, or what a tree shares out."""
+    in_quotas: dict[str, Vector] = {}
+    in_trees: dict[str, Vector] = {}
+    for binding in bindings:
+        branch = derived.forest.branches[binding.accounts[1].name]
+        if not branch.built_in:
+            in_trees[branch.tree_id] = in_trees.get(branch.tree_id, EMPTY).plus(binding.costs[1])
+        for i in range(1, len(binding.accounts)):
+            name = binding.accounts[i].name
+            if name in derived.forest.branches:
+                in_quotas[name] = in_quotas.get(name, EMPTY).plus(binding.costs[i])
+    for name in sorted(in_quotas):
+        branch = derived.forest.branches[name]
+        for dim in in_quotas[name].indices():
+            most = _max_of(derived, branch, dim)
+            if most != NO_MAX and in_quotas[name].get(dim) > most and branch.quota is not None:
+                of = f"the max of {subject_of(derived, branch.quota)}"
+                return _gang_refusal(f"{NAME}.{MAX_RULE}.", name, dim, in_quotas[name].get(dim), most, of)
+    for tree in sorted(in_trees) if derived.options.runtime else []:
+        total = derived.forest.total(tree)
+        for dim in in_trees[tree].indices():
+            if in_trees[tree].get(dim) > total.get(dim, 0):
+                wanted = in_trees[tree].get(dim)
+                return _gang_refusal(UNPLACEABLE, account_key(tree, ROOT), dim, wanted, total.get(dim, 0), "its tree")
+    return None
+
+
+def _gang_refusal(reason: str, account: str, dim: int, wanted: int, most: int, of: str) -> Refusal:
+    resource = dimension_at(dim)
+    asked, limit = resource.show(wanted), resource.show(most)
+    note = f"its gang asks for {asked} {resource.name} in all, more than the {limit} of {of}"
+    code = reason + resource.name if reason.endswith(".") else reason
+    return Refusal(NAME, code, note, account, resource.name, asked, "", limit, topics=(account,))
 
 
 def _check_own(derived: DerivedState, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
@@ -205,7 +267,7 @@ def _refusal(
 ) -> Refusal:
     resource = dimension_at(dim)
     never = amount > limit and rule in (MAX_RULE, MIN_RULE)
-    topics = (account.topic,) if rule != RUNTIME_RULE else (account.topic, topic_of(branch.tree_id))
+    topics = (account.topic, *_topics_of_runtime(derived, branch)) if rule == RUNTIME_RULE else (account.topic,)
     found = Refusal(
         NAME,
         f"{NAME}.{rule}.{resource.name}",
@@ -222,6 +284,14 @@ def _refusal(
         return found
     by = " by pods that may not be preempted" if rule == MIN_RULE else ""
     return found.worded(subject_of(derived, branch.quota), f"{found.used} of its {rule} of {found.limit} in use{by}")
+
+
+def _topics_of_runtime(derived: DerivedState, branch: Branch) -> tuple[str, ...]:
+    """What may raise the runtime of a quota: less demand in its tree, or less use outside of all quotas there."""
+    if not derived.outside.of(branch.tree_id):
+        return (topic_of(branch.tree_id),)
+    outside = [account_key(DEFAULT_TREE, name) + OWN for name in (SYSTEM, DEFAULT)]
+    return (topic_of(branch.tree_id), *outside)
 
 
 def _loose(derived: DerivedState, branch: Branch) -> Refusal:
@@ -253,6 +323,10 @@ class PoolsPolicy(QuotaPolicy):
 
     # Settings
 
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.bindings.rules = self.demand_rules
+
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []
         for claim in Changer(self.derived, self.state, tx).apply(setting):
@@ -271,10 +345,15 @@ class PoolsPolicy(QuotaPolicy):
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         self.derived.charged(claim, account, cost, sign)
 
+    def placed(self, claim: Claim, old: str, new: str) -> None:
+        self.derived.outside.placed(claim, old, new)
+
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         self.derived.cell_changed(self.state, table, key, old, new)
         if table == QUOTAS:
             self.concerns_changed()
+        if table != QUOTAS or self.state.gangs:  # what changes for a single claim in a quota, ``configure`` returns
+            self.demand_rules.changed()
 
     # One claim
 
@@ -298,7 +377,17 @@ class PoolsPolicy(QuotaPolicy):
             tx.release(claim, (account,), (cost,))
 
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
+        branch = self.derived.forest.branches[binding.accounts[1].name]
+        tied = branch.built_in or self.derived.forest.is_connected(branch)
+        if tied and not binding.data[COUNTED_AT]:
+            refusal = too_large(self.derived, branch, claim, binding)
+            if refusal is not None or not self.demand_rules.has_node(claim):
+                return refusal  # where no node takes it, nodes say why
         return check(self.derived, binding, None)
+
+    def gang_obstacle(self, claims: list[Claim]) -> Refusal | None:
+        bindings = [binding for binding in [claim.binding_of(NAME) for claim in claims] if binding is not None]
+        return gang_too_large(self.derived, bindings)
 
     def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
         return check(self.derived, new, old)
@@ -323,7 +412,7 @@ class PoolsPolicy(QuotaPolicy):
 
     def explain(self, claim: Claim, binding: Binding) -> Check:
         branch = self.derived.forest.branches[binding.accounts[1].name]
-        refusal = None if claim.counts() else check(self.derived, binding, None)
+        refusal = None if claim.counts() else self.check(claim, binding)
         return explain_branch(self.derived, branch, binding, refusal)
 
     def revocations(self, now: int) -> list[Revocation]:
@@ -335,11 +424,12 @@ class PoolsPolicy(QuotaPolicy):
     def outputs(self, now: int) -> list[Output]:
         return self.status.outputs(self.state, self.nodes)
 
-    def node_needs(self, claim: Claim, binding: Binding) -> NodeNeeds | None:
+    def node_needs(self, claim: Claim) -> NodeNeeds | None:
         """A claim runs on the nodes that are open to its tree; a pod of a DaemonSet on its own node, whatever tree."""
-        if claim.spec.owner.startswith(_DAEMON_SET):
+        quota = self.derived.resolver.resolve(claim)
+        if quota is None or claim.spec.owner.startswith(_DAEMON_SET):
             return None
-        tree = cast("str", binding.data[TREE_AT])
+        tree = quota.tree
         if tree not in self.derived.needs:
             self.derived.needs[tree] = needs_of(open_terms(self.derived.node_pools.order, tree))
         return self.derived.needs[tree]

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.quota_node import Branch
 from bursar.policies.pools.runtime import share_slot
 from bursar.policies.pools.settings import NAME, ROOT
@@ -30,7 +31,6 @@ class PoolTree:
         self.id: Final = tree_id
         self.root: Final = Branch(tree_id, ROOT, account_key(tree_id, ROOT), size)
         self.total: dict[int, int] = {}  # by dimension
-        self.built_in: Final[list[Branch]] = []  # system and default quota, which are served first
         self.count: int = 0  # of branches, also of removed quotas
         self.stale: dict[str, Branch] = {}  # by account
 
@@ -38,21 +38,22 @@ class PoolTree:
 class Propagation:
     """All trees, over shared slots; ``Forest`` adds their structure."""
 
-    def __init__(self) -> None:
+    def __init__(self, outside: OutsideUse) -> None:
+        self.outside: Final = outside
         self.guarantee: bool = False
         self.dims: Final[list[int]] = []  # by slot
         self.slot_at: Final[list[int]] = []  # by dimension, -1 where no quota manages it
         self.trees: Final[dict[str, PoolTree]] = {}
         self.branches: Final[dict[str, Branch]] = {}  # by account; removed quotas stay while charged
-        # Accounts of changed quotas; the status writer clears the first, revocation the second.
+        # Accounts of changed quotas. The status writer clears the first. Revocation drops those of the second that are
+        # not over-used, so an over-used quota always stays in it.
         self.changed: Final[dict[str, None]] = {}
         self.suspects: Final[dict[str, None]] = {}
 
     def note(self, branch: Branch) -> None:
         """Notes that something about the branch changed."""
         self.changed[branch.key] = None
-        if branch.members.claims:
-            self.suspects[branch.key] = None
+        self.suspects[branch.key] = None
 
     def tree(self, tree_id: str) -> PoolTree:
         found = self.trees.get(tree_id)
@@ -202,12 +203,15 @@ class Propagation:
         tree.total = total
         self.forget_tree(tree)
 
+    def total(self, tree_id: str) -> dict[int, int]:
+        """What the nodes of a tree have, by dimension."""
+        tree = self.trees.get(tree_id)
+        return {} if tree is None else tree.total
+
     def available(self, tree: PoolTree, slot: int) -> int:
-        """What a tree distributes: its total less what the built-in quotas use, at least zero."""
+        """What a tree distributes: its total less what pods outside of all quotas use on its nodes, at least zero."""
         dim = self.dims[slot]
-        left = tree.total.get(dim, 0)
-        for branch in tree.built_in:
-            left -= branch.own_used[slot]
+        left = tree.total.get(dim, 0) - self.outside.of(tree.id).get(dim, 0)
         return min(max(0, left), MAX_AMOUNT)
 
     def _fill(self, tree: PoolTree) -> None:

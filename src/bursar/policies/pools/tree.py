@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.propagation import Propagation, account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.settings import DEFAULT, ROOT, SYSTEM, PoolQuotaBody
@@ -20,8 +21,8 @@ from bursar.policies.pools.settings import DEFAULT, ROOT, SYSTEM, PoolQuotaBody
 class Forest(Propagation):
     """All trees, with the quotas below their parents."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, outside: OutsideUse) -> None:
+        super().__init__(outside)
         self.by_parent: Final[dict[str, dict[str, Branch]]] = {}  # by the account of the parent that they name
         self.loose: Final[dict[str, Branch]] = {}
         self.in_cycle: Final[set[str]] = set()  # loose quotas below themselves
@@ -49,10 +50,7 @@ class Forest(Propagation):
         self._attach_loose(todo)
 
     def _place_built_in(self, branch: Branch, quota: PoolQuotaBody) -> None:
-        tree = self.tree(quota.tree)
-        if not branch.built_in:
-            branch.built_in = True
-            tree.built_in.append(branch)
+        branch.built_in = True
         self._load(branch, quota)
         branch.sum_up(False)
         self.note(branch)
@@ -80,7 +78,6 @@ class Forest(Propagation):
 
     def _remove(self, branch: Branch, quota: PoolQuotaBody) -> None:
         if quota.name in (SYSTEM, DEFAULT):
-            self.tree(quota.tree).built_in.remove(branch)
             branch.built_in = False
         else:
             self._unhook(branch, quota)
