@@ -78,6 +78,11 @@ class QuotaRecord:
         return f"{self.key}:{self.node}" if self.node else self.key
 
     @property
+    def short_label(self) -> str:
+        """The same without its namespace."""
+        return f"{self.name}:{self.node}" if self.node else self.name
+
+    @property
     def subject(self) -> str:
         """Names the quota with its kind."""
         return f"{self.kind.partition('.')[0]} {self.label}"

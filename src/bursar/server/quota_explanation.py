@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from bursar.ledger.claims import PENDING, Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.validation import few
+from bursar.policies.plugin import Plugin
+from bursar.policies.policy import Policy
 from bursar.policies.quota_table import QuotaRecord
 from bursar.policies.results import Check
 from bursar.resources import dimension
 from bursar.server import quotas, types
 from bursar.server.problems import RefusedError
+from bursar.server.quotas import Gathered
 from bursar.server.rows import ClaimView, check_node
 from bursar.server.time_travel import moment_of
 from bursar.sim.cluster import Cluster
@@ -25,11 +28,11 @@ _NAMED = 10  # borrowers of other quotas that are listed
 
 
 def quota_explanations(cluster: Cluster, kind: str, key: str) -> types.QuotaExplanations:
-    """The caller holds the cluster's lock."""
-    records = quotas.quotas(cluster)
-    found = _of_one(_called(cluster, records, kind, key), key)
-    view = ClaimView(cluster)
-    items = [_explanation(cluster, view, records, record) for record in _once_each(found)]
+    """The caller holds the cluster's lock, so it reads no more quotas than it must."""
+    gathered = quotas.gather(cluster)
+    found = _of_one(_called(cluster, gathered.named(key), kind, key), key)
+    pairs = {plugin.name: (plugin, policy) for plugin, policy in cluster.registry.paired(cluster.engine.policies)}
+    items = [_explanation(cluster, gathered, record, *pairs[record.policy]) for record in _once_each(found)]
     return types.QuotaExplanations(items=items, moment=moment_of(cluster))
 
 
@@ -41,8 +44,8 @@ def _called(cluster: Cluster, records: list[QuotaRecord], kind: str, key: str) -
         if not kinds:
             raise RefusedError(400, _unknown(cluster, kind))
     records = [record for record in records if not kinds or record.kind in kinds]
-    for forms in (lambda one: (one.label,), lambda one: (one.key,), lambda one: (one.name, f"{one.name}:{one.node}")):
-        found = [record for record in records if key in forms(record)]
+    for form in ("label", "key", "name", "short_label"):
+        found = [record for record in records if getattr(record, form) == key]
         if found:
             return found
     raise RefusedError(404, f"there is no quota {key!r:.200}: `bursar get quotas` lists them")
@@ -70,12 +73,15 @@ def _once_each(found: list[QuotaRecord]) -> list[QuotaRecord]:
 
 
 def _explanation(
-    cluster: Cluster, view: ClaimView, records: list[QuotaRecord], record: QuotaRecord
+    cluster: Cluster, gathered: Gathered, record: QuotaRecord, plugin: Plugin, policy: Policy
 ) -> types.QuotaExplanation:
-    check = _of_policy(cluster, record)
+    check = None if plugin.quotas.explain is None else plugin.quotas.explain(policy, record)
     if check is None:
+        records = gathered.quotas()
+        record = next(one for one in records if (one.kind, one.label) == (record.kind, record.label))
         check = Check(record.subject, not record.exceeded, record.message, tuple(_figures(records, record)))
-    counting, waiting = _claims(cluster, view, record)
+    counting, waiting = _claims(cluster, record, plugin, policy)
+    view = ClaimView(cluster)
     borrowers = sorted(claim.key for claim in counting if view.borrows(claim))
     people = _pods(counting, waiting, borrowers)
     check = Check(check.title, check.passed, check.note, (*check.children, *people), check.reason)
@@ -87,13 +93,6 @@ def _explanation(
         waiting=sorted(claim.key for claim in waiting),
         borrowers=borrowers,
     )
-
-
-def _of_policy(cluster: Cluster, record: QuotaRecord) -> Check | None:
-    for plugin, policy in cluster.registry.paired(cluster.engine.policies):
-        if plugin.name == record.policy and plugin.quotas.explain is not None:
-            return plugin.quotas.explain(policy, record)
-    return None
 
 
 def _figures(records: list[QuotaRecord], record: QuotaRecord) -> Iterable[Check]:
@@ -112,13 +111,17 @@ def _figures(records: list[QuotaRecord], record: QuotaRecord) -> Iterable[Check]
         )
 
 
-def _claims(cluster: Cluster, view: ClaimView, record: QuotaRecord) -> tuple[list[Claim], list[Claim]]:
+def _claims(cluster: Cluster, record: QuotaRecord, plugin: Plugin, policy: Policy) -> tuple[list[Claim], list[Claim]]:
     """The claims that count in the quota, and those that wait for it."""
     counting: list[Claim] = []
     waiting: list[Claim] = []
+    listed = plugin.quotas.accounts
     for claim in cluster.engine.state.claims.values() if record.account else ():
-        if view.counts_in(claim, record.account):
-            (waiting if claim.state == PENDING else counting).append(claim)
+        binding = claim.binding_of(policy.name)
+        if binding is not None:
+            accounts = binding.accounts if listed is None else listed(policy, claim)
+            if any(account.name == record.account for account in accounts):
+                (waiting if claim.state == PENDING else counting).append(claim)
     return counting, waiting
 
 

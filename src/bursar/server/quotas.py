@@ -31,6 +31,11 @@ class Gathered:
         found.sort(key=lambda quota: (quota.policy, quota.kind, quota.namespace, quota.name, quota.node))
         return found
 
+    def named(self, key: str) -> list[QuotaRecord]:
+        """The quotas that the text may mean, without what they lend, which takes all others to say."""
+        objects = [_read(*one) for one in self.objects if key in {one[2].key, one[2].name}]
+        return [*objects, *(row for row in self.others if key in {row.label, row.key, row.name, row.short_label})]
+
 
 def gather(cluster: Cluster) -> Gathered:
     """The caller holds the cluster's lock, and may release it before it reads the quotas."""

@@ -151,9 +151,6 @@ class ClaimView:
     def _accounts(self, claim: Claim) -> list[Account]:
         return [*quota_accounts(claim), *self._more_accounts(claim)]
 
-    def counts_in(self, claim: Claim, account: str) -> bool:
-        return any(one.name == account for one in self._accounts(claim))
-
     def borrows(self, claim: Claim) -> bool:
         return self._borrows(claim.uid, self._cluster.objects.find(POD.name, claim.key))
 

@@ -344,7 +344,7 @@ class Explanation(Answer, frozen=True):
 class QuotaExplanation(Answer, frozen=True):
     """Why a quota has what it has."""
 
-    quota: QuotaRow
+    quota: QuotaRow  # without what it lends, unless its dialect leaves the explanation to the figures
     tree: CheckNode
     text: str
     counts: int  # claims that are charged to it
