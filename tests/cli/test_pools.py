@@ -183,6 +183,16 @@ def test_an_ambiguous_kind_lists_what_can_be_typed(shell: Shell) -> None:
         assert shell("get", name).stderr == f"error: the kind {name!r} is ambiguous: type {kinds}\n"
 
 
+def test_names_that_are_printed_can_be_typed(shell: Shell) -> None:
+    assert shell.lines("describe", "ElasticQuota/vision/vision")[0] == "ElasticQuota vision/vision"
+    assert " created " in shell.lines("history", "eq/vision/vision")[0]
+    in_use = "error: ElasticQuota web/web: is in use by 1 pod: web/w1\n"
+    assert shell("plan", "--delete", "elasticquota/web/web").stderr.startswith(in_use)
+    assert shell("delete", "eq/web/web").stderr.startswith(in_use)
+    missing = shell("describe", "ElasticQuota/vision/nosuch")
+    assert "the kind 'ElasticQuota' is ambiguous: type ElasticQuota.n8s.nebuly.ai or " in missing.stderr
+
+
 # Events
 
 

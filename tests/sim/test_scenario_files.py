@@ -121,7 +121,7 @@ def test_a_kind_of_two_groups_must_be_named_with_its_group() -> None:
     body: dict[str, Any] = {"name": "x", "steps": [{"delete": ["Purse/a/b"]}]}
     with pytest.raises(ManifestError) as caught:
         read_scenario(Document("x.yaml", 1, body), kinds)
-    problem = "the kind 'Purse' is ambiguous: it may be Purse.other.dev, Purse.test.dev"
+    problem = "the kind 'Purse' is ambiguous: type Purse.other.dev or Purse.test.dev"
     assert str(caught.value) == f"x.yaml: document 1: steps[0].delete[0]: {problem}"
     body["steps"][0]["delete"] = ["Purse.other.dev/a/b"]
     assert read_scenario(Document("x.yaml", 1, body), kinds).steps[0].references == ((kind, "a/b"),)

@@ -88,7 +88,7 @@ class Handlers:
         return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
     def object(self, asked: RequestQuery) -> dict[str, Any]:
-        kind, key = self._kind(asked.text("kind")), asked.text("key")
+        kind, key = self._kind(asked)
         found = self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
         if found is None:
             raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
@@ -123,7 +123,7 @@ class Handlers:
         return types.DecisionList(items=rows, moment=moment, next=more)
 
     def history(self, asked: RequestQuery) -> types.ObjectHistory:
-        kind, key = self._kind(asked.text("kind")), asked.text("key")
+        kind, key = self._kind(asked)
         moment, store = self._reader.look(moment_of), self._service.store
         found = time_travel.object_history(store, self._service.cluster.kinds, kind.name, key)
         if not found:
@@ -160,9 +160,10 @@ class Handlers:
 
     # Kinds and references
 
-    def _kind(self, name: str) -> Kind:
+    def _kind(self, asked: RequestQuery) -> tuple[Kind, str]:
+        key = asked.text("key")
         try:
-            return self._service.cluster.kinds.find(name)
+            return self._service.cluster.kind_of(asked.text("kind"), key), key
         except ManifestError as error:
             raise RefusedError(400, str(error)) from None
 
@@ -170,7 +171,7 @@ class Handlers:
         """Checks that they have the form of references; the objects may be missing."""
         for text in given:
             try:
-                self._service.cluster.kinds.reference(text)
+                self._service.cluster.reference(text)
             except ManifestError as error:
                 raise RefusedError(400, str(error)) from None
         return given

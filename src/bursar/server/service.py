@@ -274,7 +274,7 @@ class Service:
 
     def delete(self, references: Sequence[str], *, dry_run: bool = False, key: str = "", request: str = "") -> Pending:
         def run(cluster: Cluster) -> list[Applied]:
-            return cluster.delete(cluster.kinds.reference(text) for text in references)
+            return cluster.delete(cluster.reference(text) for text in references)
 
         return self._change(Action("delete", run, key, request), dry_run)
 

@@ -135,7 +135,7 @@ def plan(
     """``scratch`` makes a copy of the cluster."""
     before, after = scratch(), scratch()
     moment = moment_of(after)
-    references = [after.kinds.reference(text) for text in delete]
+    references = [after.reference(text) for text in delete]
     applied = (after.delete(references) if references else []) + after.apply(documents)
     outcomes = [
         types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version="")

@@ -240,6 +240,17 @@ class Cluster:
         """The objects, to read."""
         return self._store
 
+    def kind_of(self, name: str, key: str) -> Kind:
+        """The kind that people call by this name; of several the one that has an object of this key."""
+        there = [kind for kind in self.kinds.called(name) if self._store.find(kind.name, key) is not None]
+        return there[0] if len(there) == 1 else self.kinds.find(name)
+
+    def reference(self, text: str) -> tuple[Kind, str]:
+        """The kind and key that ``Kind/namespace/name`` or ``Kind/name`` stands for; the object may be missing."""
+        name, _, key = text.partition("/")
+        kinds = self.kinds.called(name)
+        return self.kinds.reference(f"{self.kind_of(name, key).name}/{key}" if len(kinds) > 1 else text)
+
     def find(self, kind: Kind, key: str) -> dict[str, Any] | None:
         """The whole manifest of an object; None if there is none."""
         stored = self._store.find(kind.name, key)

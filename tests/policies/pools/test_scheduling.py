@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from bursar.engine.disruption_budgets import KIND as BUDGET
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.ledger.claims import PENDING, ClaimSpec
 from bursar.policies.pools.settings import DEFAULT, PREFIX, QUOTA_OBJECT, QUOTA_OF_POD
+from bursar.policies.results import Output
 from bursar.selectors import Requirement, Selector
 from tests.policies.pools.world import BIG, Amounts, World
 
@@ -252,6 +255,25 @@ class TestStatus:
         assert status is not None
         message = "uses more than its runtime of cpu"
         assert status["conditions"] == [{"type": "Ready", "status": "True", "reason": "Exceeded", "message": message}]
+
+    def test_without_runtime_quotas_only_max_is_exceeded(self) -> None:
+        world = World(units(10, 10))
+        world.quota("q", units(20, 10))
+        world.start(units(8, 1), "q")
+        world.node("n1", units(5, 10))
+        assert self.said(world) == ("Exceeded", "uses more than its runtime of cpu")
+        world.options(runtime=False)
+        outputs = world.outputs()
+        assert world.written(outputs, QUOTA_OBJECT, "quotas/q", "annotations")[PREFIX + "runtime"] is None  # type: ignore[index]
+        assert self.said(world, outputs) == ("WithinRuntime", "")
+        world.quota("q", units(7, 10))
+        assert self.said(world) == ("Exceeded", "uses more than its max of cpu")
+
+    def said(self, world: World, outputs: list[Output] | None = None) -> tuple[str, str]:
+        written = world.outputs() if outputs is None else outputs
+        status = cast("dict[str, Any]", world.written(written, QUOTA_OBJECT, "quotas/q", "status"))
+        (found,) = status["conditions"]
+        return found["reason"], found.get("message", "")
 
 
 class TestExplaining:

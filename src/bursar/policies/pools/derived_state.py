@@ -178,6 +178,8 @@ class DerivedState:
             self.forest.set_guarantee(options.guarantee)
         if options.runtime != self.options.runtime:
             self.version += 1
+            for branch in self.forest.branches.values():
+                self.forest.note(branch)  # their status says what limits them
         self.options = options
 
     # Charges

@@ -128,7 +128,7 @@ class PoolStatusWriter(StatusWriter):
             ALLOCATED: self._json(branch, branch.allocated),
             NON_PREEMPTIBLE_REQUEST: self._json(branch, branch.non_preemptible_request),
             NON_PREEMPTIBLE_USED: self._json(branch, branch.non_preemptible_used),
-            RUNTIME: self._json(branch, self._runtime(branch, tied)),
+            RUNTIME: self._json(branch, self._runtime(branch, tied)) if self.derived.options.runtime else None,
         }
         used = {} if branch.account is None else branch.account.used.vector().show()
         names = sorted({*quota.maximum, *quota.minimum})
@@ -150,11 +150,12 @@ class PoolStatusWriter(StatusWriter):
             return condition("Ready", False, "Loose", self.derived.why_loose(branch))
         over = self._over(branch)
         if over:
-            return condition("Ready", True, "Exceeded", f"uses more than its runtime of {over}")
+            limit = "runtime" if self.derived.options.runtime else "max"
+            return condition("Ready", True, "Exceeded", f"uses more than its {limit} of {over}")
         return condition("Ready", True, "WithinRuntime")
 
     def _over(self, branch: Branch) -> str:
-        limits = self._runtime(branch, True)
+        limits = self._runtime(branch, True) if self.derived.options.runtime else _listed(branch.maxima)
         names: list[str] = []
         for slot in range(len(limits)):
             dim = self.derived.forest.dims[slot]
