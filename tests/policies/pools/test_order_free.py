@@ -123,3 +123,12 @@ def test_profiles_show_the_nodes_that_another_profile_gives_back() -> None:
     world.set("pools.Profile", "ns/a", None)
     written = world.written(world.outputs(), PROFILE_OBJECT, "ns/b", "status")
     assert written == {"nodes": 1, "total": {"cpu": "4m", "memory": "1", "pods": "1"}, "treeId": "tree-b"}
+
+
+def test_what_fits_the_needs_of_a_quota_also_fits_resources_that_only_its_parent_manages() -> None:
+    """The quick answer is asked of all that any quota of the path manages."""
+    world = World({"cpu": 10, "memory": 10})
+    world.quota("org", {"cpu": 10, "memory": 10}, {"cpu": 10}, is_parent=True)
+    world.quota("team", {"cpu": 10}, {"cpu": 10}, parent="org")
+    assert world.decide({"cpu": 1}, "team").admitted
+    assert world.decide({"cpu": 1, "memory": 1}, "team").reason == "pools.runtime.memory"

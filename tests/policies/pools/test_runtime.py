@@ -66,11 +66,12 @@ def test_the_worked_example_step_by_step() -> None:
 def narrow(total: int, lims: list[int], needs: list[int], weights: list[int]) -> list[int] | None:
     """In 64-bit arithmetic; None where it refuses."""
     sharing = Sharing()
+    sharing.begin(len(lims))
     for lim, need, weight in zip(lims, needs, weights, strict=True):
         sharing.add(lim, need, weight)
     if not sharing.fits(total) or not sharing.run(total):
         return None
-    return [int(grant) for grant in sharing.grants]
+    return [int(sharing.grants[i]) for i in range(len(lims))]
 
 
 def naive_split(total: int, weights: list[int]) -> list[int]:

@@ -121,13 +121,19 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     """The refusal of the first quota, from the claim's own up, without room; only what grew from ``old`` counts."""
     forest = derived.forest
     branch = forest.branches[binding.accounts[1].name]
-    if not branch.built_in and not forest.refresh(branch.own()):
+    if not branch.built_in and not forest.is_connected(branch):
         return _loose(derived, branch)
-    refusal = _check_own(derived, branch, binding, old)
+    unlimited = branch.built_in or not derived.options.runtime or _fits_needs(derived, branch, binding)
+    if not unlimited:
+        forest.refresh(branch.own())
+    refusal: Refusal | None = None
+    if branch.inner is not None and not unlimited:
+        refusal = _check_at(derived, branch, binding.accounts[0], binding.costs[0], branch.inner.runtime, old)
     at: Branch | None = branch
     i = 1
     while refusal is None and at is not None and at.quota is not None:
-        refusal = _check_at(derived, at, binding.accounts[i], binding.costs[i], at.runtime, old)
+        limits = at.maxima if unlimited else at.runtime
+        refusal = _check_at(derived, at, binding.accounts[i], binding.costs[i], limits, old)
         if refusal is None and i == 1 and binding.data[NON_PREEMPTIBLE_AT]:
             refusal = _check_non_preemptible(derived, branch, binding, old)
         at = at.parent
@@ -218,18 +224,39 @@ def _gang_refusal(reason: str, account: str, dim: int, wanted: int, most: int, o
     return Refusal(NAME, code, note, account, resource.name, asked, "", limit, topics=(account,))
 
 
-def _check_own(derived: DerivedState, branch: Branch, binding: Binding, old: Binding | None) -> Refusal | None:
-    """Own pods of a parent are limited by the runtime of its implicit child."""
-    inner = branch.inner
-    if inner is None or not derived.options.runtime:
-        return None
-    return _check_at(derived, branch, binding.accounts[0], binding.costs[0], inner.runtime, old)
+def _fits_needs(derived: DerivedState, branch: Branch, binding: Binding) -> bool:
+    """Whether the claim stays within what its quotas get before anything is shared.
+
+    Where the needs of siblings fit what their parent has for sure, each has its need for sure. So no level has to be
+    shared out to admit it.
+    """
+    cost = binding.costs[0]
+    path = derived.forest.path(branch)
+    accounts = binding.accounts
+    for managed in binding.costs:
+        if len(managed.dims) != len(cost.dims):
+            return False  # quotas of the path manage different resources
+    for i in range(len(cost.dims)):
+        dim, amount = int(cost.dims[i]), int(cost.amounts[i])
+        slot = derived.forest.slot_of(dim)
+        above = derived.forest.tree(branch.tree_id).root
+        sure = derived.forest.available(derived.forest.tree(branch.tree_id), slot)
+        for k in range(len(path) - 1, -1, -1):
+            fits = above.needed[slot] <= sure
+            above = path[k]
+            sure = int(above.need[slot])
+            if not fits or accounts[k + 1].used.get(dim) + amount > sure:
+                return False
+        if branch.inner is not None:
+            own = accounts[0].used.get(dim) + amount
+            if branch.needed[slot] > sure or own > int(branch.inner.need[slot]):
+                return False
+    return True
 
 
 def _check_at(
-    derived: DerivedState, branch: Branch, account: Account, cost: Vector, runtime: vec[i64], old: Binding | None
+    derived: DerivedState, branch: Branch, account: Account, cost: Vector, limits: vec[i64], old: Binding | None
 ) -> Refusal | None:
-    held = derived.options.runtime and not branch.built_in
     for i in range(len(cost.dims)):
         dim = int(cost.dims[i])
         slot = derived.forest.slot_of(dim)
@@ -238,7 +265,7 @@ def _check_at(
         if most == NO_MAX:
             continue
         wanted = account.used.get(dim) + amount
-        limit = int(runtime[slot]) if held and wanted <= most else most
+        limit = int(limits[slot]) if wanted <= most else most
         if wanted > limit and _grew(old, account, dim, amount):
             rule = MAX_RULE if wanted > most else RUNTIME_RULE
             return _refusal(derived, branch, account, dim, amount, limit, rule)

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.runtime import share_slot
+from bursar.policies.pools.runtime import Sharing, share_slot
 from bursar.policies.pools.settings import NAME, ROOT
 from bursar.quantity import MAX_AMOUNT
 from bursar.resources import Vector, dimension
@@ -41,6 +41,7 @@ class Propagation:
     def __init__(self, outside: OutsideUse) -> None:
         self.outside: Final = outside
         self.guarantee: bool = False
+        self.sharing: Final = Sharing()
         self.dims: Final[list[int]] = []  # by slot
         self.slot_at: Final[list[int]] = []  # by dimension, -1 where no quota manages it
         self.trees: Final[dict[str, PoolTree]] = {}
@@ -49,6 +50,7 @@ class Propagation:
         # not over-used, so an over-used quota always stays in it.
         self.changed: Final[dict[str, None]] = {}
         self.suspects: Final[dict[str, None]] = {}
+        self.shifted: list[Branch] = []  # whose runtime changed; noted when all are computed
 
     def note(self, branch: Branch) -> None:
         """Notes that something about the branch changed."""
@@ -250,13 +252,19 @@ class Propagation:
             for branch in sorted(tree.stale.values(), key=lambda branch: len(branch.ancestors())):
                 if branch.stale:
                     self._share(tree, branch)
+        for child in self.shifted:
+            child.is_shifted = False
+            self.note(child)
+        self.shifted = []
 
     def _share(self, tree: PoolTree, branch: Branch) -> None:
         tree.stale.pop(branch.key, None)
         for slot in range(len(self.dims)):
             if branch.stale >> slot & 1:
-                for child in share_slot(branch, slot):
-                    self.note(child)
+                for child in share_slot(branch, slot, self.sharing):
+                    if not child.is_shifted:
+                        child.is_shifted = True
+                        self.shifted.append(child)
                     if child.children:
                         self._stale(child, 1 << slot)
         branch.stale = 0

@@ -62,6 +62,7 @@ class Branch:
         self.plenty: int = 0  # the slots in which each child got what it wants, as bits
         self.moved: list[Branch] = []  # children to look at where there is still plenty
         self.is_moved: bool = False
+        self.is_shifted: bool = False  # its runtime changed, which is not noted yet
 
     def __repr__(self) -> str:
         return f"Branch({self.key})"

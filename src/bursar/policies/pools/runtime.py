@@ -120,50 +120,100 @@ _ROOM: Final[i64] = 2**62
 
 @final
 class Sharing:
-    """The distribution of one resource among siblings, in 64-bit arithmetic.
+    """The distribution of one resource among siblings, in 64-bit arithmetic and in arrays that are used again.
 
     Weights are divided by the largest power of two that divides them all, which makes amounts of bytes small. With
     ``pool = each * whole + rest``, where ``whole`` is the sum of the weights, products stay below ``whole`` squared.
+    Those that have not got what they request are kept at the front of their arrays, in order.
     """
 
-    __slots__ = ("bits", "grants", "largest", "lims", "needed", "weights")
+    __slots__ = (
+        "at",
+        "bits",
+        "count",
+        "grants",
+        "keys",
+        "largest",
+        "lims",
+        "needed",
+        "order",
+        "rooms",
+        "shares",
+        "short",
+        "size",
+        "weights",
+        "whole",
+    )
 
     def __init__(self) -> None:
+        self.size: i64 = 0  # of the arrays
+        self.count: i64 = 0
         self.lims: vec[i64] = vec[i64]()
         self.grants: vec[i64] = vec[i64]()  # their needs, later their runtimes
         self.weights: vec[i64] = vec[i64]()
         self.bits: i64 = 0
         self.largest: i64 = 0
         self.needed: i64 = 0  # true only while ``fits``
+        self.short: i64 = 0  # how many want more
+        self.whole: i64 = 0  # their weights together
+        self.at: vec[i64] = vec[i64]()  # who they are
+        self.rooms: vec[i64] = vec[i64]()  # how much more they want
+        self.shares: vec[i64] = vec[i64]()
+        self.keys: vec[i64] = vec[i64]()  # larger remainders first, no two are equal
+        self.order: vec[i64] = vec[i64]()
+
+    def begin(self, size: i64) -> None:
+        """So many siblings will be added."""
+        self.count = 0
+        self.bits = 0
+        self.largest = 0
+        self.needed = 0
+        if self.size < size:
+            self.size = size
+            self.lims = longer(self.lims, size)
+            self.grants = longer(self.grants, size)
+            self.weights = longer(self.weights, size)
+            self.at = longer(self.at, size)
+            self.rooms = longer(self.rooms, size)
+            self.shares = longer(self.shares, size)
+            self.keys = longer(self.keys, size)
+            self.order = longer(self.order, size)
 
     def add(self, lim: i64, need: i64, weight: i64) -> None:
-        self.lims = append(self.lims, lim)
-        self.grants = append(self.grants, need)
-        self.weights = append(self.weights, weight)
+        at = self.count
+        self.lims[at] = lim
+        self.grants[at] = need
+        self.weights[at] = weight
         self.bits = self.bits | weight
-        self.largest = max(self.largest, lim, need)
+        if lim > self.largest:  # noqa: PLR1730 - max() of 64-bit integers boxes them
+            self.largest = lim
+        if need > self.largest:  # noqa: PLR1730 - as above
+            self.largest = need
         if self.needed < _ROOM:
             self.needed += need
+        self.count = at + 1
 
     def fits(self, total: i64) -> bool:
         """Returns whether 64 bits are enough, and divides the weights."""
-        count: i64 = len(self.lims)
-        if count == 0:
+        if self.count == 0:
             return True
-        if count >= _WIDE or self.largest >= _ROOM // count or total >= _ROOM:
+        if self.count >= _WIDE or self.largest >= _ROOM // self.count or total >= _ROOM:
             return False
-        return self._narrow(self.weights, self.bits)
+        return self._narrow(self.bits)
 
-    def _narrow(self, weights: vec[i64], bits: i64) -> bool:
+    def _narrow(self, bits: i64) -> bool:
+        """Divides the weights by what divides them all."""
         if bits == 0:
             return True
         common = bits & -bits
         if bits // common >= _WIDE:
             return False
+        weights = self.weights
         whole: i64 = 0
-        for i in range(len(weights)):
-            weights[i] = weights[i] // common
-            whole += weights[i]
+        for i in range(self.count):
+            weight = weights[i] // common
+            weights[i] = weight
+            whole += weight
         return whole < _WIDE
 
     def run(self, total: i64) -> bool:
@@ -171,81 +221,103 @@ class Sharing:
         pool = total - self.needed
         if pool < 0:
             return self._scale(total)
-        short = vec[i64]()
-        for i in range(len(self.lims)):
-            if self.lims[i] > self.grants[i] and self.weights[i] > 0:
-                short = append(short, i)
-        while pool > 0 and len(short) > 0:
-            shares = hand_out(pool, self._weights_of(short))
-            pool = 0
-            still = vec[i64]()
-            for k in range(len(short)):
-                i = short[k]
-                now = self.grants[i] + shares[k]
-                lim = self.lims[i]
-                if now < lim:
-                    still = append(still, i)
-                else:
-                    pool += now - lim
-                    now = lim
-                self.grants[i] = now
-            short = still
+        self._list_short()
+        while pool > 0 and self.short > 0:
+            pool = self._take_shares(self._hand_out(pool))
+        lims, at, rooms, grants = self.lims, self.at, self.rooms, self.grants
+        for k in range(self.short):
+            grants[at[k]] = lims[at[k]] - rooms[k]
         return True
 
-    def _weights_of(self, short: vec[i64]) -> vec[i64]:
-        found = vec[i64]()
-        for i in short:
-            found = append(found, self.weights[i])
-        return found
+    def _list_short(self) -> None:
+        lims, grants, weights, at, rooms = self.lims, self.grants, self.weights, self.at, self.rooms
+        short: i64 = 0
+        whole: i64 = 0
+        for i in range(self.count):
+            weight = weights[i]
+            room = lims[i] - grants[i]
+            if room > 0 and weight > 0:
+                at[short] = i
+                rooms[short] = room
+                weights[short] = weight  # those behind have been read
+                whole += weight
+                short += 1
+        self.short = short
+        self.whole = whole
 
     def _scale(self, total: i64) -> bool:
         """Splits the total in proportion to needs that do not fit."""
-        needs = vec[i64]()
         bits: i64 = 0
-        for need in self.grants:
-            needs = append(needs, need)
-            bits = bits | need
-        if not self._narrow(needs, bits):
+        weights, grants = self.weights, self.grants
+        for i in range(self.count):
+            weights[i] = grants[i]
+            bits = bits | grants[i]
+        if not self._narrow(bits):
             return False
-        self.grants = hand_out(total, needs)
+        self.whole = 0
+        for i in range(self.count):
+            self.whole += weights[i]
+        self.short = self.count
+        last = self._hand_out(total)
+        shares, keys = self.shares, self.keys
+        for i in range(self.count):
+            grants[i] = shares[i] + 1 if keys[i] >= last else shares[i]
         return True
 
-
-def hand_out(pool: i64, weights: vec[i64]) -> vec[i64]:
-    """The pool in proportion to the weights, to the last unit, by largest remainder, ties to the earlier."""
-    whole: i64 = 0
-    for weight in weights:
-        whole += weight
-    each = pool // whole
-    rest = pool % whole
-    count: i64 = len(weights)
-    shares = vec[i64]()
-    keys = vec[i64]()
-    left: i64 = 0
-    for i in range(count):
-        weight = weights[i]
-        product = weight * rest
-        more = product // whole
-        remainder = product - more * whole
-        left += remainder
-        shares = append(shares, each * weight + more)
-        keys = append(keys, remainder * count + (count - 1 - i))  # no two are equal
-    left = left // whole  # the remainders add up to whole units
-    if left > 0:
-        last = nth_largest(keys, left)
-        for i in range(count):
-            weight = weights[i]
+    def _hand_out(self, pool: i64) -> i64:
+        """Puts the floors of proportional shares into ``shares``; keys from the one returned on get a unit more."""
+        weights, shares, keys, order = self.weights, self.shares, self.keys, self.order
+        short, whole = self.short, self.whole
+        each = pool // whole
+        rest = pool % whole
+        left: i64 = 0
+        for k in range(short):
+            weight = weights[k]
             product = weight * rest
-            remainder = product - product // whole * whole
-            if remainder * count + (count - 1 - i) >= last:
-                shares[i] += 1
-    return shares
+            more = product // whole
+            remainder = product - more * whole
+            left += remainder
+            shares[k] = each * weight + more
+            key = remainder * short + (short - 1 - k)
+            keys[k] = key
+            order[k] = key
+        left = left // whole  # the remainders add up to whole units
+        return nth_largest(order, short, left) if left > 0 else _ROOM
+
+    def _take_shares(self, last: i64) -> i64:
+        """Adds the shares, drops those that have what they request, and returns what they do not need."""
+        lims, grants, weights, at, rooms = self.lims, self.grants, self.weights, self.at, self.rooms
+        shares, keys = self.shares, self.keys
+        pool: i64 = 0
+        still: i64 = 0
+        for k in range(self.short):
+            room = rooms[k] - shares[k]
+            if keys[k] >= last:
+                room -= 1
+            if room > 0:
+                at[still] = at[k]
+                rooms[still] = room
+                weights[still] = weights[k]
+                still += 1
+            else:
+                pool -= room
+                self.whole -= weights[k]
+                grants[at[k]] = lims[at[k]]
+        self.short = still
+        return pool
 
 
-def nth_largest(keys: vec[i64], nth: i64) -> i64:
+def longer(array: vec[i64], size: i64) -> vec[i64]:
+    found = array
+    while len(found) < size:
+        found = append(found, 0)
+    return found
+
+
+def nth_largest(keys: vec[i64], count: i64, nth: i64) -> i64:
     """The nth largest of distinct keys, by quickselect, which reorders them; sorting takes a sixth more in all."""
     low: i64 = 0
-    high: i64 = len(keys) - 1
+    high: i64 = count - 1
     at = nth - 1  # position in descending order
     while low < high:
         pivot = keys[(low + high) // 2]
@@ -271,13 +343,13 @@ def nth_largest(keys: vec[i64], nth: i64) -> i64:
     return keys[at]
 
 
-def share_slot(branch: Branch, number: int) -> list[Branch]:
+def share_slot(branch: Branch, number: int, sharing: Sharing) -> list[Branch]:
     """Distributes the runtime of a branch in one slot; returns the children whose runtime changed."""
     if branch.wanted[number] <= int(branch.runtime[number]):
         return _grant_all(branch, number)
     branch.plenty &= ~(1 << number)
     slot = i64(number)
-    sharing = Sharing()
+    sharing.begin(len(branch.children))
     total = branch.runtime[slot]
     for child in branch.children:
         sharing.add(child.lim[slot], child.need[slot], child.weights[slot])
