@@ -1,7 +1,7 @@
 """A cluster from the objects that another one left, found in any order, and what must be equal in both.
 
 It is what a restart without a journal and a new leader do: pods that have a node count there, whatever quotas say, and
-the others are pending. Admission is not asked again, and nothing that Bursar wrote is read.
+the others are pending. Admission is not asked again. Of what Bursar wrote, only the preemption history is read.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def rebuilt(cluster: Cluster, rng: Random) -> Cluster:
         else:
             new.objects.load(msgspec.structs.replace(stored, written={}))
             new.controller.apply([ObjectChange(stored.kind, stored.key, stored.applied)])
+    for uid in new.engine.state.claims:
+        new.controller.recall_history(uid, *cluster.engine.preemption_history(uid))
     new.settle()
     return new
 
