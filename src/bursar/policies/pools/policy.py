@@ -123,7 +123,7 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     branch = forest.branches[binding.accounts[1].name]
     if not branch.built_in and not forest.is_connected(branch):
         return _loose(derived, branch)
-    unlimited = branch.built_in or not derived.options.runtime or _fits_needs(derived, branch, binding)
+    unlimited = branch.built_in or not derived.options.runtime or forest.fits_needs(branch, binding)
     if not unlimited:
         forest.refresh(branch.own())
     refusal: Refusal | None = None
@@ -222,36 +222,6 @@ def _gang_refusal(reason: str, account: str, dim: int, wanted: int, most: int, o
     note = f"its gang asks for {asked} {resource.name} in all, more than the {limit} of {of}"
     code = reason + resource.name if reason.endswith(".") else reason
     return Refusal(NAME, code, note, account, resource.name, asked, "", limit, topics=(account,))
-
-
-def _fits_needs(derived: DerivedState, branch: Branch, binding: Binding) -> bool:
-    """Whether the claim stays within what its quotas get before anything is shared.
-
-    Where the needs of siblings fit what their parent has for sure, each has its need for sure. So no level has to be
-    shared out to admit it.
-    """
-    cost = binding.costs[0]
-    path = derived.forest.path(branch)
-    accounts = binding.accounts
-    for managed in binding.costs:
-        if len(managed.dims) != len(cost.dims):
-            return False  # quotas of the path manage different resources
-    for i in range(len(cost.dims)):
-        dim, amount = int(cost.dims[i]), int(cost.amounts[i])
-        slot = derived.forest.slot_of(dim)
-        above = derived.forest.tree(branch.tree_id).root
-        sure = derived.forest.available(derived.forest.tree(branch.tree_id), slot)
-        for k in range(len(path) - 1, -1, -1):
-            fits = above.needed[slot] <= sure
-            above = path[k]
-            sure = int(above.need[slot])
-            if not fits or accounts[k + 1].used.get(dim) + amount > sure:
-                return False
-        if branch.inner is not None:
-            own = accounts[0].used.get(dim) + amount
-            if branch.needed[slot] > sure or own > int(branch.inner.need[slot]):
-                return False
-    return True
 
 
 def _check_at(

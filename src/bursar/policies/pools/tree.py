@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from bursar.ledger.claims import Binding
 from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.propagation import Propagation, account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
@@ -222,6 +223,35 @@ class Forest(Propagation):
             for branch in self.loose.values():
                 self.note_all(branch)
             self.doubtful = False
+
+    # Answers
+
+    def fits_needs(self, branch: Branch, binding: Binding) -> bool:
+        """Whether a claim of a connected quota stays within what its quotas get before anything is shared.
+
+        Where the needs of siblings fit what their parent has for sure, each has its need for sure. So no level has to
+        be shared out to admit the claim.
+        """
+        cost, accounts = binding.costs[0], binding.accounts
+        path, tree = self.path(branch), self.tree(branch.tree_id)
+        for managed in binding.costs:
+            if len(managed.dims) != len(cost.dims):
+                return False  # the quotas of the path manage different resources
+        for i in range(len(cost.dims)):
+            dim, amount = int(cost.dims[i]), int(cost.amounts[i])
+            slot = self.slot_of(dim)
+            above, sure = tree.root, self.available(tree, slot)
+            for k in range(len(path) - 1, -1, -1):
+                fits = above.needed[slot] <= sure
+                above = path[k]
+                sure = int(above.need[slot])
+                if not fits or accounts[k + 1].used.get(dim) + amount > sure:
+                    return False
+            if branch.inner is not None:
+                own = accounts[0].used.get(dim) + amount
+                if branch.needed[slot] > sure or own > int(branch.inner.need[slot]):
+                    return False
+        return True
 
     # Options
 
