@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 
 from bursar.objects.decode import ManifestError
+from bursar.objects.manifests import Document
+from bursar.policies.pools.settings import PREFIX
+from bursar.server.demo import organisation
 from bursar.sim.apply import ConflictError
+from tests.builders import disruption_budget, node, pod
+from tests.policies.pools.test_admission import profile
+from tests.policies.pools.test_admission import quota as pool_quota
 from tests.sim.steps import TestBed
+
+CPU = {"cpu": 8, "memory": "32Gi"}
 
 NODE = {
     "apiVersion": "v1",
@@ -84,3 +95,55 @@ def test_a_pod_that_asks_for_a_part_of_a_gpu_is_refused_and_nothing_is_applied(b
     with pytest.raises(ManifestError, match=rf"^{field}: '1.5' must be a whole number"):
         bed.give({**POD, "metadata": {"namespace": "a", "name": "q"}}, part)
     assert bed.objects.version == before
+
+
+class TestListings:
+    """A listing of all objects can be applied as it is: on its own cluster it changes nothing."""
+
+    def cluster(self) -> TestBed:
+        labels = {f"{PREFIX}is-parent": "true"}
+        bed = TestBed(*(document.body for document in organisation()))
+        bed.give(
+            node("pool-1", {"cpu": 8, "memory": "32Gi", "nvidia.com/gpu": 2}, labels={"pool": "ml"}),
+            pool_quota("top", CPU, namespace="kube-system", is_parent="true"),
+            pool_quota("mid", CPU, parent="top", is_parent="true"),
+            pool_quota("a-leaf", CPU, parent="mid", namespace="a-leaf"),
+            disruption_budget("keep", "a-leaf", {"app": "web"}, minAvailable=1),
+            pod("runs", "a-leaf", {"cpu": 1}),
+            pod("waits", "a-leaf", {"cpu": 9}),
+        )
+        bed.give(profile("ml", "top", {"pool": "ml"}, quotaLabels=labels))  # takes the quotas along
+        return bed
+
+    def listing(self, bed: TestBed) -> list[dict[str, Any]]:
+        found = [stored.manifest() for kind in bed.objects.kinds() for stored in bed.objects.all(kind)]
+        return sorted(
+            found, key=lambda one: (one["metadata"].get("namespace", ""), one["kind"], one["metadata"]["name"])
+        )
+
+    def test_on_its_own_cluster(self) -> None:
+        bed = self.cluster()
+        before = self.listing(bed)
+        assert {one["kind"] for one in before} > {"ElasticQuotaProfile", "QuotaTree", "GPUResourceQuota", "Pod"}
+        bed.take_news()
+        applied = bed.apply([Document("", number, copy.deepcopy(one)) for number, one in enumerate(before)])
+        assert {one.key for one in applied if one.result != "unchanged"} == {
+            "quotas/mid",
+            "a-leaf/a-leaf",
+        }  # given their tree
+        assert [_lasting(one) for one in self.listing(bed)] == [_lasting(one) for one in before]
+        assert bed.take_news() == ([], [])
+
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_on_a_new_one(self, backwards: bool) -> None:
+        before = self.listing(self.cluster())
+        plain = [{**one, "metadata": {**one["metadata"], "resourceVersion": ""}} for one in before]
+        bed = TestBed()
+        bed.give(*(reversed(plain) if backwards else plain))
+        assert [_lasting(one) for one in self.listing(bed)] == [_lasting(one) for one in before]
+
+
+def _lasting(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest without what each cluster counts for itself."""
+    own = {"uid", "resourceVersion", "generation", "creationTimestamp"}
+    return {**manifest, "metadata": {name: one for name, one in manifest["metadata"].items() if name not in own}}

@@ -6,14 +6,15 @@ call the controller back: what follows (a pod runs, a pod is gone) is reported l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from bursar.control.gangs import Gang
 from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import HOLDING, Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
+from bursar.objects.decode import join
 from bursar.policies.results import Output
 
 NORMAL = "Normal"
@@ -23,6 +24,28 @@ ADMITTED = "Admitted"
 HELD = "Held"
 EVICTED = "Evicted"
 RESIZE_REFUSED = "ResizeRefused"
+REPAIRED = "Repaired"
+
+
+def repair_note(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """What somebody changed about an object that a policy owns; "" if nothing. More than is wanted may be there."""
+    paths = _differing(found, wanted, "")
+    more = f" and {len(paths) - _SHOWN} more fields" if len(paths) > _SHOWN else ""
+    return f"put right: Bursar writes {', '.join(paths[:_SHOWN])}{more}" if paths else ""
+
+
+_SHOWN = 3
+
+
+def _differing(found: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> list[str]:
+    differing: list[str] = []
+    for name, value in wanted.items():
+        where, has = join(path, name), found.get(name)
+        if isinstance(value, dict) and value:
+            differing += _differing(has if isinstance(has, dict) else {}, value, where)
+        elif has != value:
+            differing.append(where)
+    return differing
 
 
 class Ports(Protocol):

@@ -52,6 +52,7 @@ class Cluster:
         self.kinds = known_kinds(registry)
         self.engine = Engine(registry.policies())
         self.events: list[SimEvent] = []
+        self._owned: dict[tuple[str, str], dict[str, Any]] = {}  # objects of policies, by kind and key, as last written
         self._clock = Clock(start)
         self._store = ObjectStore(ManifestReader(self.kinds, manifests))
         self.controller = Controller(self.engine, registry, self)
@@ -62,9 +63,24 @@ class Cluster:
 
     def apply(self, documents: Iterable[Document]) -> list[Applied]:
         """Create or update all objects, or none: ``ManifestError`` says why."""
-        applied = self._apply(self.kinds.read_all(documents))
+        given = self.kinds.read_all(documents)
+        applied = self._apply(given)
+        overwritten = [self._noted(one) for one in given if (one.kind.name, one.key) in self._owned]
         self.settle()
+        for kind, key in overwritten:
+            if (kind, key) in self._owned:
+                self._write_object(Output(kind, key, "object", self._owned[kind, key]))
+        if overwritten:
+            self.settle()
         return applied
+
+    def _noted(self, given: TypedObject) -> tuple[str, str]:
+        """An event says what was applied over an object that a policy owns; it is written again."""
+        kind, key = given.kind.name, given.key
+        message = outside.repair_note(given.body, self._owned[kind, key])
+        if message:
+            self.event(kind, key, outside.WARNING, outside.REPAIRED, message)
+        return kind, key
 
     def delete(self, references: Iterable[tuple[Kind, str]]) -> list[Applied]:
         """Delete all of them, or none."""
@@ -189,9 +205,12 @@ class Cluster:
         stored = self._store.find(output.kind, output.key)
         if output.value is not None:
             body: dict[str, Any] = output.value
+            self._owned[output.kind, output.key] = body
             if stored is None or stored.body != body:
                 self._apply(self.kinds.read_all([Document("", 0, body)]))
-        elif stored is not None:
+            return
+        self._owned.pop((output.kind, output.key), None)
+        if stored is not None:
             self.controller.apply([ObjectChange(stored.kind, stored.key, None)])
             self._store.remove(output.kind, output.key)
 
@@ -223,6 +242,8 @@ class Cluster:
         knows where the manifests are.
         """
         outputs = policy_outputs(self.engine.policies, now)
+        written = {(kind, key): value for (kind, key, part), value in outputs.items() if part == "object"}
+        self._owned = {target: value for target, value in written.items() if value is not None}
         changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records, outputs)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version

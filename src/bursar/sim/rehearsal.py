@@ -74,6 +74,7 @@ class Rehearsal(Cluster):
         self.kinds = base.kinds
         self.engine = base.engine
         self.events = []
+        self._owned = {}
         self.taken: list[Taken] = []
         self._clock = Clock(base.now())
         self._store = base.objects.stage()

@@ -20,6 +20,8 @@ from bursar.policies.namespace.api import QUOTA_KIND
 from bursar.policies.plugin import default_registry
 from bursar.policies.pools.api import PROFILE as PROFILE_KIND
 from bursar.policies.pools.api import QUOTA as POOL_KIND
+from bursar.policies.pools.parse import tree_id
+from bursar.policies.pools.settings import PREFIX
 from bursar.policies.results import Output
 from tests.kube.controller.stage import Stage, stage
 from tests.kube.controller.test_invalid_objects import branch
@@ -205,13 +207,13 @@ async def test_of_a_quota_that_is_gone_nothing_is_remembered() -> None:
         await cluster.until(lambda: not (writer._last or writer._wanted or writer._missing))
 
 
-def profile(cluster: Stage) -> None:
+def profile(cluster: Stage, **labels: str) -> None:
     """A pool of one node, which it shares; its root quota is where the webhook does not look."""
     for resource in (POOL_QUOTA, PROFILE):
         cluster.fake.serve(resource)
     cluster.node("n", 8)
     cluster.namespace("kube-system")
-    spec: Body = {"quotaName": "root", "nodeSelector": {}}
+    spec: Body = {"quotaName": "root", "nodeSelector": {}, "quotaLabels": labels}
     metadata = {"name": "all", "annotations": {"quota.bursar.dev/exclusive": "false"}}
     cluster.fake.state.create(PROFILE, "kube-system", {"metadata": metadata, "spec": spec})
 
@@ -238,9 +240,61 @@ async def test_a_root_quota_that_somebody_changes_is_put_right() -> None:
         body["spec"]["min"]["cpu"] = "1000"
         cluster.fake.state.replace(*ROOT, body, status=False)
         await cluster.until(lambda: cluster.fake.state.objects[ROOT]["spec"]["min"]["cpu"] == "64")
+        await cluster.until(lambda: repairs(cluster))
+        assert repairs(cluster) == ["put right: Bursar writes spec.min.cpu"]
         writes = cluster.fake.state.version
         await asyncio.sleep(1.5)
         assert cluster.fake.state.version == writes, "nobody writes on and on"
+
+
+def repairs(cluster: Stage) -> list[str]:
+    return [notice.message for notice in cluster.told if notice.reason == "Repaired"]
+
+
+async def test_a_root_quota_that_follows_its_nodes_is_no_repair() -> None:
+    async with stage() as cluster:
+        profile(cluster)
+        await cluster.lead()
+        await cluster.until(lambda: status_of(cluster, *ROOT))
+        for number in range(2, 6):
+            cluster.node(f"n{number}", 8)
+            await asyncio.sleep(0.6)
+        await cluster.until(lambda: cluster.fake.state.objects[ROOT]["spec"]["min"]["cpu"] == "320")
+        await cluster.depose()
+        cluster.node("n6", 8)
+        await cluster.lead()
+        await cluster.until(lambda: cluster.fake.state.objects[ROOT]["spec"]["min"]["cpu"] == "384")
+        assert repairs(cluster) == []
+
+
+async def test_quotas_below_a_quota_that_becomes_a_root_get_its_tree() -> None:
+    async with stage() as cluster:
+        cluster.fake.serve(POOL_QUOTA)
+        for name, parent in (("root", ""), ("mid", "root"), ("leaf", "mid")):
+            labels = {PREFIX + "is-parent": "true", **({PREFIX + "parent": parent} if parent else {})}
+            body = {"metadata": {"name": name, "labels": labels}, "spec": {"max": {"cpu": "8", "memory": "8"}}}
+            cluster.fake.state.create(POOL_QUOTA, "kube-system", body)
+        await cluster.lead()
+        profile(cluster, **{PREFIX + "is-parent": "true"})
+        tree = tree_id("kube-system", "all")
+        await cluster.until(lambda: [tree_of(cluster, name) for name in ("root", "mid", "leaf")] == [tree] * 3)
+        await cluster.until(lambda: ready(cluster, "leaf") == ready(cluster, "root") == "WithinRuntime")
+        await asyncio.sleep(1.5)
+        writes = cluster.fake.state.version
+        await asyncio.sleep(1.5)
+        assert cluster.fake.state.version == writes
+        assert repairs(cluster) == []
+
+
+def tree_of(cluster: Stage, name: str) -> str | None:
+    labels = cluster.fake.state.objects[POOL_QUOTA, "kube-system", name]["metadata"]["labels"]
+    found: str | None = labels.get(PREFIX + "tree-id")
+    return found
+
+
+def ready(cluster: Stage, name: str) -> str:
+    status = cluster.fake.state.objects[POOL_QUOTA, "kube-system", name].get("status") or {}
+    return " ".join(one["reason"] for one in status.get("conditions") or () if one["type"] == "Ready")
 
 
 async def test_a_root_quota_goes_with_its_profile_and_stays_away() -> None:

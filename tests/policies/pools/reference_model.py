@@ -58,6 +58,24 @@ class ReferenceModel:
             found.append(above)
         return found
 
+    def settle_trees(self) -> None:
+        """A quota belongs to the tree of its parent, unless that is below it."""
+        moved = True
+        while moved:
+            moved = False
+            for name, quota in self.quotas.items():
+                above = self.quotas.get(quota.parent)
+                if above is not None and above.tree != quota.tree and not self._is_below(quota.parent, name):
+                    quota.tree = above.tree
+                    moved = True
+
+    def _is_below(self, name: str, ancestor: str) -> bool:
+        seen: list[str] = []
+        while name in self.quotas and name not in seen and name != ancestor:
+            seen.append(name)
+            name = self.quotas[name].parent
+        return name == ancestor
+
     def children(self, tree: str, name: str) -> list[str]:
         """Tied ones; for ROOT the first level."""
         return sorted(

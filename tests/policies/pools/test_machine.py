@@ -82,6 +82,7 @@ class PoolsMachine(RuleBasedStateMachine):
         self.reference.quotas[name] = ReferenceQuota(
             parent, maximum, minimum, weights, is_parent, lends, tree, namespaces
         )
+        self.reference.settle_trees()
 
     @rule(name=names, minimum=pairs)
     def change_min(self, name: str, minimum: Amounts) -> None:

@@ -227,19 +227,48 @@ class TestStatus:
         world.quota("idle", units(10, 10), units(1, 1))
         assert [output.key for output in world.outputs() if output.part == "annotations"] == ["quotas/idle"]
 
+    def test_a_quota_of_a_tree_without_profile_says_so_until_there_is_one(self) -> None:
+        world = World(BIG)
+        world.quota("q", units(1, 1), tree="typo")
+        message = f"no profile has tree 'typo': correct the label {PREFIX}tree-id, or apply that profile"
+        condition = {"type": "Ready", "status": "False", "reason": "NoProfile", "message": message}
+        assert self.conditions(world) == [condition]
+        world.profile("p", {"pool": "none"}, tree="typo")
+        assert self.conditions(world) == [{"type": "Ready", "status": "True", "reason": "WithinRuntime", "message": ""}]
+        world.set("pools.Profile", "ns/p", None)
+        assert self.conditions(world) == [condition]
+
+    def conditions(self, world: World) -> object:
+        status = world.written(world.outputs(), QUOTA_OBJECT, "quotas/q", "status")
+        assert status is not None
+        return status["conditions"]
+
+    def test_a_quota_in_another_tree_than_its_parent_is_moved_there(self) -> None:
+        """With all below it, whatever comes first, and their labels are corrected."""
+        world = World(BIG)
+        world.quota("leaf", units(1, 1), parent="mid")
+        world.quota("mid", units(1, 1), parent="top", is_parent=True)
+        world.quota("top", units(1, 1), tree="t", is_parent=True)
+        outputs = world.outputs()
+        for name in ("leaf", "mid"):
+            assert world.written(outputs, QUOTA_OBJECT, f"quotas/{name}", "labels") == {PREFIX + "tree-id": "t"}
+        assert world.written(outputs, QUOTA_OBJECT, "quotas/top", "labels") is None
+        world.quota("mid", units(1, 1), is_parent=True)
+        outputs = world.outputs()
+        for name in ("leaf", "mid"):
+            assert world.written(outputs, QUOTA_OBJECT, f"quotas/{name}", "labels") == {PREFIX + "tree-id": ""}
+
     @pytest.mark.parametrize(
         ("parent", "message"),
         [
             ("missing", "there is no quota missing"),
             ("q", "q may have no children: its label is-parent is not 'true'"),
             ("leaf", "leaf may have no children: its label is-parent is not 'true'"),
-            ("far", "'' is not 't', the tree of its parent far"),
         ],
     )
     def test_a_loose_quota_says_why(self, parent: str, message: str) -> None:
         world = World(BIG)
         world.quota("leaf", units(1, 1))
-        world.quota("far", units(1, 1), tree="t", is_parent=True)
         world.quota("q", units(1, 1), parent=parent)
         status = world.written(world.outputs(), QUOTA_OBJECT, "quotas/q", "status")
         assert status is not None

@@ -237,6 +237,13 @@ class ObjectCache:
         if output.kind != NODE.name and output.part in {"labels", "annotations"} and output.value:
             self._written.setdefault((output.kind, output.key, output.part), {}).update(output.value)
 
+    def with_written(self, kind: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest of an object with the marks that Bursar wrote, which are left out elsewhere."""
+        metadata = dict(body.get("metadata") or {})
+        for part in ("labels", "annotations"):
+            metadata[part] = {**self._written.get((kind, key, part), {}), **(metadata.get(part) or {})}
+        return {**body, "metadata": metadata}
+
     def _without_written(self, given: TypedObject) -> dict[str, Any] | None:
         """The manifest without marks that Bursar wrote; None if it has none of them."""
         metadata = dict(given.body.get("metadata") or {})

@@ -14,14 +14,17 @@ stays.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Iterable
+from typing import Any
 
+from bursar.control.actions import REPAIRED, repair_note
 from bursar.kube.client.api import NAMESPACES, Api, JsonPatch, PatchKind, Resource, Writing
 from bursar.kube.client.events import whole_seconds
 from bursar.kube.client.models import RawObject
 from bursar.kube.controller.object_cache import Known, ObjectCache, Report, status_is_ours
 from bursar.kube.controller.object_sync import QuotaSelection
-from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID
+from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID, Body
 from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Parts, Refused, add_output, sent
 from bursar.objects.kinds import NODE, Kind
 from bursar.policies.results import Output
@@ -30,6 +33,7 @@ from bursar.policies.status import condition
 WIDTH = 4
 GATHER = 1.0  # seconds in which changes of one object come together: so often is one written at most
 STATUS_MANAGER = "bursar-status"
+_SENT = 8  # forms of an object that a late watch event may show
 _INVALID = "Invalid"  # the type of the condition
 _SINCE = "lastTransitionTime"
 
@@ -43,6 +47,7 @@ class ObjectWriter:
         self._wanted: dict[ObjectKey, Parts] = {}  # to be written
         self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks policies read
         self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as last compared
+        self._sent: dict[ObjectKey, deque[Body]] = {}  # what was written of these
         self._missing: dict[
             ObjectKey, str | None
         ] = {}  # uid of the deleted object ("": out of force, too); None: never existed
@@ -64,6 +69,7 @@ class ObjectWriter:
         if output.part == "object" and output.value is None:
             self._last.pop(target, None)
             self._own.pop(target, None)
+            self._sent.pop(target, None)
         elif output.kind != NODE.name:
             add_output(self._last.setdefault(target, {}), output)
             if output.part == "object":
@@ -119,13 +125,23 @@ class ObjectWriter:
             self._want(target, own)
 
     def _look_at(self, target: ObjectKey) -> None:
-        """Repair an object that a policy owns; each form of it is compared once."""
-        known = self._cache.find(*target)
-        if known is not None and known is not self._own[target]:
-            self._own[target] = known
-            own = self._last[target]["object"]
-            if not _holds(known.given.body, own.value):
-                self._want(target, own)
+        """Repair an object that a policy owns; each form of it is compared once.
+
+        An event reports what others changed: a form that is neither wanted, nor sent, nor what there was before.
+        """
+        known, before = self._cache.find(*target), self._own[target]
+        if known is None or known is before:
+            return
+        self._own[target] = known
+        own = self._last[target]["object"]
+        found = self._cache.with_written(*target, known.given.body)
+        note = repair_note(found, own.value or {})
+        if not note:
+            return
+        self._want(target, own)
+        expected = [*self._sent.get(target, []), *([] if before is None else [before.given.body])]
+        if before is not None and all(repair_note(found, _like(form, own.value)) for form in expected):
+            self._report(*target, REPAIRED, note)
 
     def _is_there(self, target: ObjectKey) -> bool:
         """Whether there is such an object, in force or refused."""
@@ -181,6 +197,7 @@ class ObjectWriter:
         if output.part == "object" and output.value is None:
             write = self._api.delete(resource, name, namespace, how=how)
         elif output.part == "object":
+            self._sent.setdefault((output.kind, output.key), deque(maxlen=_SENT)).append(output.value or {})
             write = self._api.apply(resource, name, namespace, output.value or {}, force=True, how=how)
         elif output.part == "status":
             how = Writing(field_manager=STATUS_MANAGER, dry_run=self._dry_run)
@@ -204,11 +221,11 @@ class ObjectWriter:
         return namespace, name
 
 
-def _holds(found: object, wanted: object) -> bool:
-    """Whether an object has all that is wanted of it, whatever else it has."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_holds(found.get(name), value) for name, value in wanted.items())
-    return found == wanted
+def _like(found: object, wanted: object) -> Any:  # noqa: ANN401 of whatever form
+    """The part of an object that is wanted."""
+    if not (isinstance(found, dict) and isinstance(wanted, dict)):
+        return found
+    return {name: _like(found[name], value) for name, value in wanted.items() if name in found}
 
 
 MANAGER = "bursar-namespaces"

@@ -4,7 +4,8 @@ It writes cells and accounts through the transaction and returns the claims that
 profile puts the policy in force: from then on every claim belongs to some quota, at least to the default one.
 
 Objects may come in any order, so a quota with an unknown parent or in a cycle is accepted; it stays loose, and its
-claims wait. Only what would make two quotas one is refused.
+claims wait. Only what would make two quotas one is refused. A quota belongs to the tree of its parent, whatever its
+label says: a parent that changes its tree takes all below it along, and the status writer corrects their labels.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from bursar.policies.pools.derived_state import (
     OPTIONS,
     PROFILES,
     QUOTAS,
+    RELABELLED,
     STRAY_DEMAND,
     SUFFIXES,
     DerivedState,
@@ -149,7 +151,19 @@ class Changer:
             self._drop(built_in)
         self.concerned.update(self.state.claims)
 
-    def _put(self, quota: PoolQuotaBody) -> None:
+    def _put(self, given: PoolQuotaBody) -> None:
+        """Puts a quota in force, in the tree of its parent, and takes those below it along."""
+        quota = self.derived.resolver.in_its_tree(given)
+        relabelled = quota is not given or self.state.cell(RELABELLED, quota.name) is not None
+        self._put_in_tree(quota)
+        if relabelled:
+            self.tx.put(NAME, RELABELLED, quota.name, True)
+        for name in list(self.derived.resolver.below.get(quota.name, [])):
+            child = self.derived.resolver.quotas[name]
+            if child.tree != quota.tree and self.derived.resolver.in_its_tree(child) is not child:
+                self._put(child)
+
+    def _put_in_tree(self, quota: PoolQuotaBody) -> None:
         known = self.derived.resolver.quotas.get(quota.name)
         if known is not None and known.cell() == quota.cell():
             return
@@ -177,6 +191,7 @@ class Changer:
         self._note_subtree(known)
         self.tx.put(NAME, QUOTAS, known.name, None)
         self.tx.put(NAME, MARKS, known.name, None)
+        self.tx.put(NAME, RELABELLED, known.name, None)
         self.tx.put(NAME, CLOSING, account_key(known.tree, known.name), True)
 
     def _note_subtree(self, quota: PoolQuotaBody) -> None:

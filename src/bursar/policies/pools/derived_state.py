@@ -18,7 +18,7 @@ from bursar.policies.pools.outside_use import OutsideUse
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_names import Resolver
 from bursar.policies.pools.quota_node import Branch
-from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, PoolOptions, PoolQuotaBody, options_of, quota_of
+from bursar.policies.pools.settings import DEFAULT, NAME, SYSTEM, TREE, PoolOptions, PoolQuotaBody, options_of, quota_of
 from bursar.policies.pools.tree import Forest
 from bursar.resources import Vector
 from bursar.selectors import NodeNeeds
@@ -28,6 +28,7 @@ PROFILES: Final = "pools.profiles"
 NODES: Final = "pools.nodes"
 OPTIONS: Final = "pools.options"
 MARKS: Final = "pools.marks"  # labels and annotations of users on root quotas
+RELABELLED: Final = "pools.relabelled"  # quotas whose label named another tree than that of their parent
 CLOSING: Final = "pools.closing"  # accounts of removed quotas, until they hold no charge
 
 OWN: Final = "/own"
@@ -55,6 +56,7 @@ class DerivedState:
         self.roots: Final[dict[str, PoolQuotaBody]] = {}  # root quotas by name
         self.orphans: Final[set[str]] = set()  # root quotas whose profile is gone
         self.closing: Final[set[str]] = set()  # accounts of removed quotas
+        self.relabelled: Final[set[str]] = set()  # quotas whose tree is written on their object
         self.needs: Final[dict[str, NodeNeeds | None]] = {}  # by tree
         self.version: int = 0  # of what bindings depend on
         self.roots_changed: Final[set[str]] = set()  # for the status writer
@@ -75,6 +77,8 @@ class DerivedState:
             self._closing_changed(key, new is not None)
         elif table == MARKS:
             self.roots_changed.add(key)
+        elif table == RELABELLED:
+            self._relabelled_changed(key, new is not None)
 
     def _quota_changed(self, state: State, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         if old is None or new is None or not old.binds_like(new):
@@ -106,6 +110,15 @@ class DerivedState:
         else:
             self.closing.discard(key)
             self._forget_unused(key)
+
+    def _relabelled_changed(self, name: str, relabelled: bool) -> None:
+        quota = self.resolver.quota(name)
+        if not relabelled:
+            self.relabelled.discard(name)
+            return
+        self.relabelled.add(name)
+        if quota is not None:
+            self.forest.note(self.forest.branch(quota.tree, name))
 
     def _forget_unused(self, key: str) -> None:
         """Forgets a quota that does not exist, and to which nothing is charged any more."""
@@ -156,8 +169,12 @@ class DerivedState:
     def _profile_changed(self, key: str, old: object, new: object) -> None:
         self.version += 1
         self.needs.clear()
+        before = set(self.node_pools.trees)
         self.node_pools.profile_changed(key, profile_of(key, new))
         self.outside.sum_up()
+        for branch in self.forest.branches.values():
+            if branch.tree_id in before.symmetric_difference(self.node_pools.trees):
+                self.forest.note(branch)
         trees = {*self.forest.trees, ""}
         for cell in (old, new):
             profile = profile_of(key, cell)
@@ -212,10 +229,16 @@ class DerivedState:
 
     # Answers
 
+    def is_tied(self, branch: Branch) -> bool:
+        """Whether a quota is connected with the root of a tree that profiles make up."""
+        return branch.built_in or (self.forest.is_connected(branch) and self.node_pools.has_profile(branch.tree_id))
+
     def why_loose(self, branch: Branch) -> str:
-        """Why a quota is connected with no root."""
+        """Why a quota is connected with no root, or why its tree has no nodes."""
         top = branch.top()
         quota = top.quota
+        if self.forest.is_connected(branch):
+            return f"no profile has tree {branch.tree_id!r}: correct the label {TREE}, or apply that profile"
         if quota is None:
             return "it does not exist"
         misplaced = self.resolver.misplaced(quota)

@@ -168,6 +168,7 @@ class NodePools:
         self.nodes: Final[dict[str, PoolNode]] = {}
         self.profiles: Final[dict[str, Profile]] = {}  # by key
         self.order: list[Profile] = []
+        self.trees: Final[set[str]] = set()  # those that profiles make up
         self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
         self.lost: Final[dict[str, dict[str, str]]] = {}  # by profile: nodes that it selects -> profile that has them
         self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
@@ -195,6 +196,8 @@ class NodePools:
         if profile is not None:
             self.profiles[key] = profile
         self.order = in_order(list(self.profiles.values()))
+        self.trees.clear()
+        self.trees.update([profile.tree for profile in self.order])
         self.lost.clear()
         self.sums.clear()
         self.sums[NO_PROFILE] = NodeSum()
@@ -209,8 +212,7 @@ class NodePools:
 
     def _forget_trees(self) -> None:
         """Drops the answers for trees without profiles: none of their requests fits a node."""
-        trees = {profile.tree for profile in self.order}
-        for tree in [tree for tree in self.fitting if tree and tree not in trees]:
+        for tree in [tree for tree in self.fitting if not self.has_profile(tree)]:
             del self.fitting[tree]
 
     def _assign(self, name: str, node: PoolNode) -> str:
@@ -223,6 +225,10 @@ class NodePools:
         return owner
 
     # Questions
+
+    def has_profile(self, tree: str) -> bool:
+        """Whether there is such a tree; the default tree needs no profile."""
+        return tree == DEFAULT_TREE or tree in self.trees
 
     def tree_of(self, owner: str) -> str:
         return "" if owner == NO_PROFILE else self.profiles[owner].tree

@@ -238,8 +238,8 @@ REASONS: Final = (
     ),
     Reason(
         "pools.loose",
-        "The pod's quota hangs on no tree: its parent is missing.",
-        "Apply the parent, or correct the label that names it. The note says what is wrong.",
+        "The pod's quota hangs on no tree: its parent is missing, or no profile has its tree id.",
+        "Apply the parent or the profile, or correct the label that names it. The note says what is wrong.",
     ),
     Reason(
         "pools.unplaceable",

@@ -121,7 +121,7 @@ def check(derived: DerivedState, binding: Binding, old: Binding | None) -> Refus
     """The refusal of the first quota, from the claim's own up, without room; only what grew from ``old`` counts."""
     forest = derived.forest
     branch = forest.branches[binding.accounts[1].name]
-    if not branch.built_in and not forest.is_connected(branch):
+    if not derived.is_tied(branch):
         return _loose(derived, branch)
     unlimited = branch.built_in or not derived.options.runtime or forest.fits_needs(branch, binding)
     if not unlimited:
@@ -375,8 +375,7 @@ class PoolsPolicy(QuotaPolicy):
 
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         branch = self.derived.forest.branches[binding.accounts[1].name]
-        tied = branch.built_in or self.derived.forest.is_connected(branch)
-        if tied and not binding.data[COUNTED_AT]:
+        if self.derived.is_tied(branch) and not binding.data[COUNTED_AT]:
             refusal = too_large(self.derived, branch, claim, binding)
             if refusal is not None or not self.demand_rules.has_node(claim):
                 return refusal  # where no node takes it, nodes say why

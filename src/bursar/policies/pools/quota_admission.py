@@ -30,6 +30,11 @@ from bursar.policies.pools.quota_edits import (
     check_self,
     default_weight,
     differ,
+    extra_keys,
+    fits,
+    joined,
+    keys_of,
+    larger,
 )
 from bursar.policies.pools.root_quotas import listing
 from bursar.policies.pools.settings import (
@@ -184,10 +189,20 @@ class QuotaReview:
                 if root is not None and root.quota.namespace != profile.namespace:
                     problem = f"there is a quota of this name in namespace {root.quota.namespace}"
                     raise ManifestError(f"{problem}: names are unique in the cluster", "spec.quotaName")
+                self._check_children_of_root(profile.quota_name)
             if before is not None and before.quota_name not in self.topology.roots:
                 self._check_unused(before.quota_name, f"its root quota {before.quota_name} ")
         except ManifestError as error:
             raise error.located(subject=edit.subject) from None
+
+    def _check_children_of_root(self, name: str) -> None:
+        """The children of a root quota list only what its profiles manage."""
+        for child in [self.topology.quota(child) for child in self.topology.children(name) if child not in self.edits]:
+            if child is not None:
+                try:
+                    self._check_keys(child, child, name)
+                except ManifestError as error:
+                    raise ManifestError(error.problem, join(ANNOTATIONS, RESOURCE_KEYS)) from None
 
     def _check(self, one: QuotaEdit) -> None:
         try:
@@ -255,7 +270,7 @@ class QuotaReview:
             raise ManifestError(misplaced[1], join(LABELS, misplaced[0]))
         if quota.parent != ROOT:
             self._check_keys(quota, before, quota.parent)
-        if before is None or _keys(before) != _keys(quota):
+        if before is None or keys_of(before) != keys_of(quota):
             for name in self.topology.children(quota.name):
                 if name not in self.edits:
                     child = self.topology.quota(name)
@@ -270,15 +285,15 @@ class QuotaReview:
         stays = before is not None and before.parent == name
         had = self._before(name) if stays else None
         for path in ("spec.max", "spec.min"):
-            extra = _extra(child, parent, path)
+            extra = extra_keys(child, parent, path)
             if had is not None and before is not None:
-                extra -= _extra(before, had, path)
+                extra -= extra_keys(before, had, path)
             if extra:
-                problem = f"{child.name} lists {_and(extra)}, which its parent {parent.name} does not"
+                problem = f"{child.name} lists {joined(extra)}, which its parent {parent.name} does not"
                 raise ManifestError(problem + self._managed_by(parent), path)
         missing = parent.maximum.keys() - child.maximum.keys()
         if missing and not stays:
-            problem = f"{child.name} does not list {_and(missing)}, which its parent {parent.name} does"
+            problem = f"{child.name} does not list {joined(missing)}, which its parent {parent.name} does"
             raise ManifestError(problem + self._managed_by(parent), "spec.max")
 
     def _managed_by(self, root: PoolQuotaBody) -> str:
@@ -385,9 +400,9 @@ class QuotaReview:
         """With guaranteed usage, a min can only be promised where an ancestor has that much."""
         at = quota
         guaranteed = self._guaranteed(at)
-        if _fits(at.minimum, guaranteed):
+        if fits(at.minimum, guaranteed):
             return
-        need = _larger(at.minimum, guaranteed)
+        need = larger(at.minimum, guaranteed)
         while at.parent != ROOT:
             parent = self.topology.quota(at.parent)
             if parent is None:
@@ -397,8 +412,8 @@ class QuotaReview:
                 if sibling is not None and name != at.name:
                     for resource, amount in self._guaranteed(sibling).items():
                         need[resource] = need.get(resource, 0) + amount
-            need = _larger(parent.minimum, need)
-            if _fits(need, self._guaranteed(parent)):
+            need = larger(parent.minimum, need)
+            if fits(need, self._guaranteed(parent)):
                 return
             at = parent
         raise ManifestError("cannot be guaranteed: no quota above has that much left", "spec.min")
@@ -410,29 +425,6 @@ class QuotaReview:
             return amounts_in(edit.after.annotations, GUARANTEED)
         stored = self.view.get(QUOTA_OBJECT, quota.key)
         return {} if stored is None else amounts_in(stored["metadata"].get("annotations") or {}, GUARANTEED)
-
-
-def _keys(quota: PoolQuotaBody) -> tuple[object, object]:
-    return set(quota.maximum), set(quota.minimum)
-
-
-def _extra(child: PoolQuotaBody, parent: PoolQuotaBody, path: str) -> set[str]:
-    """The resources of a child that its parent lacks."""
-    if path == "spec.max":
-        return child.maximum.keys() - parent.maximum.keys()
-    return child.minimum.keys() - parent.minimum.keys()
-
-
-def _and(names: set[str]) -> str:
-    return ", ".join(sorted(names))
-
-
-def _larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return {resource: max(one.get(resource, 0), other.get(resource, 0)) for resource in {**one, **other}}
-
-
-def _fits(amounts: dict[str, int], limits: dict[str, int]) -> bool:
-    return all(amount <= limits.get(resource, 0) for resource, amount in amounts.items())
 
 
 def _key_of(edit: ObjectEdit) -> tuple[str, str]:

@@ -126,3 +126,29 @@ def check_reserved(given: QuotaObject, before: QuotaObject | None) -> None:
         value = given.annotations.get(key, "")
         if value and (before is None or before.annotations.get(key) != value):
             raise ManifestError("is set by Bursar, on the root quota of a profile", join(ANNOTATIONS, key))
+
+
+# Amounts by resource
+
+
+def keys_of(quota: PoolQuotaBody) -> tuple[object, object]:
+    return set(quota.maximum), set(quota.minimum)
+
+
+def extra_keys(child: PoolQuotaBody, parent: PoolQuotaBody, path: str) -> set[str]:
+    """The resources of a child that its parent lacks."""
+    if path == "spec.max":
+        return child.maximum.keys() - parent.maximum.keys()
+    return child.minimum.keys() - parent.minimum.keys()
+
+
+def joined(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def larger(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {resource: max(one.get(resource, 0), other.get(resource, 0)) for resource in {**one, **other}}
+
+
+def fits(amounts: dict[str, int], limits: dict[str, int]) -> bool:
+    return all(amount <= limits.get(resource, 0) for resource, amount in amounts.items())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, final
 
 from bursar.ledger.claims import Claim
@@ -88,21 +89,33 @@ class Resolver(QuotaNames):
     def __init__(self) -> None:
         self.quotas: Final[dict[str, PoolQuotaBody]] = {}
         self.lists: Final[dict[str, list[str]]] = {}  # namespace -> quotas that list it, sorted
+        self.below: Final[dict[str, list[str]]] = {}  # quota -> those that name it as their parent, sorted
         self.by_namespace: Final[dict[str, dict[str, Claim]]] = {}  # unlabelled claims of the default quota
         self.strays: Final[dict[str, Claim]] = {}  # those whose label names no quota
 
     def quota_changed(self, old: PoolQuotaBody | None, new: PoolQuotaBody | None) -> None:
         if old is not None:
             del self.quotas[old.name]
+            if old.parent != ROOT:
+                _leave(self.below, old.parent, old.name)
             for namespace in old.namespaces:
                 _leave(self.lists, namespace, old.name)
         if new is not None:
             self.quotas[new.name] = new
+            if new.parent != ROOT:
+                insort(self.below.setdefault(new.parent, []), new.name)
             for namespace in new.namespaces:
                 insort(self.lists.setdefault(namespace, []), new.name)
 
     def quota(self, name: str) -> PoolQuotaBody | None:
         return self.quotas.get(name)
+
+    def in_its_tree(self, quota: PoolQuotaBody) -> PoolQuotaBody:
+        """The quota in the tree of its parent, whatever its label says."""
+        parent = self.quotas.get(quota.parent)
+        if parent is None or parent.tree == quota.tree or self._is_below(parent.name, quota.name):
+            return quota
+        return replace(quota, tree=parent.tree)
 
     def listing(self, namespace: str) -> list[str]:
         return self.lists.get(namespace, _NONE)

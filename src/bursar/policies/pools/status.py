@@ -113,6 +113,7 @@ class PoolStatusWriter(StatusWriter):
         for key in changed:
             branch = forest.branches.get(key)
             if branch is None or branch.quota is None:
+                self.changed("labels", key, None)
                 self.changed("annotations", key, None)
                 self.changed("status", key, None)
                 self.changed("resources", key, None)
@@ -134,6 +135,8 @@ class PoolStatusWriter(StatusWriter):
         names = sorted({*quota.maximum, *quota.minimum})
         unknown = self.unknown_resources(QUOTA_OBJECT, quota.key, branch.key, nodes.misspelt(names))
         status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied), *unknown]}
+        if quota.name in self.derived.relabelled and self.changed("labels", branch.key, (quota.tree,)):
+            self.write(QUOTA_OBJECT, quota.key, "labels", {TREE: quota.tree})
         moved = self.changed("annotations", branch.key, amounts)
         if moved:
             self.write(QUOTA_OBJECT, quota.key, "annotations", amounts)
@@ -148,6 +151,8 @@ class PoolStatusWriter(StatusWriter):
     def _condition(self, branch: Branch, tied: bool) -> dict[str, object]:
         if not tied:
             return condition("Ready", False, "Loose", self.derived.why_loose(branch))
+        if not self.derived.is_tied(branch):
+            return condition("Ready", False, "NoProfile", self.derived.why_loose(branch))
         over = self._over(branch)
         if over:
             limit = "runtime" if self.derived.options.runtime else "max"
