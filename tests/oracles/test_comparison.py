@@ -49,3 +49,11 @@ def test_of_equal_harm_the_first_name_is_taken_unless_the_other_node_has_room(ro
     best = judge.choose()
     assert best == Choice("n1", ("p",))
     assert fault_of(judge, best, Choice("n2", ("q",))) == fault
+
+
+@pytest.mark.parametrize("seed", [900_652, 705_531, 707_538])
+def test_worlds_in_which_full_nodes_decide_what_is_not_listed(seed: int) -> None:
+    """A quota exceeds its share of a dimension that the claimant's own does not list; a lower priority is beyond-share
+    on the full node only, although another node has room.
+    """
+    assert [one.fault for one in elastic_worlds.play(seed)] == [SAME]

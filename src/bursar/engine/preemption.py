@@ -34,6 +34,8 @@ from bursar.policies.rights import Contender, Rights, Row, Shortage, goes_before
 
 _TRIED: Final = 64  # victims of one policy, to tell whether it is what a claim waits for
 Harm = tuple[int, int, int, int, int, str]
+Bound = tuple[int, int, int, int, int, int]
+"""The least harm of a plan on a node, with the node's slot instead of its name."""
 
 
 @final
@@ -107,7 +109,9 @@ class VictimSearch:
             # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node. Less harm
             # is done on a full node only by fewer victims, or by claims that are of a worse class there.
             plan = self._plan_at(open_now)
-            if plan is None or not self.amounts_tell or (len(plan.victims) <= 1 and plan.worst == 0):
+            if plan is None or not self.amounts_tell:
+                return plan
+            if len(plan.victims) <= 1 and plan.worst == 0 and not self.rights.vary_by_node():
                 return plan
             return self._over_nodes(free, plan)
         finally:
@@ -257,14 +261,22 @@ class VictimSearch:
             slot = bound[-1]
             if best is not None and (*bound[:-1], core.nodes.names[slot]) > best.harm():
                 break
+            if best is not None and keeper is not None and self._does_more_harm(keeper, bound, best):
+                continue
             plan = self._plan_on(keeper, slot, others[slot] == 1, best)
             if plan is not None and (best is None or plan.harm() < best.harm()):
                 best = plan
         return best
 
-    def _bounds(self, keeper: PlacementPolicy | None, free: bytearray) -> list[tuple[int, int, int, int, int, int]]:
+    def _does_more_harm(self, keeper: PlacementPolicy, bound: Bound, best: PreemptionPlan) -> bool:
+        """Whether the node needs so many victims that the best plan so far is better; no victim is below the least."""
+        worst, priority, _, _, newest, slot = bound
+        count = keeper.fewest_victims(self.claim, slot)
+        return (worst, priority, count, count * priority, newest, self.core.nodes.names[slot]) > best.harm()
+
+    def _bounds(self, keeper: PlacementPolicy | None, free: bytearray) -> list[Bound]:
         """A heap of the least harm that a plan could do on each feasible node, with its slot."""
-        found: list[tuple[int, int, int, int, int, int]] = []
+        found: list[Bound] = []
         any_priority = not self.governed and self.clearing.takes_back()
         for slot in possible_slots(self.core, self.claim):
             if free[slot]:

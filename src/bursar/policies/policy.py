@@ -395,6 +395,10 @@ class PlacementPolicy(Policy):
         """Of those, the one with the lowest priority, the newest of several."""
         return None
 
+    def fewest_victims(self, claim: Claim, slot: int) -> int:
+        """At least so many residents of a full node must leave so that the claim fits, whoever they are."""
+        return 1
+
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         """Counted claims on the node whose eviction may resolve the refusal, for a quota policy to choose from.
 

@@ -137,6 +137,10 @@ class Rights:
                 return f"{victim.key} is no less important"
         return ""
 
+    def vary_by_node(self) -> bool:
+        """Whether claims may be of a worse class, or may be displaced at all, only on a node that is full."""
+        return False
+
     def may_help(self, slot: int, least: Claim) -> bool:
         """Whether any claim of a node may be a contender; ``least`` is the one of lowest priority there."""
         return least.spec.priority < self.claimant.spec.priority

@@ -204,7 +204,7 @@ class ElasticRights(Rights):
             k = self.position(quota, row.dim)
             if k >= 0 and standing.used[k] > standing.share[k]:
                 return True
-        for row in self._claimed(shortage):
+        for row in shortage.on_node:
             k = self.position(quota, row.dim)
             if standing.used[k] > standing.share[k] if k >= 0 else self.accounts[quota.account].used.get(row.dim) > 0:
                 return True
@@ -237,14 +237,20 @@ class ElasticRights(Rights):
 
     def _others_may_lose(self) -> bool:
         book = self.book
-        in_force = len(book.quotas) - len(book.removed)
-        if in_force < 2 or self.ways() == [OWN]:
+        if len(book.quotas) - len(book.removed) < 2 or self.ways() == [OWN]:
             return False
-        for dim in self.claimant.spec.requests.indices():
-            if book.listing.get(dim, 0) < in_force:
-                return True
+        if self.vary_by_node():
+            return True
         borrowers = len(book.refresh_heads())
         return borrowers > (1 if self.quota.id in book.heads_of else 0)
+
+    def vary_by_node(self) -> bool:
+        """Whether some quota does not list what the claimant requests: its claims are beyond-share on full nodes."""
+        in_force = len(self.book.quotas) - len(self.book.removed)
+        for dim in self.claimant.spec.requests.indices():
+            if self.book.listing.get(dim, 0) < in_force:
+                return True
+        return False
 
     def everywhere(self, way: int, shortage: Shortage) -> Iterator[Contender]:
         total = False

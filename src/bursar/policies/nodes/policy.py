@@ -174,6 +174,23 @@ class NodesPolicy(PlacementPolicy):
     def least_important(self, slot: int) -> Claim | None:
         return self.index.residents[slot].least_important() if slot < len(self.index.residents) else None
 
+    def fewest_victims(self, claim: Claim, slot: int) -> int:
+        """What is missing of each resource, by the largest amount of it that a resident uses."""
+        account = self.state.accounts[PREFIX + self.nodes.names[slot]]
+        cost = self.cost(claim)
+        found = 1
+        for dim in cost.indices():
+            lacking = account.used.get(dim) + cost.get(dim) - account.limits.get(dim)
+            if lacking <= 0:
+                continue
+            largest = 1
+            for resident in self.index.residents[slot].claims.values():
+                binding = resident.bindings[self.slot]
+                if binding is not None:
+                    largest = max(largest, binding.costs[0].get(dim))
+            found = max(found, -(-lacking // largest))
+        return found
+
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:
         account = binding.accounts[0]
         cost = binding.costs[0]
