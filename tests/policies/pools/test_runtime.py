@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bursar.policies.pools.quota_node import Branch
 from bursar.policies.pools.runtime import Sharing, Trace, distribute, split
 
 Child = tuple[int, int, int, int]  # weight, request, min, guarantee
@@ -65,10 +66,13 @@ def test_the_worked_example_step_by_step() -> None:
 
 def narrow(total: int, lims: list[int], needs: list[int], weights: list[int]) -> list[int] | None:
     """In 64-bit arithmetic; None where it refuses."""
+    parent = Branch("", "p", "p", 1)
+    for number, (lim, need, weight) in enumerate(zip(lims, needs, weights, strict=True)):
+        child = Branch("", f"c{number:03}", f"c{number}", 1)
+        child.lim[0], child.need[0], child.weights[0] = lim, need, weight
+        parent.link(child)
     sharing = Sharing()
-    sharing.begin(len(lims))
-    for lim, need, weight in zip(lims, needs, weights, strict=True):
-        sharing.add(lim, need, weight)
+    sharing.load(parent, 0)
     if not sharing.fits(total) or not sharing.run(total):
         return None
     return [int(sharing.grants[i]) for i in range(len(lims))]

@@ -162,12 +162,31 @@ class Sharing:
         self.keys: vec[i64] = vec[i64]()  # larger remainders first, no two are equal
         self.order: vec[i64] = vec[i64]()
 
-    def begin(self, size: i64) -> None:
-        """So many siblings will be added."""
-        self.count = 0
-        self.bits = 0
-        self.largest = 0
-        self.needed = 0
+    def load(self, branch: Branch, slot: i64) -> None:
+        """Takes what the children of a branch request, need and weigh."""
+        self._reach(len(branch.children))
+        lims, grants, weights = self.lims, self.grants, self.weights
+        bits: i64 = 0
+        largest: i64 = 0
+        needed: i64 = 0
+        at: i64 = 0
+        for child in branch.children:
+            lim, need, weight = child.lim[slot], child.need[slot], child.weights[slot]
+            lims[at] = lim
+            grants[at] = need
+            weights[at] = weight
+            bits = bits | weight
+            largest = largest | lim | need  # at least the largest, and less than twice as much
+            if needed < _ROOM:
+                needed += need
+            at += 1
+        self.count = at
+        self.bits = bits
+        self.largest = largest
+        self.needed = needed
+
+    def _reach(self, size: i64) -> None:
+        """Makes the arrays long enough."""
         if self.size < size:
             self.size = size
             self.lims = longer(self.lims, size)
@@ -178,20 +197,6 @@ class Sharing:
             self.shares = longer(self.shares, size)
             self.keys = longer(self.keys, size)
             self.order = longer(self.order, size)
-
-    def add(self, lim: i64, need: i64, weight: i64) -> None:
-        at = self.count
-        self.lims[at] = lim
-        self.grants[at] = need
-        self.weights[at] = weight
-        self.bits = self.bits | weight
-        if lim > self.largest:  # noqa: PLR1730 - max() of 64-bit integers boxes them
-            self.largest = lim
-        if need > self.largest:  # noqa: PLR1730 - as above
-            self.largest = need
-        if self.needed < _ROOM:
-            self.needed += need
-        self.count = at + 1
 
     def fits(self, total: i64) -> bool:
         """Returns whether 64 bits are enough, and divides the weights."""
@@ -349,10 +354,8 @@ def share_slot(branch: Branch, number: int, sharing: Sharing) -> list[Branch]:
         return _grant_all(branch, number)
     branch.plenty &= ~(1 << number)
     slot = i64(number)
-    sharing.begin(len(branch.children))
+    sharing.load(branch, slot)
     total = branch.runtime[slot]
-    for child in branch.children:
-        sharing.add(child.lim[slot], child.need[slot], child.weights[slot])
     if not sharing.fits(total) or not sharing.run(total):
         return _share_any_size(branch, number)
     branch.scaled[number] = total < sharing.needed
