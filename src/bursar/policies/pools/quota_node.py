@@ -190,7 +190,7 @@ class Branch:
 
     def link(self, child: Branch) -> None:
         """Inserts the child by name; the caller propagates its request."""
-        at = bisect_left([other.name for other in self.children], child.name)
+        at = bisect_left(self.children, child.name, key=_name_of)
         if at < len(self.children) and self.children[at] is self.inner and child.name == self.name:
             at += 1
         self.children.insert(at, child)
@@ -210,6 +210,10 @@ class Branch:
         for slot in range(len(self.needed)):
             self.needed[slot] += sign * int(child.need[slot])
             self.wanted[slot] += sign * int(child.want[slot])
+
+
+def _name_of(branch: Branch) -> str:
+    return branch.name
 
 
 def filled(size: int, value: int) -> vec[i64]:
