@@ -14,6 +14,7 @@ def rows() -> Iterator[Row]:
     yield from _large()
     yield from _known_shape()
     yield from _check()
+    yield from _claims()
     yield from _growth()
 
 
@@ -42,6 +43,15 @@ def _check() -> Iterator[Row]:
     yield Row("quota check, compiled", compiled, "checks/s", 1_000_000)
     interpreted = measure("benchmarks.work.gpus:checks", INTERPRETED, rounds=5_000)["checks"]
     yield Row("quota check, interpreted", interpreted, "checks/s")
+
+
+def _claims() -> Iterator[Row]:
+    """Claims of devices (dynamic resource allocation), over slices of 10,000 GPUs."""
+    size = {"nodes": 1250, "per_node": 8, "pods": 1000}
+    found = measure("benchmarks.work.device_claims:decisions", COMPILED, **size)["decisions"]
+    yield Row("read and decide, a pod with a claim of one of 10,000 devices", found, "decisions/s", 5_000)
+    took = measure("benchmarks.work.device_claims:slice_changes", COMPILED, **size)["ms"]
+    yield Row("a ResourceSlice of 10,000 devices changes, 1,000 pods with claims", took, "ms")
 
 
 def _growth() -> Iterator[Row]:

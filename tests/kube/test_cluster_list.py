@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.client.api import NODES, RESOURCE_SLICES, Resource
+from bursar.kube.client.api import NODES, Resource
 from bursar.kube.cluster_list import list_cluster
 from bursar.kube.controller.patches import ADMISSION, HOLD, AdmissionRecord, HoldRecord, written
-from bursar.objects.pods import CLAIMS_DEVICES, DEVICES
+from bursar.objects.kinds import RESOURCE_SLICE
+from bursar.objects.pods import DEVICES
 from bursar.policies.gpus.worker import GPU_IDS
 from bursar.policies.plugin import default_registry
 from tests.kube.controller.stage import Stage, is_gated, stage
@@ -18,6 +19,7 @@ Body = dict[str, Any]
 pytestmark = pytest.mark.anyio
 
 
+SLICES = Resource.of(RESOURCE_SLICE)
 CROSSQUOTA = Resource("bursar.dev", "v1alpha1", "configurations", "Configuration", namespaced=False)
 
 
@@ -29,7 +31,7 @@ def publish(cluster: Stage, node: str, devices: int, generation: int = 1) -> Non
         "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
     }
     body = {"metadata": {"name": f"{node}-{generation}"}, "spec": spec}
-    cluster.fake.state.create(RESOURCE_SLICES, "", body)
+    cluster.fake.state.create(SLICES, "", body)
 
 
 async def listed(cluster: Stage) -> list[Body]:
@@ -133,16 +135,6 @@ async def test_nodes_have_the_devices_that_drivers_publish() -> None:
         nodes = [body["metadata"] for _, body in found.objects if body["kind"] == "Node"]
         marks = {metadata["name"]: metadata.get("annotations") for metadata in nodes}
         assert marks == {"n": {DEVICES: "gpu.example.com=4"}, "plain": {}}
-
-
-@pytest.mark.parametrize("claims", [True, False])
-async def test_pods_with_resource_claims_are_marked(claims: bool) -> None:
-    async with stage() as cluster:
-        pod = cluster.pod("a", "p")
-        if claims:
-            cluster.change(pod, lambda body: body["spec"].update(resourceClaims=[{"name": "gpu"}]))
-        (found,) = await listed(cluster)
-        assert found["metadata"]["annotations"] == ({CLAIMS_DEVICES: "true"} if claims else {})
 
 
 @pytest.mark.parametrize("crossquota", [True, False])

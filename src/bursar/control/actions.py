@@ -15,7 +15,7 @@ from bursar.engine.decision import HOLDING, Decision
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
 from bursar.objects.decode import join
-from bursar.policies.results import Output
+from bursar.policies.results import Output, Revocation
 
 NORMAL = "Normal"
 WARNING = "Warning"
@@ -24,6 +24,7 @@ ADMITTED = "Admitted"
 HELD = "Held"
 EVICTED = "Evicted"
 RESIZE_REFUSED = "ResizeRefused"
+DEVICES_ABOVE_QUOTA = "DevicesAboveQuota"
 REPAIRED = "Repaired"
 
 
@@ -159,6 +160,12 @@ class Actor:
         for decision in self._engine.tick(self._ports.now()):
             self._evict(self._engine.claim(decision.uid), decision)
         return self._engine.version != before
+
+    def revoke_one(self, wanted: Revocation) -> None:
+        """Evict a claim for a reason of the control loop, unless a disruption budget forbids it now."""
+        decision = self._engine.revoke(wanted, self._ports.now())
+        if decision is not None:
+            self._evict(self._engine.claim(wanted.uid), decision)
 
     def _evict(self, claim: Claim, decision: Decision) -> None:
         self.event(claim, WARNING, EVICTED, decision.sentence())

@@ -17,6 +17,7 @@ from typing import cast
 from bursar.control import actions as outside
 from bursar.control.actions import Actor, Ports, RehearsingActor
 from bursar.control.admission import ObjectChange, control_section, settings_of
+from bursar.control.device_charging import DeviceCharging
 from bursar.control.gangs import forked
 from bursar.control.queue import Queue
 from bursar.control.wakeups import Wakeups
@@ -125,6 +126,7 @@ class Controller:
         self._watch = Wakeups(self.queue)
         self._actor = Actor(engine, self._watch, ports)
         self._pods = PodBook(registry)
+        self._devices = DeviceCharging(engine, self._actor)
         self._rounds = LivelockGuard(engine.state, self._watch, max_rounds)
         engine.listener = self._watch
 
@@ -143,6 +145,7 @@ class Controller:
         section = control_section(changes)
         if section is not None:
             self.queue.strict = section.strict
+        self._devices.apply(changes, now)
         for claim, key in pods:
             self._pod_seen(claim, key, now)
         for claim, _ in pods:
@@ -177,7 +180,10 @@ class Controller:
         if known is None or known.state == PENDING:
             return None
         claim, _ = self._pods.read(change)
-        return None if claim is None or claim.uid != known.uid or _same(known.spec, claim.spec) else claim
+        if claim is None or claim.uid != known.uid:
+            return None
+        self._devices.equip(claim, known)
+        return None if _same(known.spec, claim.spec) else claim
 
     def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
         """A pod as it is now; None if it is gone. Another uid under the same key is another pod."""
@@ -187,10 +193,12 @@ class Controller:
             known = None
         if claim is None:
             return
+        self._devices.equip(claim, known)
         if known is None:
             self._enter(claim, key, now)
         elif not _same(known.spec, claim.spec):
             self._resized(known, claim.spec, now)
+        self._devices.entered(known or claim, now)
 
     def _resized(self, claim: Claim, spec: ClaimSpec, now: int) -> None:
         """A pod on a node has grown whether it fits there or not, and counts as such."""
@@ -241,6 +249,7 @@ class Controller:
     def gone(self, uid: str) -> None:
         """The pod succeeded, failed or was deleted: it counts no longer."""
         self._pods.remove(uid)
+        self._devices.left(uid)
         if uid in self.engine.state.claims:
             self.engine.release(uid, self._ports.now())
 
@@ -267,24 +276,28 @@ class Controller:
         if self._actor.set_limits():
             return True
 
-        # 2. Carry out what was decided: evict, withdraw, start.
+        # 2. Charge shared claims of devices to a pod that still has them.
+        if self._devices.pass_charges(self._watch.take_claiming(), self._ports.now()):
+            return True
+
+        # 3. Carry out what was decided: evict, withdraw, start.
         if self._actor.carry_out():
             return True
 
-        # 3. Take the most urgent entry of the queue: a pod, or the waiting pods of a gang.
+        # 4. Take the most urgent entry of the queue: a pod, or the waiting pods of a gang.
         claims = self.queue.next()
         if claims is not None:
-            # 4. Decide it, all of its pods or none.
+            # 5. Decide it, all of its pods or none.
             if not self._decide(claims):
-                # 5. A refused gang that has not started gives its places back.
+                # 6. A refused gang that has not started gives its places back.
                 self._give_places_back(claims[0].spec.group)
             return True
 
-        # 6. Evict the pods that policies revoke now.
+        # 7. Evict the pods that policies revoke now.
         if self._actor.revoke():
             return True
 
-        # 7. Write statuses, labels and events that changed.
+        # 8. Write statuses, labels and events that changed.
         return self._actor.write_outputs()
 
     def _decide(self, claims: list[Claim]) -> bool:
@@ -318,13 +331,15 @@ class Controller:
         What policies write, and what they revoke after a delay, is left out: it follows later.
         """
         watch = self._watch.fork()
+        actor = RehearsingActor(self.engine, watch, ports)
         found = forked(
             self,
             queue=watch.queue,
             _ports=ports,
             _watch=watch,
-            _actor=RehearsingActor(self.engine, watch, ports),
+            _actor=actor,
             _pods=self._pods.fork(),
+            _devices=self._devices.fork(actor),
             _rounds=LivelockGuard(self.engine.state, watch, MAX_ROUNDS),
         )
         self.engine.begin_rehearsal(watch, ports.now())
@@ -350,11 +365,13 @@ class Controller:
         if section is not None:
             self.queue.strict = section.strict
         self._watch.revoked.update(self.engine.state.cells("revoked"))
+        self._devices.resume(changes)
         for key, uid in pods:
             claim = self.engine.state.claims.get(uid)
             if claim is not None:
                 self._pods.add(key, claim)
                 self._watch.take(claim)
+                self._devices.entered(claim, self._ports.now())
 
     # Answers
 
@@ -364,7 +381,10 @@ class Controller:
 
     def read(self, change: ObjectChange) -> Claim | None:
         """The claim that a pod would make, new and in no ledger; None if it has ended."""
-        return self._pods.read(change)[0]
+        claim = self._pods.read(change)[0]
+        if claim is not None:
+            self._devices.equip(claim, None)
+        return claim
 
     def name(self, uid: str) -> str:
         """The pod's namespace/name."""

@@ -29,6 +29,7 @@ from bursar.ledger.claim_changes import LEAVING, SPEC, DropClaim, SetBindings, S
 from bursar.ledger.claims import HELD, RESERVED, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.journal import Record
 from bursar.ledger.state import Account
+from bursar.objects.pods import DEVICE_DETAILS
 from bursar.policies.rights import ROOM_TAKEN
 from bursar.resources import Vector
 
@@ -213,7 +214,7 @@ def _add_topics(bindings: tuple[Binding | None, ...], topics: dict[str, None]) -
             topics.update((account.topic, None) for account in binding.accounts)
 
 
-_NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful")
+_NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful", "claiming")
 
 
 class Wakeups(CommitListener):
@@ -228,6 +229,7 @@ class Wakeups(CommitListener):
         self.leaving: dict[str, Claim] = {}  # must leave
         self.withdrawn: dict[str, Claim] = {}  # must leave, and were never started
         self.doubtful: dict[str, Claim] = {}  # have a node that changed, and were never started
+        self.claiming: dict[str, Claim] = {}  # have claims of devices, and came, moved or left
         self.revoked: set[str] = set()  # uids of claims that a policy revoked
         self.moves: dict[str, int] = {}  # by uid: how often it got or lost its place
 
@@ -306,12 +308,20 @@ class Wakeups(CommitListener):
 
     def _moved(self, claim: Claim) -> None:
         uid = claim.uid
+        if DEVICE_DETAILS in claim.spec.details:
+            self.claiming[uid] = claim
         unstarted = claim.state == RESERVED and self._unstarted(claim)
         self._forget(uid)
         self.take(claim)
         if claim.leaving:
             (self.withdrawn if unstarted else self.leaving)[uid] = claim
         self.moves[uid] = self.moves.get(uid, 0) + 1
+
+    def take_claiming(self) -> list[Claim]:
+        """Claims of devices that came, moved or left; they are returned once."""
+        found = list(self.claiming.values())
+        self.claiming.clear()
+        return found
 
     def _unstarted(self, claim: Claim) -> bool:
         uid = claim.uid
@@ -352,6 +362,8 @@ class Wakeups(CommitListener):
 
     def _gone(self, claim: Claim) -> None:
         uid = claim.uid
+        if DEVICE_DETAILS in claim.spec.details:
+            self.claiming[uid] = claim
         self.queue.remove(uid)
         self.terminating.forget(uid)
         self.terminating.unblock(uid)

@@ -19,7 +19,7 @@ from bursar.engine.possible import GANGS
 from bursar.engine.rebinding import respec
 from bursar.engine.session import EngineError, LockedLedger
 from bursar.engine.what_if import Assumption, Outlook, look_ahead
-from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Displacement
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 
@@ -264,6 +264,15 @@ class Engine(LockedLedger):
         finally:
             self._end()
 
+    def revoke(self, wanted: Revocation, at: int = 0) -> Decision | None:
+        """Evict a claim that counts, for a reason outside of the policies; None if it may not be evicted now."""
+        self._lock.acquire()
+        try:
+            claim = self.claim(wanted.uid)
+            return self._revoke(claim, wanted, at) if may_take(self._core, claim) else None
+        finally:
+            self._end()
+
     def next_due(self, now: int) -> int | None:
         """The first moment after ``now`` at which a tick alone may change something; as of the last tick."""
         self._lock.acquire()
@@ -289,6 +298,19 @@ class Engine(LockedLedger):
             self._lock.release()
 
     # Asking
+
+    def governing(self, claim: Claim) -> tuple[str, ...]:
+        """The accounts by which quotas would count the claim wherever it runs."""
+        self._lock.acquire()
+        try:
+            found: list[str] = []
+            for policy in self._core.concerned(claim).quotas:
+                bound = policy.bind(claim, "")
+                if isinstance(bound, Binding):
+                    found.extend([account.name for account in bound.accounts])
+            return tuple(found)
+        finally:
+            self._lock.release()
 
     def possible(self, uid: str) -> bool:
         """Whether the claim could still run on its node, if that were empty."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,19 +17,20 @@ import msgspec
 
 from bursar.control.admission import CONFIGURATION, known_kinds
 from bursar.kube.admission.predicate import ENFORCED, NAMESPACE_LABEL, AdmissionOptions, Governed, facts_of
-from bursar.kube.client.api import RESOURCE_SLICES, Api, Resource
+from bursar.kube.client.api import Api, Resource
 from bursar.kube.client.auth import ClusterConfig
 from bursar.kube.client.errors import Forbidden, NotFound
 from bursar.kube.client.http import Http
 from bursar.kube.client.models import Meta, read_any
 from bursar.kube.controller.informers import narrowed
-from bursar.kube.controller.object_cache import Devices, read_slice
+from bursar.kube.controller.object_cache import Devices, published
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import admission_of, is_own_annotation
 from bursar.kube.controller.pod_model import SeenPod, read_pod, user_labels
 from bursar.kube.controller.pod_sync import entering
-from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
-from bursar.objects.pods import CLAIMS_DEVICES, PREEMPTIBLE_LABEL
+from bursar.objects.devices import ResourceSlice
+from bursar.objects.kinds import DEVICE_KINDS, NAMESPACE, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
+from bursar.objects.pods import PREEMPTIBLE_LABEL
 from bursar.policies.plugin import Registry, installed_marks
 
 Body = dict[str, Any]
@@ -52,21 +54,25 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
         api = Api(http)
         chosen = list(known_kinds(registry))
         found = await asyncio.gather(*(_list(api, kind) for kind in chosen))
-        devices = await _devices(api)
+    devices = _devices(dict(zip((kind.name for kind in chosen), found, strict=True)).get(RESOURCE_SLICE.name))
     listed = Listed()
     pods: list[tuple[SeenPod, Body]] = []
     for kind, bodies in zip(chosen, found, strict=True):
         if bodies is None:
-            listed.unread.append(kind.plural)
+            if kind not in DEVICE_KINDS:
+                listed.unread.append(kind.plural)
         elif kind.name == POD.name:
             pods = [(read_pod(msgspec.json.encode(body)), body) for body in bodies]
-        elif kind.name == NODE.name and devices is not None:
+        elif kind.name == NODE.name:
             listed.objects += [(kind, {**body, "metadata": devices.marked(body["metadata"])}) for body in bodies]
         else:
             listed.objects += [(kind, body) for body in bodies]
     governing = _Governing(registry, listed.objects)
-    if devices is None and governing.everywhere:  # which is about GPU nodes
-        listed.unread.append(RESOURCE_SLICES.plural)
+    claims = any(pod.spec.resource_claims for pod, _ in pods)
+    for kind, bodies in zip(chosen, found, strict=True):
+        about_gpu_nodes = kind.name == RESOURCE_SLICE.name and governing.everywhere
+        if bodies is None and kind in DEVICE_KINDS and (claims or about_gpu_nodes):
+            listed.unread.append(kind.plural)
     for pod, body in sorted(pods, key=lambda pair: entering(pair[0])):
         runs = pod.spec.node_name or not pod.leaving  # who is deleted before it is bound never does
         ours = pod.gated or admission_of(pod.metadata.annotations) is not None or governing.holds(body)
@@ -116,6 +122,9 @@ async def _list(api: Api, kind: Kind) -> list[Body] | None:
     def read(raw: bytes) -> Body:
         body = msgspec.json.decode(narrow(Meta(), raw))
         kept = {name: value for name, value in body["metadata"].items() if name not in _BOOKKEEPING}
+        if kind.name == RESOURCE_CLAIM.name:
+            for owner in kept.get("ownerReferences") or ():
+                owner.pop("uid", None)  # pods of a copy have others
         return {**head, **body, "metadata": kept}
 
     found: list[Body] = []
@@ -129,16 +138,12 @@ async def _list(api: Api, kind: Kind) -> list[Body] | None:
     return found
 
 
-async def _devices(api: Api) -> Devices | None:
-    """What drivers publish; None if that may not be read."""
+def _devices(slices: list[Body] | None) -> Devices:
+    """What drivers publish, as far as it may be read."""
     found = Devices()
-    try:
-        for one in (await api.list(RESOURCE_SLICES)).items:
-            found.seen(one.meta.name, read_slice(one.raw))
-    except NotFound:
-        return found
-    except Forbidden:
-        return None
+    for body in slices or ():
+        with suppress(msgspec.ValidationError):
+            found.seen(body["metadata"]["name"], published(msgspec.convert(body, ResourceSlice)))
     return found
 
 
@@ -156,8 +161,6 @@ def _as_wished(pod: Body, place: str, *, spared: bool) -> Body:
         for name, value in (metadata.get("annotations") or {}).items()
         if not (is_own_annotation(name) or name.startswith(_EMBEDDED)) or (place and name in _RECORDS)
     }
-    if pod["spec"].get("resourceClaims"):
-        annotations[CLAIMS_DEVICES] = "true"
     labels = user_labels(metadata.get("labels") or {})
     if spared:
         labels = labels | {PREEMPTIBLE_LABEL: "false"}

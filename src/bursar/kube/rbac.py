@@ -13,7 +13,8 @@ from typing import Any
 from bursar.control.admission import known_kinds
 from bursar.kube.admission.manifests import GATE_HOOKS, QUOTA_HOOKS
 from bursar.kube.admission.predicate import CERTIFICATES, LEASE
-from bursar.objects.kinds import Kind
+from bursar.objects.devices import GROUP as DEVICE_GROUP
+from bursar.objects.kinds import DEVICE_KINDS, Kind
 from bursar.policies.plugin import Registry
 
 Manifest = dict[str, Any]
@@ -50,7 +51,12 @@ IN_CLUSTER = (
     RbacRule("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
     RbacRule("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
     RbacRule("policy", ("poddisruptionbudgets",), _FOLLOW, "budgets that limit evictions"),
-    RbacRule("resource.k8s.io", ("resourceslices",), _FOLLOW, "GPUs that drivers publish"),
+    RbacRule(
+        DEVICE_GROUP,
+        tuple(sorted(kind.plural for kind in DEVICE_KINDS)),
+        _FOLLOW,
+        "devices that drivers publish, and pods' claims of them",
+    ),
     RbacRule("events.k8s.io", ("events",), ("create", "list", "patch"), "tell people what they were not told yet"),
     RbacRule(
         "admissionregistration.k8s.io",

@@ -151,6 +151,7 @@ class ClaimSpec:
         "annotations",
         "containers",
         "details",
+        "devices",
         "group",
         "group_size",
         "labels",
@@ -162,6 +163,7 @@ class ClaimSpec:
         "preemptible",
         "preempts",
         "priority",
+        "quota_requests",
         "requests",
     )
 
@@ -181,8 +183,11 @@ class ClaimSpec:
         needs: NodeNeeds = NO_NEEDS,
         details: dict[str, object] | None = None,
         placeable: bool = True,
+        devices: Vector = EMPTY,
     ) -> None:
-        self.requests: Final = requests  # effective, by the Kubernetes rule
+        self.requests: Final = requests  # effective, by the Kubernetes rule: what it takes of a node
+        self.devices: Final = devices  # what its claims of devices cost in quotas, and take of no node's amounts
+        self.quota_requests: Final = requests.plus(devices) if devices else requests
         self.limits: Final = limits
         self.containers: Final = containers
         self.labels: Final = labels if labels is not None else {}
@@ -220,6 +225,7 @@ class ClaimSpec:
             "group": self.group,
             "groupSize": self.group_size,
             "details": self.details,
+            "devices": dict(self.devices.pairs()),
         }
         record = {key: value for key, value in whole.items() if value}
         if not self.preemptible:
@@ -252,6 +258,7 @@ def spec_from_record(record: dict[str, object]) -> ClaimSpec:
         NO_NEEDS if needs is None else needs_from_record(needs),
         dict(cast("dict[str, object]", record.get("details", {}))),
         cast("bool", record.get("placeable", True)),
+        _vector(record.get("devices")),
     )
 
 

@@ -121,6 +121,14 @@ class SchedulingGate(Lenient, frozen=True):
     name: str
 
 
+class PodResourceClaim(Lenient, frozen=True):
+    """A claim of devices that the pod uses: one that is there by name, or one made from a template."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
 class PodSpec(Lenient, frozen=True):
     containers: tuple[PodContainer, ...] = ()
     init_containers: tuple[PodContainer, ...] = ()
@@ -136,6 +144,7 @@ class PodSpec(Lenient, frozen=True):
     scheduler_name: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     host_network: bool = False
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
 
 

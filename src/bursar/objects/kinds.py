@@ -20,6 +20,17 @@ import msgspec
 from bursar.objects import core
 from bursar.objects.core import ObjectMeta
 from bursar.objects.decode import ManifestError, check_choice, decode, join, require_strict
+from bursar.objects.devices import GROUP as DEVICE_GROUP
+from bursar.objects.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    check_claim,
+    check_class,
+    check_slice,
+    check_template,
+)
 from bursar.objects.manifests import Document
 from bursar.objects.pods import TAINT_EFFECTS, check_pod, check_priority_class
 from bursar.objects.requests import amounts_from
@@ -326,4 +337,16 @@ DISRUPTION_BUDGET = Kind(
     qualified=False,
     check=check_budget,
 )
-CORE_KINDS = (POD, NODE, NAMESPACE, PRIORITY_CLASS, DISRUPTION_BUDGET)
+
+
+def _device_kind(plural: str, namespaced: bool, struct: type[core.Object], check: Callable[[Any], object]) -> Kind:
+    """Kinds of dynamic resource allocation are only read."""
+    return Kind(DEVICE_GROUP, "v1", struct.__name__, plural, namespaced, struct, qualified=False, check=check)
+
+
+DEVICE_CLASS = _device_kind("deviceclasses", False, DeviceClass, check_class)
+RESOURCE_SLICE = _device_kind("resourceslices", False, ResourceSlice, check_slice)
+RESOURCE_CLAIM = _device_kind("resourceclaims", True, ResourceClaim, check_claim)
+RESOURCE_CLAIM_TEMPLATE = _device_kind("resourceclaimtemplates", True, ResourceClaimTemplate, check_template)
+DEVICE_KINDS = (DEVICE_CLASS, RESOURCE_SLICE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE)
+CORE_KINDS = (POD, *DEVICE_KINDS, NODE, NAMESPACE, PRIORITY_CLASS, DISRUPTION_BUDGET)

@@ -119,7 +119,7 @@ GROUP_LABEL = "bursar.dev/group"
 GROUP_SIZE_LABEL = "bursar.dev/group-size"
 GPU_NODE_LABEL = "bursar.dev/gpu-node"  # Bursar keeps it on GPU nodes where pods have to be kept off them
 DEVICES = "bursar.dev/devices"  # annotation of a node: driver=count, with commas between them; from its ResourceSlices
-CLAIMS_DEVICES = "bursar.dev/claims-devices"  # annotation of a pod that has resource claims
+DEVICE_DETAILS = "devices"  # in ``ClaimSpec.details`` of pods with claims of devices: see ``control.device_book``
 
 Unpreemptible = Callable[[Mapping[str, str], Mapping[str, str]], bool]
 """(labels, annotations) -> whether a dialect's own mark forbids to preempt the pod."""
@@ -185,6 +185,7 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
     )
     labels, annotations = _content("marks", meta.labels), _content("marks", meta.annotations)
     owner = owner_of(meta)
+    claims = [[one.name, one.resource_claim_name, one.resource_claim_template_name] for one in spec.resource_claims]
 
     def build() -> ClaimSpec:
         resources = cache.get(asked, lambda: pod_resources(spec))
@@ -201,9 +202,11 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
             group,
             group_size,
             cache.get(placed, lambda: node_needs(spec)),
+            {DEVICE_DETAILS: {"claims": claims}} if claims else None,
         )
 
-    return cache.get((placed, labels, annotations, priority, preemptible, preempts, owner, group, group_size), build)
+    marks = (priority, preemptible, preempts, owner, group, group_size)
+    return cache.get((placed, labels, annotations, *marks, spec.resource_claims), build)
 
 
 def _content(*parts: object) -> Hashable:

@@ -246,7 +246,7 @@ class Registry:
 
 
 # The modules of the built-in policies; each has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
-# nodes 50, crossquota 60, gpus 70.
+# nodes 50, crossquota 60, gpus 70, devices 80.
 BUILT_IN = (
     "bursar.policies.trees.plugin",
     "bursar.policies.pools.plugin",
@@ -255,6 +255,7 @@ BUILT_IN = (
     "bursar.policies.nodes.plugin",
     "bursar.policies.crossquota.plugin",
     "bursar.policies.gpus.plugin",
+    "bursar.policies.devices.plugin",
 )
 ENTRY_POINTS: Final = "bursar.policies"
 RESERVED: Final = frozenset({"engine", "control"})  # give reasons and have sections of their own

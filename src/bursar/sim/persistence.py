@@ -22,7 +22,7 @@ from bursar.control.admission import CONFIGURATION, ObjectChange
 from bursar.control.controller import Controller
 from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
-from bursar.objects.kinds import POD, KindSet
+from bursar.objects.kinds import DEVICE_KINDS, POD, KindSet
 from bursar.policies.policy import Policy
 from bursar.sim.objects import Body, ManifestReader, ObjectStore, Stored, manifest_text, shared
 from bursar.sim.pods import ENDED, PodLife, SimPod
@@ -148,7 +148,7 @@ def load_objects(
             held = same(given.body, outputs.get((kind, key, "object")))
             written = {part: same(value, outputs.get((kind, key, part))) for part, value in stored.written.items()}
             store.load(replace(stored, held=cast("Body", held), written=cast("dict[str, Body]", written)))
-            if stored.kind.kind == CONFIGURATION:
+            if stored.kind.kind == CONFIGURATION or stored.kind in DEVICE_KINDS:
                 changes.append(ObjectChange(stored.kind, key, given))
     return changes
 

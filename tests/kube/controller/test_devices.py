@@ -2,13 +2,16 @@
 
 import json
 
+import msgspec
 import pytest
 
 from bursar.kube.client.models import Meta
+from bursar.kube.controller import object_cache as cached
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.object_cache import Devices, Published, read_slice
+from bursar.kube.controller.object_cache import Devices, Published
 from bursar.objects.core import Node
-from bursar.objects.kinds import NODE
+from bursar.objects.devices import ResourceSlice
+from bursar.objects.kinds import NODE, RESOURCE_SLICE
 from bursar.objects.pods import DEVICES, GPU_NODE_LABEL
 from bursar.policies.crossquota.plugin import devices_of
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
@@ -21,10 +24,15 @@ def published(node: str = "n", count: int = 2, pool: str = "p", generation: int 
     return Published(node, driver, pool, generation, count)
 
 
+def resource_slice(driver: str = GPUS, generation: int = 1) -> bytes:
+    pool = {"name": "p", "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": "n", "pool": pool, "devices": [{"name": "a"}, {"name": "b"}]}
+    return json.dumps({"metadata": {"name": "a", "uid": "a"}, "spec": spec}).encode()
+
+
 def test_a_slice_is_read() -> None:
-    pool = {"name": "p", "generation": 3, "resourceSliceCount": 1}
-    spec = {"driver": GPUS, "nodeName": "n", "pool": pool, "devices": [{"name": "a"}, {"name": "b"}]}
-    assert read_slice(json.dumps({"spec": spec}).encode()) == published(generation=3)
+    given = msgspec.json.decode(resource_slice(generation=3), type=ResourceSlice)
+    assert cached.published(given) == published(generation=3)
 
 
 def test_devices_of_all_slices_and_pools_add_up() -> None:
@@ -84,7 +92,7 @@ def test_a_node_becomes_a_gpu_node_and_back(driver: str, is_gpu_node: bool) -> N
     section = {"metadata": {"name": "default", "uid": "c"}, "spec": arguments}
     node = {"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "8", "pods": "10"}}}
     objects = [(configuration, json.dumps(section).encode()), (NODE, json.dumps(node).encode())]
-    list(mirror.building(objects, [], [("a", published(driver=driver))]))
+    list(mirror.building([(RESOURCE_SLICE, resource_slice(driver)), *objects], []))
     policy = next(one for one in mirror.engine.policies if isinstance(one, CrossQuotaPolicy))
 
     def found() -> bool:
@@ -92,9 +100,9 @@ def test_a_node_becomes_a_gpu_node_and_back(driver: str, is_gpu_node: bool) -> N
         return facts is not None and facts.is_gpu_node()
 
     assert found() == is_gpu_node
-    mirror.slice_seen("a", None)
+    mirror.object_gone(RESOURCE_SLICE, Meta("a", "", "a"))
     assert not found()
-    mirror.slice_seen("a", published(driver=driver))
+    mirror.object_seen(RESOURCE_SLICE, resource_slice(driver))
     assert found() == is_gpu_node
 
 

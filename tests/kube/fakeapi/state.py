@@ -158,5 +158,7 @@ class State:
         self.wake()
 
 
-WITHOUT_STATUS = frozenset({"leases", "events", "priorityclasses", "configmaps", "secrets", "resourceslices"})
+WITHOUT_STATUS = frozenset(
+    {"leases", "events", "priorityclasses", "configmaps", "secrets", "resourceslices", "deviceclasses"}
+)
 """Plurals of kinds whose status, if there is one, is written with the rest."""

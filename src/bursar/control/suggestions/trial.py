@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from bursar.control.admission import ObjectChange, settings_of
 from bursar.control.controller import PodBook
+from bursar.control.device_book import charged_alike
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
 from bursar.control.wakeups import Helped
@@ -314,9 +315,11 @@ class Trials:
                 found.append(Configure(settings))
                 reconfigured = True
             entered = []
+            specs = {claim.key: claim.spec for claim in self.entry}
             for claim in (self._book.read(change)[0] for change in staged if change.is_pod):
                 if claim is None:
                     continue
+                claim.spec = charged_alike(claim.spec, specs.get(claim.key, claim.spec))
                 known = uids.get(claim.key, claim.uid)
                 if claim.uid == known:
                     found.append(Adjust(claim.uid, claim.spec))

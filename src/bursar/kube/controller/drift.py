@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bursar.control.controller import Controller
+from bursar.control.device_sharing import pod_requests
 from bursar.kube.controller.pod_sync import PodSync, TrackedPod
 from bursar.ledger.claims import BOUND, GONE, HELD, PENDING, Claim
 from bursar.ledger.state import Account, State
@@ -80,7 +81,7 @@ class _Asked:
         parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
         known = self._read.get(id(claim.spec))
         if known is None or known[0] != parts:
-            counted, asked = claim.spec.requests, pod_resources(spec).requests
+            counted, asked = pod_requests(claim.spec), pod_resources(spec).requests
             wrong = f"requests {_shown(asked)}, but counts for {_shown(counted)}" if counted != asked else ""
             known = self._read[id(claim.spec)] = parts, wrong
         return known[1]

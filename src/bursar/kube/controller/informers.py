@@ -19,11 +19,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
-from bursar.kube.client.api import PODS, RESOURCE_SLICES, Api, Resource
+from bursar.kube.client.api import PODS, Api, Resource
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.watch import Decode, Following, Typed
-from bursar.kube.controller.object_cache import Published, read_slice
 from bursar.kube.controller.pod_model import SeenPod, identity
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind
@@ -72,8 +71,6 @@ class Listener(Protocol):
 
     def object_gone(self, kind: Kind, meta: Meta) -> None: ...
 
-    def slice_seen(self, meta: Meta, published: Published | None) -> None: ...
-
     def pod_seen(self, pod: SeenPod) -> None: ...
 
     def pod_gone(self, meta: Meta) -> None: ...
@@ -96,17 +93,9 @@ class Watches:
             "Pod", lambda _, pod: take(listener.pod_seen, pod), lambda meta: take(listener.pod_gone, meta)
         )
         self._pods = Reflector(api, PODS, Typed(SeenPod, identity), pods)
-        slices = _Handler[tuple[str, Published]](
-            "ResourceSlice",
-            lambda meta, item: take(listener.slice_seen, meta, item[1]),
-            lambda meta: take(listener.slice_seen, meta, None),
-        )
-        self._slices = Reflector(
-            api, RESOURCE_SLICES, lambda meta, raw: (meta.name, read_slice(raw)), slices, Following(optional=True)
-        )
 
     def _all(self) -> list[Reflector[Any]]:
-        return [*(reflector for _, reflector in self._objects), self._slices, self._pods]
+        return [*(reflector for _, reflector in self._objects), self._pods]
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         return [reflector.run() for reflector in self._all()]
@@ -116,9 +105,6 @@ class Watches:
 
     def objects(self) -> list[tuple[Kind, bytes]]:
         return [(kind, raw) for kind, reflector in self._objects for raw in reflector.store.items()]
-
-    def slices(self) -> list[tuple[str, Published]]:
-        return list(self._slices.store.items())
 
     def pods(self) -> list[SeenPod]:
         return list(self._pods.store.items())

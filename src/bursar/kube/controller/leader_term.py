@@ -29,7 +29,6 @@ from bursar.kube.controller.events import EventDeduplicator, Recall, Tell
 from bursar.kube.controller.eviction import Evictor
 from bursar.kube.controller.informers import Watches
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
-from bursar.kube.controller.object_cache import Published
 from bursar.kube.controller.object_writer import NamespaceKeeper, ObjectWriter
 from bursar.kube.controller.patches import TERM
 from bursar.kube.controller.pod_model import SeenPod
@@ -151,8 +150,7 @@ class LeaderTerm:
         """Build the ledger from the lists, in steps: the lease is renewed meanwhile. Later events wait in the inbox."""
         self._listed = True
         watches = self._watches
-        objects, pods, slices = watches.objects(), watches.pods(), watches.slices()
-        for _ in self.mirror.building(objects, pods, slices):
+        for _ in self.mirror.building(watches.objects(), watches.pods()):
             await asyncio.sleep(0)
         if self._acts:
             self._take_over()
@@ -187,9 +185,6 @@ class LeaderTerm:
             self.namespaces.namespace_gone(meta.name)
         elif key is not None:
             self.statuses.forget((kind.name, key))
-
-    def slice_seen(self, meta: Meta, published: Published | None) -> None:
-        self.mirror.slice_seen(meta.name, published)
 
     def pod_seen(self, pod: SeenPod) -> None:
         self.mirror.pod_seen(pod)

@@ -18,14 +18,15 @@ from bursar.control.controller import Controller
 from bursar.engine.engine import Engine
 from bursar.kube.admission.predicate import AdmissionOptions, Governed, PodFacts
 from bursar.kube.client.models import Meta
-from bursar.kube.controller.object_cache import ObjectCache, Published
+from bursar.kube.controller.object_cache import ObjectCache, published
 from bursar.kube.controller.object_sync import ObjectSync, QuotaSelection
 from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, PlacementJudge
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.work_queue import PendingActions
-from bursar.objects.kinds import NAMESPACE, NODE, POD, Kind
+from bursar.objects.devices import ResourceSlice
+from bursar.objects.kinds import DEVICE_KINDS, NAMESPACE, NODE, POD, RESOURCE_SLICE, Kind
 from bursar.policies.plugin import Registry
 
 log = logging.getLogger(__name__)
@@ -93,11 +94,8 @@ class Mirror:
         self,
         objects: Iterable[tuple[Kind, bytes]],
         pods: Iterable[SeenPod],
-        slices: Iterable[tuple[str, Published]] = (),
     ) -> Iterator[None]:
         """Build the ledger from lists, in steps, so that other tasks run in between."""
-        for name, published in slices:
-            self.cache.devices.seen(name, published)
         yield from self.objects.start(objects)
         if self.cache.objects(CONFIGURATION_KIND):
             for node in self.cache.objects(NODE.name):
@@ -137,6 +135,10 @@ class Mirror:
                 self.pods.node_came(key)
         elif kind.name == NAMESPACE.name:
             self.pods.govern((key,))
+        elif kind.name == RESOURCE_SLICE.name:
+            self._slice_in_force(key)
+        elif kind in DEVICE_KINDS:
+            return
         else:
             self._name(self.selection.take(kind.name, key, self.cache.get(kind.name, key)))
 
@@ -159,10 +161,11 @@ class Mirror:
         if manifest is not None:
             self.objects.seen(NODE, manifest)
 
-    def slice_seen(self, name: str, published: Published | None) -> None:
-        """A driver published devices of a node, or (None) does so no longer."""
-        devices = self.cache.devices
-        for node in devices.gone(name) if published is None else devices.seen(name, published):
+    def _slice_in_force(self, name: str) -> None:
+        """A driver published devices of a node, or does so no longer."""
+        devices, known = self.cache.devices, self.cache.find(RESOURCE_SLICE.name, name)
+        typed = None if known is None else known.given.typed
+        for node in devices.seen(name, published(typed)) if isinstance(typed, ResourceSlice) else devices.gone(name):
             self._reread(node)
 
     def pod_seen(self, pod: SeenPod) -> None:

@@ -21,29 +21,13 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import structs
 
-from bursar.kube.client.models import Wire
 from bursar.objects.core import Node
-from bursar.objects.kinds import NODE, Kind, KindSet, TypedObject
+from bursar.objects.devices import ResourceSlice
+from bursar.objects.kinds import DEVICE_KINDS, NODE, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import DEVICES
 from bursar.policies.plugin import D, DerivedValues, ObjectView
 from bursar.policies.results import Output
-
-
-class _Pool(Wire, frozen=True):
-    name: str = ""
-    generation: int = 0
-
-
-class _SliceSpec(Wire, frozen=True):
-    driver: str = ""
-    node_name: str = ""
-    pool: _Pool = _Pool()
-    devices: tuple[msgspec.Raw, ...] = ()
-
-
-class _Slice(Wire, frozen=True):
-    spec: _SliceSpec = _SliceSpec()
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -56,11 +40,8 @@ class Published(msgspec.Struct, frozen=True):
     count: int
 
 
-_decode = msgspec.json.Decoder(_Slice).decode
-
-
-def read_slice(raw: bytes) -> Published:
-    spec = _decode(raw).spec
+def published(given: ResourceSlice) -> Published:
+    spec = given.spec
     return Published(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, len(spec.devices))
 
 
@@ -134,7 +115,7 @@ class ObjectCache:
         self.kinds = kinds
         self.devices = Devices()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
-        self.version = 0  # grows with each change
+        self.version = 0  # grows with each change of what admission reads
         self._derived = DerivedValues()
         self._by_kind: dict[str, dict[str, Known]] = {}
         self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
@@ -203,7 +184,7 @@ class ObjectCache:
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         known = Known(given, namespace, name, metadata.get("uid", ""))
-        self.version += 1
+        self.version += given.kind not in DEVICE_KINDS
         self._derived.follow(given.kind.name, given.key, given.body)
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known
         self._by_namespace.setdefault((given.kind.name, given.namespace), {})[given.key] = known

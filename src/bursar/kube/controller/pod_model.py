@@ -36,7 +36,6 @@ from bursar.objects.core import Affinity, Condition, Lenient, ObjectMeta, Pod, P
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, TypedObject
 from bursar.objects.manifests import Document
-from bursar.objects.pods import CLAIMS_DEVICES
 
 ENDED = ("Succeeded", "Failed")
 _LOCAL_VOLUMES = frozenset(
@@ -68,7 +67,6 @@ class SeenSpec(PodSpec, frozen=True):
     affinity: SeenAffinity = SeenAffinity()
     volumes: tuple[dict[str, _Anything], ...] = ()
     topology_spread_constraints: tuple[_Spread, ...] = ()
-    resource_claims: tuple[_Unread, ...] = ()
 
 
 class SeenStatus(PodStatus, frozen=True):
@@ -273,11 +271,6 @@ def manifest_of(pod: SeenPod) -> Body:
         "name": meta.name,
         "namespace": meta.namespace,
         "labels": user_labels(meta.labels),
-        "annotations": user_annotations(meta.annotations) | claimed_devices(spec),
+        "annotations": user_annotations(meta.annotations),
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": msgspec.json.decode(_encode(asked))}
-
-
-def claimed_devices(spec: SeenSpec) -> dict[str, str]:
-    """A mark for policies: the pod claims devices, of which its requests say nothing."""
-    return {CLAIMS_DEVICES: "true"} if spec.resource_claims else {}

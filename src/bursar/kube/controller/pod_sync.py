@@ -37,7 +37,6 @@ from bursar.kube.controller.pod_model import (
     SeenPod,
     UnjudgedError,
     anywhere,
-    claimed_devices,
     decision_input,
     input_changed,
     milliseconds,
@@ -122,7 +121,7 @@ def _meta(pod: SeenPod, governed: bool, annotations: dict[str, str]) -> ObjectMe
     labels = user_labels(pod.metadata.labels)
     if not governed:
         labels = labels | _FOREIGN
-    return msgspec.structs.replace(pod.metadata, labels=labels, annotations=annotations | claimed_devices(pod.spec))
+    return msgspec.structs.replace(pod.metadata, labels=labels, annotations=annotations)
 
 
 class PodSync:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.objects.pods import CLAIMS_DEVICES
+from bursar.objects.pods import DEVICE_DETAILS
 from bursar.policies.crossquota.arguments import (
     GPU_DRIVER,
     NODE_MARKS,
@@ -181,7 +181,7 @@ class Scope:
         for name in spec.requests.names():
             if self.patterns.match(name) or _PARTS.fullmatch(name) is not None:
                 return True
-        if CLAIMS_DEVICES in spec.annotations:
+        if DEVICE_DETAILS in spec.details:
             return True
         return is_worker(spec.labels, spec.annotations)
 

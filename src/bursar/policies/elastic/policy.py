@@ -119,7 +119,7 @@ class ElasticPolicy(QuotaPolicy):
             return known
         accounts = self.state.accounts
         try:
-            cost = self.book.memory.cost(claim.spec.requests)
+            cost = self.book.memory.cost(claim.spec.quota_requests)
         except OverflowError as error:
             return Refusal(NAME, f"{NAME}.unreadable", str(error), quota.account, permanent=True)
         return quota.new_binding(claim.spec, cost, accounts, accounts[TOTAL])
@@ -176,7 +176,7 @@ class ElasticPolicy(QuotaPolicy):
         self.rights = None
 
     def _cost(self, claim: Claim) -> Vector:
-        return self.book.memory.cost(claim.spec.requests)
+        return self.book.memory.cost(claim.spec.quota_requests)
 
     def missing(self, claim: Claim, binding: Binding) -> list[Row]:
         return self.missing_in_accounts(binding)

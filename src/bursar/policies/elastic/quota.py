@@ -77,7 +77,7 @@ class ElasticQuotaState:
 
     def known_binding(self, spec: ClaimSpec) -> Binding | None:
         """The binding of claims with the same requests, priority and preemptibility, if there was one."""
-        alike = self.bindings.get(spec.requests)
+        alike = self.bindings.get(spec.quota_requests)
         return None if alike is None else alike.get(_mark(spec))
 
     def new_binding(self, spec: ClaimSpec, cost: Vector, accounts: dict[str, Account], total: Account) -> Binding:
@@ -91,7 +91,7 @@ class ElasticQuotaState:
             found = Binding(NAME, (own, total), (known.cost, listed))
         else:
             found = Binding(NAME, (own, total, accounts[self.non_preemptible]), (known.cost, listed, listed))
-        self.bindings.setdefault(spec.requests, {})[_mark(spec)] = found
+        self.bindings.setdefault(spec.quota_requests, {})[_mark(spec)] = found
         return found
 
     # Members

@@ -213,7 +213,7 @@ class ElasticRights(Rights):
     def _unlisted(self, quota: ElasticQuotaState, claim: Claim, rows: list[Row]) -> bool:
         """Whether the claim requests something that the node is short of and that the quota does not guarantee."""
         for row in rows:
-            if claim.spec.requests.get(row.dim) > 0 and self.position(quota, row.dim) < 0:
+            if claim.spec.quota_requests.get(row.dim) > 0 and self.position(quota, row.dim) < 0:
                 return True
         return False
 
@@ -247,7 +247,7 @@ class ElasticRights(Rights):
     def vary_by_node(self) -> bool:
         """Whether some quota does not list what the claimant requests: its claims are beyond-share on full nodes."""
         in_force = len(self.book.quotas) - len(self.book.removed)
-        for dim in self.claimant.spec.requests.indices():
+        for dim in self.claimant.spec.quota_requests.indices():
             if self.book.listing.get(dim, 0) < in_force:
                 return True
         return False
@@ -322,7 +322,7 @@ class ElasticRights(Rights):
         for claim in returning:
             quota = self.book.governing(claim.namespace)
             if quota is not None:
-                _count(lost, quota, quota.measure(self.book.memory.cost(claim.spec.requests)).amounts, -1)
+                _count(lost, quota, quota.measure(self.book.memory.cost(claim.spec.quota_requests)).amounts, -1)
         return self._ends_wrong(way, lost)
 
     def _ends_wrong(self, way: int, lost: dict[str, list[int]]) -> str:
@@ -342,7 +342,7 @@ class ElasticRights(Rights):
 
 def _holds(claim: Claim, rows: list[Row]) -> bool:
     for row in rows:
-        if claim.spec.requests.get(row.dim) > 0 or row.dim == _PODS:
+        if claim.spec.quota_requests.get(row.dim) > 0 or row.dim == _PODS:
             return True
     return False
 

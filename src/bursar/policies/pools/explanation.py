@@ -242,7 +242,7 @@ def outside_by_tree(derived: DerivedState, branch: Branch) -> dict[str, list[Cla
 def total_of(claims: list[Claim]) -> Vector:
     found = Tally()
     for claim in claims:
-        found.add(claim.spec.requests)
+        found.add(claim.spec.quota_requests)
     return found.vector()
 
 

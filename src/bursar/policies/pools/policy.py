@@ -73,10 +73,10 @@ class PoolBindings:
         if self.cached_version != self.derived.version or len(self.cache) >= _CACHED:
             self.cache.clear()
             self.cached_version = self.derived.version
-        key = (branch.key, claim.spec.requests, int(non_preemptible) + 2 * int(stray) + 4 * int(counted))
+        key = (branch.key, claim.spec.quota_requests, int(non_preemptible) + 2 * int(stray) + 4 * int(counted))
         found = self.cache.get(key)
         if found is None:
-            found = self._new(state, branch, quota, claim.spec.requests, (counted, stray, non_preemptible))
+            found = self._new(state, branch, quota, claim.spec.quota_requests, (counted, stray, non_preemptible))
             self.cache[key] = found
         return found
 
@@ -98,7 +98,7 @@ class PoolBindings:
 
     def _countable(self, branch: Branch, claim: Claim) -> bool:
         """A request counts unless it exceeds a max or what its tree has, or the claim could never run."""
-        if above_max(self.derived, branch, claim.spec.requests):
+        if above_max(self.derived, branch, claim.spec.quota_requests):
             return False
         if branch.built_in or not self.derived.options.runtime:
             return True
@@ -160,13 +160,13 @@ def exceeds_nodes(derived: DerivedState, branch: Branch, claim: Claim) -> bool:
     """Whether the claim requests more than the tree shares out, or than any node of the tree has."""
     if not claim.spec.placeable:
         return False
-    requests = claim.spec.requests
+    requests = claim.spec.quota_requests
     total = derived.forest.total(branch.tree_id)
     for i in range(len(requests.dims)):
         dim = int(requests.dims[i])
         if _max_of(derived, branch, dim) != NO_MAX and requests.amounts[i] > total.get(dim, 0):
             return True
-    return not derived.node_pools.could_take(branch.tree_id, requests)
+    return not derived.node_pools.could_take(branch.tree_id, claim.spec.requests)
 
 
 def too_large(derived: DerivedState, branch: Branch, claim: Claim, binding: Binding) -> Refusal | None:
@@ -401,7 +401,7 @@ class PoolsPolicy(QuotaPolicy):
         for candidate in branch.members.least_important_first():
             if candidate.spec.priority >= claim.spec.priority:
                 return
-            if candidate.uid in branch.members.claims and candidate.spec.requests.amount(resource) > 0:
+            if candidate.uid in branch.members.claims and candidate.spec.quota_requests.amount(resource) > 0:
                 yield candidate
 
     # Answers

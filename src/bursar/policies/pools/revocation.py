@@ -108,10 +108,10 @@ class Revoker:
         found: dict[str, list[int]] = {}
         for claim in claims:
             amounts = [0] * len(self.derived.forest.dims)
-            for i in range(len(claim.spec.requests.dims)):
-                slot = self.derived.forest.slot_of(int(claim.spec.requests.dims[i]))
+            for i in range(len(claim.spec.quota_requests.dims)):
+                slot = self.derived.forest.slot_of(int(claim.spec.quota_requests.dims[i]))
                 if slot >= 0:
-                    amounts[slot] = int(claim.spec.requests.amounts[i])
+                    amounts[slot] = int(claim.spec.quota_requests.amounts[i])
             found[claim.uid] = amounts
         return found
 

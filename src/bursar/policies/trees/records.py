@@ -86,7 +86,7 @@ def spec_requests(claim: Claim) -> list[TreeRequest]:
         found = [_from_detail(detail) for detail in cast("list[object]", listed)]
     else:
         found = [
-            TreeRequest(key[len(LABEL) :], group, spec.requests, spec.priority, 0, not spec.preemptible)
+            TreeRequest(key[len(LABEL) :], group, spec.quota_requests, spec.priority, 0, not spec.preemptible)
             for key, group in spec.labels.items()
             if key.startswith(LABEL)
         ]

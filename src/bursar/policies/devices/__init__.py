@@ -1,0 +1,1 @@
+"""Nodes: physical capacity, and the rules by which a node takes a claim."""
