@@ -188,6 +188,20 @@ def test_a_running_pod_keeps_its_charge_while_devices_are_gone() -> None:
     assert used(bed) == 2
 
 
+def test_a_pod_with_more_claims_than_are_read_waits() -> None:
+    bed = TestBed(*world(), claim("one", exactly(1)))
+    many = user("a", named="one")
+    many["spec"]["resourceClaims"] = [{"name": f"gpu-{i}", "resourceClaimName": "one"} for i in range(33)]
+    bed.give(many)
+    assert bed.see("default/a").reason == "devices.too-many"
+
+
+def test_a_claim_for_more_than_can_be_counted_waits() -> None:
+    bed = TestBed(*world(), claim("one", exactly(2**50)))
+    bed.give(user("a", named="one"))
+    assert bed.see("default/a").reason == "devices.out-of-range"
+
+
 def test_administrators_access_costs_nothing() -> None:
     bed = TestBed(*world(), claim("look", exactly(1, adminAccess=True, allocationMode="All")))
     bed.give(user("a", named="look"))

@@ -127,6 +127,7 @@ async def test_who_waits_for_somebody_else_is_not_there(quota: bool, label: bool
 
 async def test_nodes_have_the_devices_that_drivers_publish() -> None:
     async with stage() as cluster:
+        cluster.fake.serve(SLICES)
         cluster.node("n", 0)
         cluster.node("plain", 0)
         publish(cluster, "n", 8)

@@ -92,7 +92,7 @@ def test_kinds_are_found_by_the_names_people_use(name: str, kind: str) -> None:
     [
         ("Quota", "the kind 'Quota' is ambiguous: type Quota.a.example or Quota.b.example"),
         ("quotas", "the kind 'quotas' is ambiguous: type Quota.a.example or Quota.b.example"),
-        ("pot", "the kind 'pot' is not known; known are Configuration.bursar.dev, Consumer, Namespace"),
+        ("pot", "the kind 'pot' is not known; known are Configuration.bursar.dev, Consumer, DeviceClass"),
         ("", "the kind '' is not known"),
     ],
 )

@@ -156,7 +156,9 @@ class DeviceBook:
         before = self._objects.pop((kind, key), None)
         if before is not None:
             for place, _ in _made_for(key, before.metadata):
-                self._generated.get(place, {}).pop(key, None)
+                self._generated[place].pop(key, None)
+                if not self._generated[place]:
+                    del self._generated[place]
         if given is not None:
             self._objects[kind, key] = given
             for place, uid in _made_for(key, given.metadata):
