@@ -171,6 +171,61 @@ def test_pods_run_on_the_nodes_of_their_tree(story: Story) -> None:
     story.running(team, "third")
 
 
+def test_other_pods_are_kept_off_a_pool_unless_its_profile_shares_it(story: Story) -> None:
+    inside = story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    outside = story.nodes(1, {GPU: "4"}, zone_labels(story, "b"))
+    root_of(story, profile(story, "k"))
+    other = story.namespace("other")
+    story.apply(team_quota(other, "koordinator-root-quota", 4, 8))
+    story.governed(other)
+    story.submit(other, story.pod("first", {GPU: "4"}))
+    (first,) = story.running(other, "first")
+    assert first["spec"]["nodeName"] == outside[0]
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": [f"{story.name}-k"]}
+    assert {"matchExpressions": [zone]} in required_terms(first)
+    mine = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"{story.name}-k"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [mine]}]}}
+    story.submit(other, story.pod("second", affinity={"nodeAffinity": required}))
+    story.waits(other, "second", "nodes.none")
+    share = ("annotate", "elasticquotaprofile", f"{story.name}-k-amd64-standard", "-n", SYSTEM)
+    story.plane.kubectl(*share, "quota.bursar.dev/exclusive=false")
+    (second,) = story.running(other, "second")
+    assert second["spec"]["nodeName"] == inside[0]
+
+
+def test_a_quota_moves_into_a_tree_with_its_running_pods(story: Story) -> None:
+    inside = story.nodes(1, {GPU: "4"}, zone_labels(story, "k"))
+    team = story.namespace()
+    before = team_quota(team, "koordinator-root-quota", 2, 4)
+    before["metadata"]["labels"][PREFIX + "is-parent"] = "true"
+    below = team_quota(story.namespace("below"), team, 2, 4)
+    story.apply(before)
+    story.apply(below)
+    namespace = below["metadata"]["namespace"]
+    story.governed(namespace)
+    story.submit(namespace, story.pod("old", {GPU: "2"}))
+    story.running(namespace, "old")
+    root = root_of(story, profile(story, "k"))
+    tree = root["metadata"]["labels"][PREFIX + "tree-id"]
+    more = team_quota(team, root["metadata"]["name"], 5, 5)
+    more["metadata"]["labels"][PREFIX + "is-parent"] = "true"
+    assert "is more than the 4 of their parent" in story.refused(more)
+    moved = team_quota(team, root["metadata"]["name"], 2, 4)
+    moved["metadata"]["labels"][PREFIX + "is-parent"] = "true"
+    story.apply(moved)
+    assert _tree_of_quota(story, team) == tree, "filled in by the webhook"
+    story.wait(lambda: _tree_of_quota(story, namespace) == tree, "the quota below is taken along")
+    story.submit(namespace, story.pod("new", {GPU: "2"}))
+    (new,) = story.running(namespace, "new")
+    assert (new["spec"]["nodeName"], story.node_of(namespace, "old")) == (inside[0], inside[0])
+    story.status(KIND, namespace, namespace, {"used": {GPU: "4"}})
+    story.apply(below)  # objects go in the opposite order, children first
+
+
+def _tree_of_quota(story: Story, name: str) -> str:
+    return str(story.get(KIND, name, name)["metadata"]["labels"].get(PREFIX + "tree-id"))
+
+
 def test_over_use_is_taken_back_when_its_owner_wants_it(story: Story) -> None:
     configuration = {"pools": {"delayEvictTime": "2s"}}
     metadata = {"name": "default"}
