@@ -25,6 +25,7 @@ from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal, Setting, SettingError
 from bursar.policies.rights import ROOM_TAKEN
+from bursar.selectors import NodeNeeds
 
 
 def decide(core: Core, claim: Claim, at: int) -> Decision:
@@ -279,6 +280,7 @@ def apply_settings(core: Core, settings: list[Setting]) -> None:
 def _apply(core: Core, settings: list[Setting]) -> None:
     stale: dict[str, None] = {}
     places: set[str] = set()
+    needs = {claim.uid: core.possible.needs_of.needs(claim) for claim in all_held(core)}
     for setting in settings:
         if setting.kind == disruption_budgets.KIND:
             core.budgets.configure(core.tx, setting)
@@ -297,11 +299,13 @@ def _apply(core: Core, settings: list[Setting]) -> None:
         claim = core.ledger.state.claims.get(uid)
         if claim is not None:
             rebind(core, claim, claim.place, True)
-    if places:
-        _leave_lost_places(core, places)
+    if needs:
+        _leave_lost_places(core, places, needs)
 
 
-def _leave_lost_places(core: Core, places: set[str]) -> None:
+def _leave_lost_places(core: Core, places: set[str], needs: dict[str, tuple[NodeNeeds, ...]]) -> None:
+    """Claims that are held go back if their node changed, or if their quotas allow other nodes than before."""
     for claim in all_held(core):
-        if claim.place in places and not is_possible(core, claim, claim.place):
+        doubtful = claim.place in places or core.possible.needs_of.needs(claim) != needs.get(claim.uid)
+        if doubtful and not is_possible(core, claim, claim.place):
             back_to_pending(core, claim)

@@ -150,12 +150,11 @@ class DerivedState:
     def _node_changed(self, name: str, cell: object) -> None:
         node_pools = self.node_pools
         before = node_pools.owners.get(name)
-        for node in (node_pools.nodes.get(name), node_of(cell)):
-            if node is not None:
-                self.profiles_changed.update(node_pools.selecting(node))
+        self.profiles_changed.update(node_pools.matches.get(name, ()))
         self.outside.leave_tree(name)
         node_pools.node_changed(name, node_of(cell))
         self.outside.enter_tree(name)
+        self.profiles_changed.update(node_pools.matches.get(name, ()))
         for owner in (before, node_pools.owners.get(name)):
             if owner is not None:
                 self._owner_changed(owner)
@@ -171,9 +170,10 @@ class DerivedState:
         self.needs.clear()
         before = set(self.node_pools.trees)
         self.node_pools.profile_changed(key, profile_of(key, new))
+        moved = before.symmetric_difference(self.node_pools.trees)
         self.outside.sum_up()
         for branch in self.forest.branches.values():
-            if branch.tree_id in before.symmetric_difference(self.node_pools.trees):
+            if branch.tree_id in moved:
                 self.forest.note(branch)
         trees = {*self.forest.trees, ""}
         for cell in (old, new):

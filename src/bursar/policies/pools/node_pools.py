@@ -170,6 +170,7 @@ class NodePools:
         self.order: list[Profile] = []
         self.trees: Final[set[str]] = set()  # those that profiles make up
         self.owners: Final[dict[str, str]] = {}  # node -> key of its profile
+        self.matches: Final[dict[str, list[str]]] = {}  # node -> keys of the profiles that select it; the first has it
         self.lost: Final[dict[str, dict[str, str]]] = {}  # by profile: nodes that it selects -> profile that has them
         self.sums: Final[dict[str, NodeSum]] = {NO_PROFILE: NodeSum()}
         self.fitting: Final[dict[str, dict[Vector, bool]]] = {}  # by tree: whether some node could take the requests
@@ -180,7 +181,7 @@ class NodePools:
         old = self.nodes.pop(name, None)
         if old is not None:
             owner = self.owners.pop(name)
-            for key in self.selecting(old)[1:]:
+            for key in self.matches.pop(name)[1:]:
                 del self.lost[key][name]
             self.sums[owner].add(old, -1)
             for tree in self._open_to(owner):
@@ -216,9 +217,10 @@ class NodePools:
             del self.fitting[tree]
 
     def _assign(self, name: str, node: PoolNode) -> str:
-        selecting = self.selecting(node)
-        owner = selecting[0] if selecting else NO_PROFILE
-        for key in selecting[1:]:
+        matches = [profile.key for profile in self.order if profile.selects(node.labels)]
+        owner = matches[0] if matches else NO_PROFILE
+        self.matches[name] = matches
+        for key in matches[1:]:
             self.lost.setdefault(key, {})[name] = owner
         self.owners[name] = owner
         self.sums[owner].add(node, 1)
@@ -235,10 +237,6 @@ class NodePools:
 
     def _open_to(self, owner: str) -> tuple[str, ...]:
         return (DEFAULT_TREE,) if owner == NO_PROFILE else self.profiles[owner].open_to()
-
-    def selecting(self, node: PoolNode) -> list[str]:
-        """The profiles that select a node, which belongs to the first."""
-        return [profile.key for profile in self.order if profile.selects(node.labels)]
 
     def profiles_of(self, tree: str) -> list[Profile]:
         return [profile for profile in self.order if profile.tree == tree]
