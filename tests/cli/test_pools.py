@@ -149,6 +149,12 @@ def test_a_quota_is_explained_by_any_name(shell: Shell, words: tuple[str, ...]) 
     assert shell.file("explain", *words).output == VISION
 
 
+def test_describe_has_it_too(shell: Shell) -> None:
+    text = shell("describe", "ElasticQuota/vision/vision").output
+    assert "Why:\n" + "".join(f"  {line}\n" for line in VISION.splitlines()) in text
+    assert "kind: ElasticQuotaProfile" in shell("describe", "eqp/kube-system/pool-a").output
+
+
 def test_the_past_of_a_quota(shell: Shell) -> None:
     before = shell.lines("explain", "quota", "vision", "--at", "-10s")
     assert "    request: 4 is what its pods ask for" in before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -221,7 +221,7 @@ def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa
         if body.get("kind") == "Pod":
             lines += _pod(client, key, at)
         else:
-            lines += _used_by(client, str(body.get("kind")), key, at)
+            lines += _used_by(client, body, key, at)
         lines += _happened(client, kind, key)
     echo(lines)
 
@@ -239,17 +239,19 @@ def _pod(client: Client, key: str, at: str) -> list[str]:
     return ["", "Why:", *(f"  {line}" for line in tree_text(found))]
 
 
-def _used_by(client: Client, kind: str, key: str, at: str) -> list[str]:
-    """The rows about it in the tables."""
+def _used_by(client: Client, body: dict[str, Any], key: str, at: str) -> list[str]:
+    """The rows about it in the tables; of a quota also why it has what it has."""
     query = {"at": at} if at else {}
-    if kind == "Node":
+    if body.get("kind") == "Node":
         rows = listing(client, ListQuery("nodes", (key,), query, 0), "table")
         claims = listing(client, ListQuery("pods", (), {**query, "node": key}, 0), "table")
         return ["", *rows, "", *claims]
-    quotas = [row for row in pages(client.quotas, query).items if row_key(row) == key]
-    if not quotas or kind != quotas[0].kind.partition(".")[0]:
+    kind = ".".join(part for part in (body.get("kind"), str(body.get("apiVersion")).rpartition("/")[0]) if part)
+    if not any(row_key(row) == key for row in pages(client.quotas, {**query, "kind": kind}).items):
         return []
-    return ["", *listing(client, ListQuery("quotas", (key,), query, 0), "table")]
+    rows = listing(client, ListQuery("quotas", (key,), query, 0), "table")
+    why = quota_text(client.explain_quota(kind, key, at=at))
+    return ["", *rows, "", "Why:", *(f"  {line}".rstrip() for line in why)]
 
 
 def _happened(client: Client, kind: str, key: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bursar.policies.pools.explanation import explain_quota
-from bursar.policies.pools.settings import DEFAULT
+from bursar.policies.pools.plugin import rows_outside
+from bursar.policies.pools.settings import DEFAULT, SYSTEM
 from bursar.policies.results import Check
 from tests.policies.pools.world import World
 
@@ -146,3 +147,18 @@ def test_what_runs_outside_of_quotas_is_listed_by_tree() -> None:
         ("nodes of the default tree", "memory 4 in use by ns/p1"),
         ("nodes of profile ns/p", "memory 4 in use by ns/p2"),
     ]
+    world.quota("q", {"memory": 100})
+    world.submit({"memory": 1}, "q")
+    has = "the nodes of the default tree have 96 (100 less 4 in use outside of quotas)"
+    assert steps(world, "q")[2] == f"parent: {has}, the needs are 0: each is met, and 96 is left"
+
+
+def test_the_system_quota_has_rows_of_its_own() -> None:
+    world = World({"memory": 100})
+    world.quota("q", {"memory": 100})
+    for name in (SYSTEM, "", SYSTEM):
+        claim = world.submit({"memory": 4}, name)
+        world.engine.place(claim.uid, "n1", world.now, forced=True)
+    found = [(row.label, row.resources["memory"].used) for row in rows_outside(world.policy)]
+    assert found == [(DEFAULT, 4), (SYSTEM, 8)]
+    assert explained(world, SYSTEM).children[0].note == "memory 8 in use by ns/p1, ns/p3"

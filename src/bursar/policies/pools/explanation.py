@@ -14,7 +14,7 @@ from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.runtime import Trace, distribute_children
 from bursar.policies.pools.settings import DEFAULT, DEFAULT_TREE, NAME, SYSTEM, PoolQuotaBody
 from bursar.policies.results import Check, Refusal
-from bursar.resources import Tally, Vector, dimension_at
+from bursar.resources import EMPTY, Tally, Vector, dimension_at, from_indices
 
 _NAMED: Final = 10  # siblings and pods that are named
 
@@ -79,7 +79,7 @@ def runtime_steps(derived: DerivedState, branch: Branch, dim: int) -> list[tuple
     found = distribute_children(parent, slot, trace)
     at = siblings.index(branch)
     steps = [("request", _asked(branch, slot, dim)), ("need", _needed(branch, slot, dim, trace.needs[at]))]
-    has = f"{_source(derived, parent)} {show(int(parent.runtime[slot]))}"
+    has = f"{_source(derived, parent)} {show(int(parent.runtime[slot]))}{_outside(derived, parent, dim)}"
     wanted = sum(trace.needs)
     if trace.scaled:
         steps.append(("parent", f"{has} for needs of {show(wanted)}: each need is scaled down in proportion"))
@@ -127,6 +127,16 @@ def _source(derived: DerivedState, parent: Branch) -> str:
     if parent.tree_id == DEFAULT_TREE and not profiles_of(derived, parent.tree_id):
         return "the nodes of the default tree have"
     return f"the nodes of {profiles_of(derived, parent.tree_id)} have"
+
+
+def _outside(derived: DerivedState, parent: Branch, dim: int) -> str:
+    """What pods outside of quotas take from what the nodes have."""
+    used = 0 if parent.quota is not None else derived.forest.outside.of(parent.tree_id).get(dim, 0)
+    if not used:
+        return ""
+    show = dimension_at(dim).show
+    total = derived.forest.total(parent.tree_id).get(dim, 0)
+    return f" ({show(total)} less {show(used)} in use outside of quotas)"
 
 
 # Quotas
@@ -239,7 +249,18 @@ def outside_by_tree(derived: DerivedState, branch: Branch) -> dict[str, list[Cla
     return found
 
 
-def total_of(claims: list[Claim]) -> Vector:
+def outside_amounts(derived: DerivedState, name: str) -> dict[str, Vector]:
+    """What counts in a built-in quota, by tree; the many claims of the default quota are summed up already."""
+    system = derived.forest.find(DEFAULT_TREE, SYSTEM)
+    own = {} if system is None else outside_by_tree(derived, system)
+    found = {tree: _total_of(claims) for tree, claims in own.items()}
+    if name == SYSTEM:
+        return found
+    sums = derived.forest.outside.by_tree
+    return {tree: from_indices(sorted(sums[tree].items())).minus(found.get(tree, EMPTY)) for tree in sums}
+
+
+def _total_of(claims: list[Claim]) -> Vector:
     found = Tally()
     for claim in claims:
         found.add(claim.spec.quota_requests)
@@ -253,7 +274,7 @@ def _explain_built_in(derived: DerivedState, branch: Branch, subject: str) -> Ch
         names = ", ".join([claim.key for claim in claims[:_NAMED]])
         if len(claims) > _NAMED:
             names += f" and {len(claims) - _NAMED} more"
-        amounts = ", ".join([f"{name} {amount}" for name, amount in total_of(claims).show().items()])
+        amounts = ", ".join([f"{name} {amount}" for name, amount in _total_of(claims).show().items()])
         children.append(Check(where_of(derived, tree), True, f"{amounts} in use by {names}"))
     note = f"{what}; what they use is taken off what the quotas of a tree share"
     return Check(subject, True, note, tuple(children))

@@ -26,7 +26,7 @@ from bursar.policies.pools.api import (
     profile_of_object,
     quota_of_object,
 )
-from bursar.policies.pools.explanation import explain_quota, outside_by_tree, total_of
+from bursar.policies.pools.explanation import explain_quota, outside_amounts
 from bursar.policies.pools.node_pools import PoolNode, Profile
 from bursar.policies.pools.parse import text_list
 from bursar.policies.pools.policy import PoolsPolicy
@@ -50,6 +50,7 @@ from bursar.policies.pools.settings import (
 from bursar.policies.pools.topology import Topology, labels_of, topology_of
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Check, Refusal, Setting
+from bursar.resources import EMPTY
 
 # Translation
 
@@ -189,12 +190,12 @@ def rows_outside(policy: PoolsPolicy) -> Iterator[QuotaRecord]:
         quota = derived.resolver.quota(name)
         if quota is None:
             continue
-        branch = derived.forest.branch(quota.tree, name)
-        found = outside_by_tree(derived, branch)
+        account = account_key(quota.tree, name)
+        found = outside_amounts(derived, name)
         for tree in sorted({DEFAULT_TREE, *found} if name == DEFAULT else found):
             names = "+".join([profile.name for profile in derived.node_pools.profiles_of(tree)])
-            row = QuotaRecord(NAME, QUOTA_OBJECT, "", name, names, "", tree, account=branch.key)
-            row.fill("used", total_of(found.get(tree, [])).show())
+            row = QuotaRecord(NAME, QUOTA_OBJECT, "", name, names, "", tree, account=account)
+            row.fill("used", found.get(tree, EMPTY).show())
             yield row
 
 

@@ -32,7 +32,7 @@ from bursar.policies.pools.derived_state import (
     DerivedState,
     topic_of,
 )
-from bursar.policies.pools.explanation import explain_branch, subject_of
+from bursar.policies.pools.explanation import explain_branch, subject_of, where_of
 from bursar.policies.pools.propagation import account_key
 from bursar.policies.pools.quota_node import NO_MAX, Branch
 from bursar.policies.pools.revocation import Revoker
@@ -212,7 +212,14 @@ def gang_too_large(derived: DerivedState, bindings: list[Binding]) -> Refusal | 
         for dim in in_trees[tree].indices():
             if in_trees[tree].get(dim) > total.get(dim, 0):
                 wanted = in_trees[tree].get(dim)
-                return _gang_refusal(UNPLACEABLE, account_key(tree, ROOT), dim, wanted, total.get(dim, 0), "its tree")
+                return _gang_refusal(
+                    UNPLACEABLE,
+                    account_key(tree, ROOT),
+                    dim,
+                    wanted,
+                    total.get(dim, 0),
+                    f"the {where_of(derived, tree)}",
+                )
     return None
 
 
