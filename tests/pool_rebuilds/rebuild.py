@@ -19,6 +19,7 @@ from bursar.sim.cluster import Cluster
 from bursar.sim.objects import Stored
 from bursar.sim.pods import ENDED, TERMINATING, SimPod, pod_times
 from tests.at_rest import Retry, decidable, is_at_rest, story
+from tests.builders import Manifest
 from tests.policies.pools.world import derived_of
 
 REST = 10_000
@@ -149,5 +150,11 @@ def _objects(cluster: Cluster) -> dict[str, Any]:
     for kind in cluster.objects.kinds():
         if kind.startswith("ElasticQuota"):
             for stored in cluster.objects.all(kind):
-                found[f"{kind} {stored.key}"] = [stored.body, stored.written]
+                found[f"{kind} {stored.key}"] = _visible(stored.manifest())
     return found
+
+
+def _visible(manifest: Manifest) -> Manifest:
+    """The object as its readers see it, without the count of its writes."""
+    metadata = {name: part for name, part in manifest["metadata"].items() if name in {"labels", "annotations"}}
+    return manifest | {"metadata": metadata}

@@ -115,6 +115,17 @@ def test_a_quota_that_is_cut_off_says_so_and_has_no_runtime() -> None:
     assert (status_of(outputs, "quotas/leaf"), world.runtime("leaf")) == (("WithinRuntime", ""), {"cpu": 2})
 
 
+def test_a_child_hangs_on_a_parent_without_a_tree_in_any_order() -> None:
+    first, last = World({"cpu": 10}), World({"cpu": 10})
+    first.quota("team", {"cpu": 8}, parent="gone", is_parent=True)
+    for world in (first, last):
+        world.quota("leaf", {"cpu": 8}, parent="team")
+    last.quota("team", {"cpu": 8}, parent="gone", is_parent=True)
+    for world in (first, last):
+        assert status_of(world.outputs(), "quotas/leaf") == ("Loose", "team: there is no quota gone")
+    world.quota("self", {"cpu": 8}, parent="self", is_parent=True)  # ends
+
+
 def test_profiles_show_the_nodes_that_another_profile_gives_back() -> None:
     world = World()
     world.profile("a", {"pool": "x"})

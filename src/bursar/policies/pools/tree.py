@@ -140,12 +140,15 @@ class Forest(Propagation):
     def _attach_loose(self, todo: list[str]) -> None:
         """Attaches these and the quotas of cycles where possible, and then the loose quotas below them."""
         todo.extend(sorted(self.in_cycle))
+        tried: set[str] = set()
         for key in todo:  # grows during the loop
             branch = self.loose.get(key)
-            if branch is not None:
-                above = self._parent_for(branch)
-                if above is None:
+            above = None if branch is None else self._parent_for(branch)
+            if branch is not None and above is None:
+                if key in tried:
                     continue
+                tried.add(key)  # it stays loose, and those below it are attached to it once
+            if branch is not None and above is not None:
                 del self.loose[key]
                 self.in_cycle.discard(key)
                 self._attach(above, branch)
