@@ -16,6 +16,7 @@ def rows() -> Iterator[Row]:
     yield from _check()
     yield from _claims()
     yield from _growth()
+    yield from _changes()
 
 
 def _large() -> Iterator[Row]:
@@ -62,3 +63,10 @@ def _growth() -> Iterator[Row]:
         yield Row(f"a decision among {nodes * 8:,} GPUs", costs[-1], "µs")
     times = _GROWING[-1] / _GROWING[0]
     yield Row(f"{times:.0f} times the GPUs, a decision takes longer", costs[-1] / costs[0], "times", times, AT_MOST)
+
+
+def _changes() -> Iterator[Row]:
+    """A change of one object, up to the end of the next decision."""
+    found = measure("benchmarks.work.gpus:changes", COMPILED, nodes=1250, per_node=8, rounds=200)
+    yield Row("a label on a Node, among 10,000 GPUs", found["label"], "ms", 2, AT_MOST)
+    yield Row("the capacity of a GPU, among 10,000", found["gpu"], "ms", 2, AT_MOST)

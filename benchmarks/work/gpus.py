@@ -8,7 +8,7 @@ from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
-from bursar.policies.gpus.settings import GPU, GpuBody
+from bursar.policies.gpus.settings import GPU, HOST, GpuBody, HostBody, Offer
 from bursar.policies.namespace.policy import QUOTA, LimitsPolicy, quota_refusal
 from bursar.policies.namespace.settings import NamespaceQuotaBody, Space
 from bursar.policies.nodes.policy import KIND as NODE
@@ -18,6 +18,7 @@ from bursar.policies.results import Setting
 from bursar.resources import Limits, from_amounts
 
 _WIDE = {"requests.tflops": 10**15, "requests.vram": 10**18, "limits.tflops": 10**15, "workers": 10**9}
+_ROOM = Limits({"cpu": 64_000, "memory": 2**40})
 _RUNS = 5
 
 
@@ -27,9 +28,9 @@ def engine_of(nodes: int, per_node: int, namespaces: int) -> Engine:
     settings: list[Setting] = []
     for number in range(nodes):
         node = f"node-{number:05}"
-        settings.append(Setting(NODE, node, NodeBody(Limits({"cpu": 64_000, "memory": 2**40}))))
+        settings.append(Setting(NODE, node, NodeBody(_ROOM)))
         for index in range(per_node):
-            gpu = Gpu(f"{node}-gpu-{index}", node, 312_000, 80 * 2**30, "pool", "A100", "NVIDIA", index)
+            gpu = _gpu(f"{node}-gpu-{index}", 312_000)
             settings.append(Setting(GPU, gpu.name, GpuBody(gpu)))
     settings.extend(Setting(QUOTA, f"ns-{n}/quota", NamespaceQuotaBody(_WIDE)) for n in range(namespaces))
     engine.configure(settings)
@@ -89,3 +90,48 @@ def checks(rounds: int) -> dict[str, float]:
         return rounds
 
     return {"checks": rate(work)}
+
+
+def changes(nodes: int, per_node: int, rounds: int) -> dict[str, float]:
+    """Milliseconds of one change and the next decision, in a fleet in use: a node label, and a GPU's capacity.
+
+    Half of the workers take a share of compute, so that their cost depends on the largest GPU.
+    """
+    with collector(enabled=False):
+        engine = engine_of(nodes, per_node, 1)
+        for number in range(nodes):
+            engine.configure([Setting(HOST, f"node-{number:05}", _host(per_node))])
+        percent = {"tensor-fusion.ai/compute-percent-request": "10", "tensor-fusion.ai/vram-request": "4Gi"}
+        specs = [worker(1), ClaimSpec(from_amounts({"cpu": 100}), annotations=percent)]
+        engine.decide_many([Claim(f"w{n}", specs[n % 2], n, "ns-0") for n in range(2000)])
+        probe = [Claim(f"probe-{n}", specs[n % 2], n, "ns-0") for n in range(2 * rounds)]
+        labels = [
+            _timed(engine, probe.pop(), Setting(NODE, node, NodeBody(_ROOM, {"round": str(n)})), _host(per_node))
+            for n, node in enumerate(f"node-{n:05}" for n in range(rounds))
+        ]
+        capacity = [
+            _timed(engine, probe.pop(), Setting(GPU, name, GpuBody(_gpu(name, 400_000 + n))), None)
+            for n, name in enumerate(f"node-{n:05}-gpu-1" for n in range(rounds))
+        ]
+        return {"label": 1e3 * median(labels), "gpu": 1e3 * median(capacity)}
+
+
+def _host(count: int) -> HostBody:
+    return HostBody((Offer("nvidia.com/gpu", count, count, "A100", 80 * 2**30, (312_000, 0)),))
+
+
+def _gpu(name: str, tflops: int) -> Gpu:
+    node, _, index = name.rpartition("-gpu-")
+    return Gpu(name, node, tflops, 80 * 2**30, "pool", "A100", "NVIDIA", int(index))
+
+
+def _timed(engine: Engine, claim: Claim, setting: Setting, host: HostBody | None) -> float:
+    """Seconds until a worker is decided after the change; a Node is one to both policies."""
+    settings = [setting] if host is None else [setting, Setting(HOST, setting.key, host)]
+    started = time.process_time()
+    engine.configure(settings)
+    decided = engine.decide(claim)
+    took = time.process_time() - started
+    if not decided.admitted:
+        raise RuntimeError("the GPUs of the benchmark are too few")
+    return took

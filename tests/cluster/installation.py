@@ -84,6 +84,12 @@ def install_original(plane: ControlPlane, name: str) -> None:
     await_definitions(plane)
 
 
+def install_tensor_fusion(plane: ControlPlane) -> None:
+    """TensorFusion's own definitions of GPUs and pools in place of Bursar's: they demand more of a status."""
+    plane.kubectl("replace", "-f", str(ROOT / "tests" / "cluster" / "tensor_fusion.yaml"))
+    await_definitions(plane)
+
+
 def await_definitions(plane: ControlPlane) -> None:
     """Until the server serves every kind that is defined, and kubectl finds it."""
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")

@@ -142,7 +142,7 @@ STATUSES: list[tuple[Manifest, Manifest, list[str], list[str]]] = [
             "gpuModel": "A100",
             "capacity": {"tflops": "312", "vram": "80Gi"},
             "available": {"tflops": "12", "vram": "1Gi"},
-            "runningApps": [{"namespace": "a", "name": "w", "count": 1, "pods": ["w-0"]}],
+            "runningApps": [{"namespace": "a", "name": "w", "count": 1, "pods": [{"name": "w-0", "uid": "1"}]}],
             "nodeSelector": {"kubernetes.io/hostname": "n1"},
             "theirs": {"stays": True},
         },

@@ -180,7 +180,7 @@ def test_two_changes_where_none_helps_alone() -> None:
     apply(cluster, pod("free", "full", 4, pool="a"))
     apply(cluster, pod("vision", "v", 5, pool="c"))
     assert sentences(fixes(cluster, "vision/v"), "ask-less") == [
-        "use nodes with pool=b instead of pool=c, and ask for 3 instead of 5 nvidia.com/gpu"
+        "use nodes with pool=a instead of pool=c, and ask for 1 instead of 5 nvidia.com/gpu"
     ]
 
 

@@ -55,9 +55,11 @@ _BOUNDED = {
     *("GangDecisions.decisions", "Journal.records", "Limits.listed", "NodeNeeds.selector"),
     # Kinds of what was written; resources; the GPUs of a view that is made again when it is needed.
     *[f"{policy}StatusWriter.last" for policy in ("Elastic", "Gpu", "Namespace", "Node", "Pool", "Tree")],
-    *("State.tables", "Table.cells"),  # options, and the version of GPUs
+    *("State.tables", "Table.cells"),  # options
     *("Forest.dims", "Forest.slot_at", "GpuMemory.sizes", "NodeColumns.by_dimension", "DerivedState.needs"),
-    *[f"Fleet.{part}" for part in ("accounts", "bounds", "gpus", "masks", "modes", "spans")],
+    *[f"Fleet.{part}" for part in ("accounts", "gpus", "log", "modes", "spans", "suiting")],
+    *("UnitTable.offered", "UnitTable.resources", "Units.by_node", "Units.kinds", "Units.unknown"),
+    *("GpusPolicy.plugin_costs", "SuitingGpus.kinds", "UnitRequests.known"),
     *[f"GpuNodeIndex.{part}" for part in ("changes", "positions", "span_at", "spans")],
     "Wakeups.moves",  # of one moment
     # One slot for each node that was ever there.
@@ -144,7 +146,7 @@ def test_nothing_is_left_of_what_came_and_went(seed: int) -> None:
     assert not state.claims
     assert not state.accounts
     tables = {table: sorted(state.cells(table)) for table in state.tables}
-    assert tables == {"gpus.version": ["all"], "pools.options": [""]}
+    assert tables == {"pools.options": [""]}
     left = {path: n for path, n in sizes(cluster.engine).items() if n > empty.get(path, 0)}
     assert {path: n for path, n in left.items() if path not in _BOUNDED} == {}
     assert sum(full.values()) > 3 * sum(empty.values()), "there was something"

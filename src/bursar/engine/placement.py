@@ -1,6 +1,6 @@
 """Finding a node: bulk filter and score over all nodes, then the best one that every policy accepts.
 
-The order of nodes is total: rank (lower first), score (higher first), name.
+The order of nodes is total: rank (lower first), score (higher first), spread (higher first), name.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def best_first(core: Core, claim: Claim, mask: bytearray) -> list[str]:
         ranks = [0] * len(mask)
         for policy in core.concerned(claim).placing:
             policy.rank(claim, mask, ranks)
-        scores = _scores(core, claim, mask)
-        keyed = [(ranks[slot], -scores[slot], core.nodes.names[slot]) for slot in slots]
+        scores, spread = _scores(core, claim, mask)
+        keyed = [(ranks[slot], -scores[slot], -spread[slot], core.nodes.names[slot]) for slot in slots]
         keyed.sort()
-        return [name for _, _, name in keyed]
+        return [name for _, _, _, name in keyed]
     return [core.nodes.names[slot] for slot in slots]
 
 
@@ -83,20 +83,28 @@ def best_node(core: Core, claim: Claim, mask: bytearray) -> str:
     for policy in core.concerned(claim).placing:
         ranked = policy.rank(claim, mask, ranks) or ranked
     front = _lowest(bytes(mask), ranks) if ranked else mask
-    best = _highest(core.nodes.places(), bytes(front), _scores(core, claim, front))
+    scores, spread = _scores(core, claim, front)
+    best = _highest(core.nodes.places(), bytes(front), scores, spread)
     return "" if best < 0 else core.nodes.names[best]
 
 
-def _scores(core: Core, claim: Claim, mask: bytearray) -> vec[i64]:
-    """The sum of the scores by slot. Mostly one policy scores, and its array is not copied."""
-    found: vec[i64] | None = None
+def _scores(core: Core, claim: Claim, mask: bytearray) -> tuple[vec[i64], vec[i64]]:
+    """The sums of the scores and of the spreads by slot. Mostly one policy gives one, and its array is not copied."""
+    scores: vec[i64] | None = None
+    spread: vec[i64] | None = None
     seen = bytes(mask)
     for policy in core.concerned(claim).placing:
-        scores = policy.score(claim, mask)
-        if scores is None:
-            continue
-        found = scores if found is None else _sum(seen, found, scores)
-    return vec[i64]([0] * len(seen)) if found is None else found
+        own = policy.score(claim, mask)
+        if own is not None:
+            scores = own if scores is None else _sum(seen, scores, own)
+        own = policy.spread(claim, mask)
+        if own is not None:
+            spread = own if spread is None else _sum(seen, spread, own)
+    if scores is None or spread is None:
+        both = scores if scores is not None else spread
+        alike = vec[i64]([0] * len(seen)) if both is None else both
+        return alike, alike
+    return scores, spread
 
 
 def _sum(mask: bytes, left: vec[i64], right: vec[i64]) -> vec[i64]:
@@ -120,14 +128,18 @@ def _lowest(mask: bytes, ranks: list[int]) -> bytearray:
     return found
 
 
-def _highest(places: vec[i64], mask: bytes, scores: vec[i64]) -> i64:
-    """The slot with the highest score, the first by name among equals; -1 for an empty mask."""
+def _highest(places: vec[i64], mask: bytes, scores: vec[i64], spread: vec[i64]) -> i64:
+    """The slot with the highest score, then spread, the first by name among equals; -1 for an empty mask."""
     best: i64 = -1
     count: i64 = len(mask)
     for slot in range(count):
         if mask[slot] == 0:
             continue
-        if best < 0 or scores[slot] > scores[best] or (scores[slot] == scores[best] and places[slot] < places[best]):
+        if best < 0 or scores[slot] > scores[best]:
+            best = slot
+        elif scores[slot] < scores[best] or spread[slot] < spread[best]:
+            continue
+        elif spread[slot] > spread[best] or places[slot] < places[best]:
             best = slot
     return best
 

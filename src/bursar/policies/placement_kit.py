@@ -55,6 +55,7 @@ class NodeIndex:
         self.names: Final[list[str]] = []
         self.sorted: vec[i64] = vec[i64]()
         self.offered: Final[dict[str, int]] = {}  # by resource: how many nodes have any of it
+        self.shared: Final[dict[str, object]] = {}  # views of the ledger that several policies read, by name
         self.meant: Final[dict[str, str]] = {}  # by a name that no node has: the one that may be meant
 
     def __len__(self) -> int:

@@ -378,6 +378,13 @@ class PlacementPolicy(Policy):
         """
         return None
 
+    def spread(self, claim: Claim, mask: bytearray) -> vec[i64] | None:
+        """Which of the nodes with equal scores is better, by slot, higher first: a sort key after the score.
+
+        Returns None if it has no preference. The array may be the policy's own: callers only read it.
+        """
+        return None
+
     def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
         """Why this policy filters out all nodes of the mask, which the policies before it leave open.
 

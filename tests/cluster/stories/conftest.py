@@ -1,5 +1,7 @@
 """A control plane of its own with Bursar installed on it and running; a story of its own for each test.
 
+The definitions of GPUs and their pools are as strict as those of TensorFusion, whose users keep them.
+
 Bursar acts on the whole cluster, so it is kept off the plane that other tests share. The controller runs with exactly
 the roles of deploy/rbac.yaml. Pytest shows a test's part of the controller's log when the test fails.
 """
@@ -11,7 +13,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane.ports import Ports
-from tests.cluster.installation import install
+from tests.cluster.installation import install, install_tensor_fusion
 from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import Story
 
@@ -30,6 +32,7 @@ def bursar(plane: ControlPlane) -> Iterator[Running]:
     running = Running(plane, ports)
     try:
         install(plane, running.webhook_port)
+        install_tensor_fusion(plane)
         running.start()
         yield running
         running.stop()

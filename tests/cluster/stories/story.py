@@ -98,14 +98,21 @@ class Story:
             return error.message
         raise AssertionError("was not forbidden")
 
-    def gpus(self, node: str, count: int, tflops: int = 312, vram: str = "80Gi") -> list[str]:
+    def gpus(self, node: str, count: int, tflops: int = 312, vram: str = "80Gi", pool: str = "") -> list[str]:
         """GPU objects of a node, as the vendor's agent reports them; their names."""
+        labels = {"tensor-fusion.ai/gpupool": pool} if pool else {}
         names = [f"{node}-gpu-{number}" for number in range(count)]
         for number, name in enumerate(names):
-            self.apply({"apiVersion": "tensor-fusion.ai/v1", "kind": "GPU", "metadata": {"name": name}})
+            self.apply(
+                {"apiVersion": "tensor-fusion.ai/v1", "kind": "GPU", "metadata": {"name": name, "labels": labels}}
+            )
             status = {
                 "phase": "Running",
                 "gpuModel": "A100",
+                "uuid": name,
+                "vendor": "NVIDIA",
+                "message": "",
+                "available": {"tflops": tflops, "vram": vram},
                 "index": number,
                 "capacity": {"tflops": tflops, "vram": vram},
                 "nodeSelector": {"kubernetes.io/hostname": node},

@@ -100,6 +100,33 @@ def test_gpus_that_are_full_refuse_and_others_are_chosen(story: Story) -> None:
     assert "only Bursar writes" in forged, forged
 
 
+def test_statuses_fit_the_definitions_of_tensor_fusion(story: Story) -> None:
+    """Nobody has filled in the status of the pool before: what TensorFusion's schema requires is there at once."""
+    team = story.namespace()
+    (node,) = story.nodes(1)
+    pool = f"{story.name}-pool"
+    story.apply({"apiVersion": "tensor-fusion.ai/v1", "kind": "GPUPool", "metadata": {"name": pool}})
+    (name,) = story.gpus(node, 1, pool=pool)
+    story.submit(team, worker(story, "infer", HALF | {"gpu-count": "1", "gpupool": pool, "qos": "high"}))
+    (pod,) = story.running(team, "infer")
+    story.status("gpu", name, "", {"available": {"tflops": "262", "vram": "72Gi"}})
+    (app,) = story.get("gpu", name)["status"]["runningApps"]
+    assert app["pods"] == [
+        {
+            "name": "infer",
+            "namespace": team,
+            "uid": pod["metadata"]["uid"],
+            "requests": {"tflops": "50", "vram": "8Gi"},
+            "limits": {"tflops": "100", "vram": "16Gi"},
+            "qos": "high",
+        }
+    ]
+    figures = {"totalTFlops": "312", "availableTFlops": "262", "readyNodes": 1, "notReadyNodes": 0, "totalGPUs": 1}
+    story.status("gpupool", pool, "", figures)
+    assert not story.events("default", name, "control.invalid")
+    assert not story.events("default", pool, "control.invalid")
+
+
 def test_a_part_of_a_gpu_needs_constraints_that_can_be_judged(story: Story) -> None:
     team = story.namespace()
     (node,) = story.nodes(1)

@@ -144,3 +144,15 @@ def test_undo_and_replay_leave_the_very_same_state() -> None:
     assert copy.digest == engine.digest
     asked = claim("next", {"cpu": 1}, priority=9)
     assert copy.decide(claim("next", {"cpu": 1}, priority=9)).record()[1:4] == engine.decide(asked).record()[1:4]
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("most-allocated", "a"), ("least-allocated", "b")])
+def test_no_preference_of_another_policy_outweighs_the_score(strategy: str, expected: str) -> None:
+    """The scores differ by less than a tenth of a point, and the other node has far more room."""
+    nodes = [node(name, {"cpu": 128, "memory": "64Gi", GPU: 8}, labels={"name": name}) for name in "ab"]
+    bed = TestBed(configuration(), *nodes)
+    bed.give(pod("gpu", requests={"cpu": 120, "memory": "64Gi", GPU: 8}, nodeSelector={"name": "a"}))
+    bed.give(pod("first", requests={"cpu": 1}, nodeSelector={"name": "a"}))
+    marks = {"volcano.sh/crossquota-scoring-strategy": strategy}
+    bed.give(pod("second", requests={"cpu": 1}, annotations=marks))
+    assert bed.see("default/second").node == expected

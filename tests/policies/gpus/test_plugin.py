@@ -10,7 +10,7 @@ from bursar.control.admission import known_kinds
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
 from bursar.policies.gpus.plugin import PLUGIN
-from bursar.policies.gpus.settings import GpuBody, GpuOptionsBody, HostBody, PoolBody, TemplateBody
+from bursar.policies.gpus.settings import GpuBody, GpuOptionsBody, PoolBody, TemplateBody
 from bursar.policies.plugin import default_registry
 from bursar.policies.results import Body
 from bursar.sim.cluster import Cluster
@@ -91,10 +91,6 @@ def test_a_gpu_on_no_node_is_none() -> None:
             | {"spec": {"placement": {"mode": "Best"}}},
             "spec.placement.mode: 'Best' is none of CompactFirst, LowLoadFirst, NodeCompactGPULowLoad",
         ),
-        (
-            node("n1", {"nvidia.com/gpu": 2}, labels={"bursar.dev/gpu-fractions": "3"}),
-            "metadata.labels.bursar.dev/gpu-fractions: '3' is neither 'all' nor a number up to the 2 GPUs of the node",
-        ),
     ],
 )
 def test_bad_input_names_the_field(manifest: Manifest, problem: str) -> None:
@@ -131,21 +127,7 @@ def test_pools_templates_and_options() -> None:
     mode = translated({"apiVersion": API, "kind": "SchedulingConfigTemplate", "metadata": {"name": "t"}})
     assert isinstance(mode, TemplateBody)
     assert mode.mode == "NodeCompactGPULowLoad"
-    (none,) = PLUGIN.translate["Configuration"]("default", None)
-    assert none.body is None
-
-
-def test_what_a_node_says_of_its_gpus() -> None:
-    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "bursar.dev/gpu-fractions": "all"}
-    body = translated_node(node("n1", {"nvidia.com/gpu": 2, "memory": "64Gi"}, labels=labels))
-    assert body.cell() == (2, "Tesla-T4", 15 * GI, 2, 64 * GI, 0, (65_000, 16 * 10**9))
-    assert translated_node(node("n1")).cell() == (0, "", 0, -1, 0, 0, (0, 0))
-
-
-def translated_node(manifest: Manifest) -> HostBody:
-    (setting,) = PLUGIN.translate["Node"]("n1", KINDS.read(Document("", 0, manifest)).typed)
-    assert isinstance(setting.body, HostBody)
-    return setting.body
+    assert [none.body for none in PLUGIN.translate["Configuration"]("default", None)] == [None, None]
 
 
 def worker(name: str, namespace: str = "a", /, **marks: str) -> Manifest:
@@ -203,7 +185,8 @@ def test_options_are_settings() -> None:
     manifest = {"apiVersion": "bursar.dev/v1alpha1", "kind": "Configuration", "metadata": {"name": "default"}}
     spec = {"gpus": {"placementMode": "CompactFirst", "vramWeight": 50, "models": {"X": {"tflops": 5, "vram": "1Gi"}}}}
     read = KINDS.read(Document("", 0, manifest | {"spec": spec}))
-    (setting,) = PLUGIN.translate["Configuration"]("default", read.typed.spec.gpus)  # type: ignore[attr-defined]
+    setting, whole = PLUGIN.translate["Configuration"]("default", read.typed.spec.gpus)  # type: ignore[attr-defined]
+    assert whole.body is None
     assert isinstance(setting.body, GpuOptionsBody)
     assert setting.body.options.cell() == ("CompactFirst", 50)
     assert setting.body.cell() == (False, (("X", (5000, GI)),))

@@ -10,10 +10,10 @@ from bursar.engine.decision import HOLDING
 from bursar.ledger.claims import RUNNING
 from bursar.policies.gpus.fleet import COMPACT, ScoringOptions
 from bursar.policies.gpus.settings import OPTIONS as OPTIONS_KIND
-from bursar.policies.gpus.settings import GpuOptionsBody, HostBody
+from bursar.policies.gpus.settings import GpuOptionsBody
 from bursar.policies.results import SettingError
 from bursar.selectors import NodeNeeds
-from tests.policies.gpus.world import GI, NS, World, marks, total
+from tests.policies.gpus.world import GI, NS, World, host, marks, total
 
 ROUNDS = 100  # of each thread; run by hand with more: ``python -m tests.policies.gpus.test_policy 1000``
 THREADS = 16
@@ -188,7 +188,7 @@ def divided() -> World:
 def test_the_plugin_gets_its_own_gpus_only() -> None:
     found = divided()
     assert plugin_pod(found, "p1") == ""
-    assert plugin_pod(found, "p2") == "nodes.full"
+    assert plugin_pod(found, "p2") == "gpus.plugin.nvidia.com/gpu"
     assert found.candidates(marks((1, 1))) == ["g0", "g1"]
 
 
@@ -204,7 +204,7 @@ def test_a_gpu_changes_sides_when_its_last_worker_left() -> None:
     found.alloc((10, 1), uid="w", gpu_indices="1")
     found.gpu("g1", "n1", 100, "16Gi", index=1, plugin=True)
     assert plugin_pod(found, "p1") == ""
-    assert plugin_pod(found, "p2") == "nodes.full"
+    assert plugin_pod(found, "p2") == "gpus.plugin.nvidia.com/gpu"
     found.engine.release("w")
     assert found.engine.decide(found.engine.claim("p2")).admitted
 
@@ -215,7 +215,7 @@ def test_pods_of_the_plugin_that_run_already_are_counted() -> None:
     assert plugin_pod(found, "p1") == ""
     found.gpu("g0", "n1", 100, "16Gi", index=0)
     found.gpu("g1", "n1", 100, "16Gi", index=1, plugin=True)
-    assert plugin_pod(found, "p2") == "nodes.full"
+    assert plugin_pod(found, "p2") == "gpus.plugin.nvidia.com/gpu"
     assert plugin_pod(found, "p3", priority=1) == ""
 
 
@@ -225,7 +225,7 @@ def test_pods_of_the_plugin_that_run_already_are_counted() -> None:
 def test_derived_gpus_give_way_to_objects() -> None:
     found = World()
     found.node("n1", gpus=2)
-    found.host("n1", HostBody(2, "NVIDIA-L40S", 48 * GI, 2, usual=(362_000, 0)))
+    found.host("n1", host(2, "NVIDIA-L40S", 48 * GI, 2, usual=(362_000, 0)))
     assert found.candidates(marks((362, "48Gi"))) == ["n1:0", "n1:1"]
     found.gpu("g0", "n1", 10, 10)
     assert found.candidates(marks((1, 1))) == ["g0"]
@@ -238,7 +238,7 @@ def test_derived_gpus_give_way_to_objects() -> None:
 def test_an_unknown_model_has_no_tflops_to_give_in_percent() -> None:
     found = World()
     found.node("n1")
-    found.host("n1", HostBody(1, "Mystery", 8 * GI, 1))
+    found.host("n1", host(1, "Mystery", 8 * GI, 1))
     in_percent = found.decide(marks(compute_percent_request="10"))
     assert in_percent.reason == "limits.capacity"
     assert "Mystery" in in_percent.refusals[0].note
@@ -256,7 +256,7 @@ def test_an_unknown_model_has_no_tflops_to_give_in_percent() -> None:
 def test_configured_fractions_of_all_nodes() -> None:
     found = World()
     found.node("n1")
-    found.host("n1", HostBody(2, "Tesla-T4", 16 * GI, usual=(65_000, 0)))
+    found.host("n1", host(2, "Tesla-T4", 16 * GI, usual=(65_000, 0)))
     assert found.candidates(marks((1, 1))) == []
     found.set(OPTIONS_KIND, "default", GpuOptionsBody(ScoringOptions(COMPACT), True))
     assert found.candidates(marks((65, 1))) == ["n1:0", "n1:1"]

@@ -19,6 +19,7 @@ from bursar.policies.gpus.settings import (
     GpuBody,
     GpuOptionsBody,
     HostBody,
+    Offer,
     PoolBody,
     TemplateBody,
 )
@@ -67,6 +68,20 @@ def worker(annotations: dict[str, str]) -> Worker:
     found = read_worker({}, annotations)
     assert found is not None
     return found
+
+
+def host(
+    count: int,
+    model: str = "",
+    vram: int = 0,
+    fractions: int = -1,
+    usual: tuple[int, int] = (0, 0),
+    **more: Any,  # noqa: ANN401
+) -> HostBody:
+    """A node whose device plugin serves that many GPUs."""
+    served = more.pop("served", count)
+    offer = Offer("nvidia.com/gpu", count, served, model, vram, usual, **more)
+    return HostBody((offer,), fractions)
 
 
 class World:

@@ -85,7 +85,7 @@ class World(PlacementWorld):
     def scores_for(self, one: Claim) -> dict[str, int]:
         mask = bytearray(b"\x01" * len(self.nodes))
         self.policy.filter(one, mask)
-        scores = self.policy.score(one, mask)
+        scores = self.policy.spread(one, mask)
         return {name: scores[slot] for name, slot in self.nodes.slots.items() if mask[slot]}
 
     def indexed(self) -> dict[str, object]:

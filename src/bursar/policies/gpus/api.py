@@ -39,13 +39,24 @@ class GpuObject(Object, frozen=True):
     status: GpuStatus = GpuStatus()
 
 
+class AppPod(Lenient, frozen=True):
+    """A pod on a GPU, and what it takes of it."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    requests: Capacity | None = None
+    limits: Capacity | None = None
+    qos: str = ""
+
+
 class RunningApp(Lenient, frozen=True):
     """The pods of one workload that run on a GPU."""
 
     namespace: str = ""
     name: str = ""
     count: int = 0
-    pods: tuple[str, ...] = ()
+    pods: tuple[AppPod, ...] = ()
 
 
 class GpuReport(GpuStatus, frozen=True):
@@ -80,6 +91,11 @@ class PoolReport(Lenient, frozen=True):
     """What a pool has, promises and has left, as Bursar writes it."""
 
     total_nodes: int = 0
+    ready_nodes: Annotated[int, Meta(description="Nodes with a GPU of the pool that runs.")] = 0
+    not_ready_nodes: Annotated[int, Meta(description="Nodes whose GPUs of the pool all do not run.")] = 0
+    component_status: Annotated[dict[str, object], Meta(description="Filled in by TensorFusion.")] = field(
+        default_factory=dict
+    )
     total_gpus: int = field(name="totalGPUs", default=0)
     total_tflops: Quantity | None = field(name="totalTFlops", default=None)
     total_vram: Quantity | None = field(name="totalVRAM", default=None)
@@ -119,6 +135,10 @@ class GpusSection(Part, frozen=True):
         Literal["labelled", "all"],
         Meta(description="Of nodes without GPU objects: which of their GPUs are handed out in fractions."),
     ] = "labelled"
+    whole_gpus: Annotated[
+        Literal["count", "ignore"],
+        Meta(description="Whether GPUs that a device plugin hands out whole count in GPUResourceQuotas."),
+    ] = field(name="wholeGPUs", default="count")
     models: Annotated[dict[str, Model], Meta(description="What GPUs have, by the product label of their nodes.")] = (
         field(default_factory=dict)
     )

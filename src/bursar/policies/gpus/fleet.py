@@ -1,8 +1,9 @@
 """The fleet: all GPUs, read from the cells that the gpus policy writes, and how they are scored.
 
-There is a cell for each GPU and each pool, one with the options, and one with a version that changes with any of them.
-A ``Fleet`` is a view of these cells. It is rebuilt when the version is another object than the one it was built from;
-after an undo that is the old object again.
+There is a cell for each GPU and each pool, and one with the options. The ``Fleet`` is a view of these cells that the
+limits and gpus policies share. It follows each change of a cell, also on undo and replay, and brings only the nodes
+that changed up to date. Positions of GPUs are in blocks, one for each node; a node that outgrows its block gets another
+one, and what is left of the old one are holes, which suit nobody.
 
 What is used of a GPU is in its account ``gpus/<name>``, whose limits are the GPU's capacity.
 """
@@ -12,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, cast, final
 
-from librt.vecs import vec
+from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from bursar.ledger.state import Account, State
 from bursar.policies.gpus.worker import Worker
-from bursar.policies.placement_kit import REMOVED
+from bursar.policies.placement_kit import REMOVED, NodeIndex, remember
 from bursar.resources import dimension
 
 COMPACT: Final = "CompactFirst"
@@ -59,10 +60,12 @@ PREFIX: Final = "gpus/"
 GPUS: Final = "gpus"  # table: GPU name -> facts
 POOLS: Final = "gpus.pools"  # table: pool name -> facts
 OPTIONS: Final = "gpus.options"  # table with one key
-VERSION: Final = "gpus.version"  # table with one key
+LENT: Final = "gpus.lent"  # table: GPU name -> its node
+GONE: Final = "gpus.gone"  # table: removed GPU on which claims count -> facts
 ONLY: Final = "all"
 
 FRACTION_SET: Final = "tensor-fusion"
+_KEPT: Final = 2_048  # needs of workers whose GPUs are cached
 
 
 PoolCell = tuple[str, bool, str, tuple[int, int, int] | None]
@@ -86,6 +89,7 @@ class Gpu:
     plugin: bool = False  # handed out whole by the device plugin, which chooses by itself
     isolation: str = ""  # the mode its node runs it in; "": any
     supports: tuple[str, ...] | None = None  # isolation modes; None: not given
+    lent: bool = False  # for fractions, but the device plugin uses one more than it may; not in the cell
 
     def cell(self) -> tuple[object, ...]:
         """Its fields after the name."""
@@ -98,7 +102,7 @@ class Gpu:
 
     def meets(self, worker: Worker, default_pool: str) -> bool:
         """Whether it is what the worker wants, whatever its capacity is."""
-        if not self.usable or self.plugin:
+        if not self.usable or self.plugin or self.lent:
             return False
         if (worker.pool or default_pool) not in ("", self.pool):
             return False
@@ -133,38 +137,181 @@ def gpu_of(name: str, cell: object) -> Gpu | None:
     return Gpu(name, node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports)
 
 
+HOLE: Final = Gpu("", "", 0, 0, usable=False)
+_NO_ACCOUNT: Final = Account("", "", "", False)
+_LOG: Final = 65_536  # changed nodes that are logged; after that, readers look at all of them again
+_HOLES: Final = 64  # that are always allowed; beyond them, and as many as there are GPUs, all get new positions
+Kind = tuple[int, int]
+"""The capacity of a GPU: (milli-tflops, bytes)."""
+
+
+@final
+class SuitingGpus:
+    """The GPUs that suit workers with the same needs: one byte a position, and how many there are of each capacity."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker: Final = worker
+        self.mask: Final = bytearray()
+        self.packed: bytes | None = None  # the mask, until it changes
+        self.kinds: Final[dict[Kind, int]] = {}
+
+    def set_position(self, at: int, old: Gpu, new: Gpu, default_pool: str) -> None:
+        self.packed = None
+        while len(self.mask) <= at:
+            self.mask.append(0)
+        if self.mask[at]:
+            kind = (old.tflops, old.vram)
+            self.kinds[kind] -= 1
+            if not self.kinds[kind]:
+                del self.kinds[kind]
+        suits = new.suits(self.worker, default_pool)
+        self.mask[at] = 1 if suits else 0
+        if suits:
+            kind = (new.tflops, new.vram)
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
 @final
 class Fleet:
-    """All GPUs at one version of the cells."""
+    """All GPUs as the cells have them."""
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
-        self.version: object = None
-        self.gpus: list[Gpu] = []  # by node, index, name
-        self.accounts: list[Account] = []  # of the GPU at the same position
-        self.spans: dict[str, tuple[int, int]] = {}  # by node: its positions, from and to
+        self.by_node: Final[dict[str, dict[str, Gpu]]] = {}  # by node, by name
+        self.lent: Final[dict[str, None]] = {}  # names of GPUs for fractions that the device plugin uses for now
+        self.size: int = 0  # how many GPUs there are
+        self.stale: Final[dict[str, None]] = {}  # nodes whose positions are out of date
+        self.settings_stale: bool = True
+        self.epoch: int = 0  # changes when readers must look at everything again
+        self.log: Final[list[str]] = []  # nodes that were brought up to date in this epoch
+        self.gpus: Final[list[Gpu]] = []  # by position; in a block by index and name
+        self.accounts: Final[list[Account]] = []  # of the GPU at the same position
+        self.blocks: Final[dict[str, tuple[int, int]]] = {}  # by node: its positions, holes included
+        self.spans: Final[dict[str, tuple[int, int]]] = {}  # by node with GPUs: positions, from and to
         self.modes: dict[str, str] = {}  # by pool: its own placement mode
         self.default_pool: str = ""
         self.options: ScoringOptions = ScoringOptions()
-        self.masks: Final[dict[tuple[object, ...], bytes]] = {}  # by needs of workers: the GPUs that suit
-        self.bounds: Final[dict[Worker, tuple[int, int, int, int] | None]] = {}  # by worker: the largest footprint
+        self.suiting: Final[dict[tuple[object, ...], SuitingGpus]] = {}  # by needs of workers
         # The points of each GPU, and the usage that they were computed for.
         self.seen_tflops: vec[i64] = vec[i64]()
         self.seen_vram: vec[i64] = vec[i64]()
         self.used_memo: vec[i64] = vec[i64]()
         self.free_memo: vec[i64] = vec[i64]()
 
-    def sync(self) -> bool:
-        """Rebuilds the view if the version changed; returns whether it did."""
-        version = self.state.cell(VERSION, ONLY)
-        if version is self.version:
-            return False
-        self.version = version
-        self.masks.clear()
-        self.bounds.clear()
-        self._read_gpus()
-        self._read_settings()
-        return True
+    # Following the cells
+
+    def gpu_changed(self, name: str, old: object, new: object) -> None:
+        before = gpu_of(name, old)
+        after = gpu_of(name, new)
+        if before is not None:
+            there = self.by_node[before.node]
+            del there[name]
+            self.size -= 1
+            if not there:
+                del self.by_node[before.node]
+            self.stale[before.node] = None
+        if after is not None:
+            self.size += 1
+            after.lent = name in self.lent
+            self.by_node.setdefault(after.node, {})[name] = after
+            self.stale[after.node] = None
+
+    def lent_changed(self, name: str, node: str, lent: bool) -> None:
+        if lent:
+            self.lent[name] = None
+        else:
+            self.lent.pop(name, None)
+        gpu = self.by_node.get(node, {}).get(name)
+        if gpu is not None:
+            gpu.lent = lent
+            self.stale[gpu.node] = None
+
+    def host_changed(self, node: str) -> None:
+        """Memory and disk of a node changed, to which its pool may extend vram."""
+        self.stale[node] = None
+
+    def settings_changed(self) -> None:
+        """A pool or the options changed."""
+        self.settings_stale = True
+
+    def sync(self) -> None:
+        """Brings positions, masks and settings up to date."""
+        if self.settings_stale:
+            self.settings_stale = False
+            self._read_settings()
+            self.suiting.clear()
+            self._lay_out()
+        if self.stale:
+            if len(self.log) + len(self.stale) > _LOG or len(self.gpus) > _HOLES + 2 * self.size or not self.by_node:
+                self._lay_out()
+            for node in sorted(self.stale):
+                self._update(node)
+            self.stale.clear()
+
+    def _lay_out(self) -> None:
+        """Forgets all positions: every node gets a new block."""
+        self.epoch += 1
+        self.log.clear()
+        self.gpus.clear()
+        self.accounts.clear()
+        self.blocks.clear()
+        self.spans.clear()
+        self.suiting.clear()
+        self.stale.update(dict.fromkeys(self.by_node))
+        self.seen_tflops = vec[i64]()
+        self.seen_vram = vec[i64]()
+        self.used_memo = vec[i64]()
+        self.free_memo = vec[i64]()
+
+    def _update(self, node: str) -> None:
+        self.log.append(node)
+        found = sorted(self.by_node.get(node, {}).values(), key=lambda gpu: (gpu.index, gpu.name))
+        start, end = self.blocks.get(node, (0, 0))
+        if len(found) > end - start:
+            self._fill(start, end, [])
+            start, end = len(self.gpus), len(self.gpus) + len(found)
+            self.blocks[node] = (start, end)
+        self._fill(start, end, found)
+        if found:
+            self.spans[node] = (start, start + len(found))
+        else:
+            self.spans.pop(node, None)
+            self.blocks.pop(node, None)
+
+    def _fill(self, start: int, end: int, found: list[Gpu]) -> None:
+        """Puts these GPUs, and holes after them, at the positions of a block."""
+        for at in range(start, end):
+            hole = at - start >= len(found)
+            gpu = HOLE if hole else found[at - start]
+            account = _NO_ACCOUNT if hole else self.state.accounts[PREFIX + gpu.name]
+            old = HOLE
+            if at < len(self.gpus):
+                old = self.gpus[at]
+                self.gpus[at] = gpu
+                self.accounts[at] = account
+                self.seen_tflops[at] = -1
+            else:
+                self.gpus.append(gpu)
+                self.accounts.append(account)
+                self.seen_tflops = append(self.seen_tflops, i64(-1))
+                self.seen_vram = append(self.seen_vram, i64(-1))
+                self.used_memo = append(self.used_memo, i64(0))
+                self.free_memo = append(self.free_memo, i64(0))
+            for suiting in self.suiting.values():
+                suiting.set_position(at, old, gpu, self.default_pool)
+
+    def _read_settings(self) -> None:
+        self.modes = {}
+        self.default_pool = ""
+        for name in sorted(self.state.cells(POOLS)):
+            mode, default, _, _ = cast("PoolCell", self.state.cell(POOLS, name))
+            self.modes[name] = mode
+            if default and not self.default_pool:
+                self.default_pool = name
+        options = self.state.cell(OPTIONS, ONLY)
+        self.options = ScoringOptions() if options is None else ScoringOptions(*cast("tuple[str, int]", options))
+
+    # Scores
 
     def used_points(self, at: int) -> int:
         """How full a GPU is, in points."""
@@ -190,40 +337,22 @@ class Fleet:
         self.seen_tflops[at] = tflops
         self.seen_vram[at] = vram
 
-    def _read_gpus(self) -> None:
-        cells = self.state.cells(GPUS)
-        found = [gpu for gpu in [gpu_of(name, cell) for name, cell in cells.items()] if gpu is not None]
-        found.sort(key=lambda gpu: (gpu.node, gpu.index, gpu.name))
-        self.gpus = found
-        self.accounts = [self.state.accounts[PREFIX + gpu.name] for gpu in found]
-        self.seen_tflops = vec[i64]([-1] * len(found))
-        self.seen_vram = vec[i64]([-1] * len(found))
-        self.used_memo = vec[i64]([0] * len(found))
-        self.free_memo = vec[i64]([0] * len(found))
-        self.spans = {}
-        for at in range(len(found)):
-            node = found[at].node
-            start = self.spans.get(node, (at, at))[0]
-            self.spans[node] = (start, at + 1)
+    # Workers
 
-    def _read_settings(self) -> None:
-        self.modes = {}
-        self.default_pool = ""
-        for name in sorted(self.state.cells(POOLS)):
-            mode, default, _, _ = cast("PoolCell", self.state.cell(POOLS, name))
-            self.modes[name] = mode
-            if default and not self.default_pool:
-                self.default_pool = name
-        options = self.state.cell(OPTIONS, ONLY)
-        self.options = ScoringOptions() if options is None else ScoringOptions(*cast("tuple[str, int]", options))
+    def _suiting(self, worker: Worker) -> SuitingGpus:
+        found = self.suiting.get(worker.needs)
+        if found is None:
+            found = remember(self.suiting, worker.needs, SuitingGpus(worker), _KEPT)
+            for at in range(len(self.gpus)):
+                found.set_position(at, HOLE, self.gpus[at], self.default_pool)
+        return found
 
     def suitable(self, worker: Worker) -> bytes:
-        """One byte a GPU: 1 where it suits the worker."""
-        found = self.masks.get(worker.needs)
-        if found is None:
-            found = bytes([1 if gpu.suits(worker, self.default_pool) else 0 for gpu in self.gpus])
-            self.masks[worker.needs] = found
-        return found
+        """One byte a position: 1 where the GPU suits the worker."""
+        suiting = self._suiting(worker)
+        if suiting.packed is None:
+            suiting.packed = bytes(suiting.mask)
+        return suiting.packed
 
     def unknown_models(self, worker: Worker) -> list[str]:
         """Up to three models that could take the worker if their capacity were known."""
@@ -239,17 +368,23 @@ class Fleet:
 
     def largest(self, worker: Worker) -> tuple[int, int, int, int] | None:
         """The largest footprint on any GPU that suits, per dimension; None when no GPU's capacity is known."""
-        if worker not in self.bounds:
-            suits = self.suitable(worker)
-            self.bounds[worker] = peak(worker, [gpu for at, gpu in enumerate(self.gpus) if suits[at]])
-        return self.bounds[worker]
+        return peak(worker, list(self._suiting(worker).kinds))
 
 
-def peak(worker: Worker, gpus: list[Gpu]) -> tuple[int, int, int, int] | None:
-    """Per dimension the most that the worker takes of any of these GPUs; None if there are none."""
+def peak(worker: Worker, kinds: list[Kind]) -> tuple[int, int, int, int] | None:
+    """Per dimension the most that the worker takes of GPUs of any of these capacities; None if there are none."""
     most = [0, 0, 0, 0]
-    for gpu in gpus:
-        footprint = worker.footprint(gpu.tflops, gpu.vram)
+    for tflops, vram in kinds:
+        footprint = worker.footprint(tflops, vram)
         for i in range(4):
             most[i] = max(most[i], footprint[i])
-    return (most[0], most[1], most[2], most[3]) if gpus else None
+    return (most[0], most[1], most[2], most[3]) if kinds else None
+
+
+def fleet_of(state: State, nodes: NodeIndex) -> Fleet:
+    """The fleet that the policies of one engine share."""
+    found = nodes.shared.get(GPUS)
+    if not isinstance(found, Fleet):
+        found = Fleet(state)
+        nodes.shared[GPUS] = found
+    return found

@@ -4,7 +4,7 @@ Two results are cached by node: for each *shape* of worker, whether enough GPUs 
 *needs*, which many shapes share, how good the node is. A charge logs that its node changed, and a cached result
 catches up by looking at the changed nodes only. A new shape is looked up in dense arrays over all GPUs.
 
-A new version of the fleet drops all of it.
+When the fleet changes, the nodes that changed are looked at again; new settings drop all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
-from bursar.policies.gpus.fleet import PREFIX, TFLOPS, VRAM, Fleet
+from bursar.policies.gpus.fleet import TFLOPS, VRAM, Fleet, fleet_of
 from bursar.policies.gpus.selection import fits, follow, packs_nodes
 from bursar.policies.gpus.worker import NOT_GIVEN, Worker
 from bursar.policies.placement_kit import LimitColumn, NodeIndex, remember
@@ -30,18 +30,28 @@ _FULL: Final[i64] = 100_000  # a whole GPU in thousandths of a percent
 class _WorkerShape:
     """Where one shape of worker has room, by node slot, as of the first ``cursor`` changes."""
 
-    def __init__(self, slots: int) -> None:
-        self.cursor: int = 0
-        self.open: Final = bytearray(slots)
+    def __init__(self) -> None:
+        self.cursor: int = -1
+        self.open: Final = bytearray()
+
+    def set_open(self, slot: int, is_open: bool) -> None:
+        while len(self.open) <= slot:
+            self.open.append(0)
+        self.open[slot] = 1 if is_open else 0
 
 
 @final
 class _Ranks:
     """How good nodes are for workers with the same needs, by node slot: lower is better. All are rated at first."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self) -> None:
         self.cursor: int = -1
-        self.ranks: Final = [0] * slots
+        self.ranks: Final[list[int]] = []
+
+    def set_rank(self, slot: int, rank: int) -> None:
+        while len(self.ranks) <= slot:
+            self.ranks.append(0)
+        self.ranks[slot] = rank
 
 
 @final
@@ -49,42 +59,78 @@ class GpuNodeIndex:
     """Rooms and ranks of nodes, and which claims count on which GPU."""
 
     def __init__(self, state: State, nodes: NodeIndex) -> None:
-        self.fleet: Final = Fleet(state)
+        self.fleet: Final = fleet_of(state, nodes)
         self.nodes: Final = nodes
         self.residents: Final[dict[str, dict[str, Claim]]] = {}  # by account name
-        self.spans: list[tuple[int, int, int]] = []  # for each node with GPUs: slot, first position, end
-        self.positions: dict[str, int] = {}  # by account name
-        self.span_at: list[int] = []  # by position: the number of its node's span
-        self.tflops: LimitColumn = LimitColumn(TFLOPS, 0)  # by position
-        self.vram: LimitColumn = LimitColumn(VRAM, 0)
+        self.epoch: int = -1  # of the fleet, and how much of its log is read
+        self.cursor: int = 0
+        self.spans: Final[list[tuple[int, int, int]]] = []  # for each node seen: slot, first position, end
+        self.numbers: Final[dict[str, int]] = {}  # by node: the number of its span
+        self.names: Final[dict[str, list[str]]] = {}  # by node: accounts of its GPUs
+        self.positions: Final[dict[str, int]] = {}  # by account name
+        self.span_at: Final[dict[str, int]] = {}  # by account name: the number of its node's span
+        self.tflops: Final[LimitColumn] = LimitColumn(TFLOPS, 0)  # by position
+        self.vram: Final[LimitColumn] = LimitColumn(VRAM, 0)
         self.changes: Final[list[int]] = []  # numbers of spans
         self.shapes: Final[dict[tuple[object, ...], _WorkerShape]] = {}
         self.rankings: Final[dict[tuple[object, ...], _Ranks]] = {}
 
     def sync(self) -> Fleet:
         fleet = self.fleet
-        if fleet.sync():
-            self._rebuild()
+        fleet.sync()
+        if fleet.epoch != self.epoch:
+            self.epoch = fleet.epoch
+            self.cursor = 0
+            self.spans.clear()
+            self.numbers.clear()
+            self.names.clear()
+            self.positions.clear()
+            self.span_at.clear()
+            self._forget()
+        while self.cursor < len(fleet.log):
+            self._node_changed(fleet, fleet.log[self.cursor])
+            self.cursor += 1
         return fleet
 
-    def _rebuild(self) -> None:
-        fleet = self.fleet
-        self.spans = []
-        self.span_at = []
-        for node, (start, end) in fleet.spans.items():
-            self.span_at.extend([len(self.spans)] * (end - start))
-            self.spans.append((self.nodes.slot(node), start, end))
-        self.positions = {PREFIX + gpu.name: at for at, gpu in enumerate(fleet.gpus)}
-        self.tflops = LimitColumn(TFLOPS, len(fleet.gpus))
-        self.vram = LimitColumn(VRAM, len(fleet.gpus))
-        for at in range(len(fleet.gpus)):
+    def _node_changed(self, fleet: Fleet, node: str) -> None:
+        start, end = fleet.spans.get(node, (0, 0))
+        if start == end and node not in self.numbers:
+            return
+        number = self.numbers.setdefault(node, len(self.spans))
+        for name in self.names.pop(node, []):
+            if self.span_at.get(name) == number:  # else it moved to another node
+                self.positions.pop(name, None)
+                self.span_at.pop(name, None)
+        span = (self.nodes.slot(node), start, end)
+        if number == len(self.spans):
+            self.spans.append(span)
+        else:
+            self.spans[number] = span
+        self.tflops.reach(end)
+        self.vram.reach(end)
+        if start == end:
+            del self.numbers[node]  # the span without positions stays, so that cached results close the node
+            self._changed(number)
+            return
+        names: list[str] = []
+        for at in range(start, end):
+            name = fleet.accounts[at].name
+            names.append(name)
+            self.positions[name] = at
+            self.span_at[name] = number
             self._set(at, fleet.accounts[at])
-        self._forget()
+        self.names[node] = names
+        self._changed(number)
 
     def _set(self, at: int, account: Account) -> None:
         gpu = self.fleet.gpus[at]
         self.tflops.set_slot(at, gpu.tflops, account.used.get(TFLOPS))
         self.vram.set_slot(at, gpu.vram, account.used.get(VRAM))
+
+    def _changed(self, number: int) -> None:
+        self.changes.append(number)
+        if len(self.changes) > _LOG:
+            self._forget()
 
     def _forget(self) -> None:
         self.shapes.clear()
@@ -94,12 +140,10 @@ class GpuNodeIndex:
     def charged(self, claim: Claim, account: Account, sign: int) -> None:
         follow(self.residents, claim, account, sign)
         at = self.positions.get(account.name)
-        if at is None or self.fleet.accounts[at] is not account:
-            return  # not of this version of the fleet: the next sync rebuilds everything
+        if at is None or self.epoch != self.fleet.epoch or self.fleet.accounts[at] is not account:
+            return  # its node has changed: the next sync looks at it
         self._set(at, account)
-        self.changes.append(self.span_at[at])
-        if len(self.changes) > _LOG:
-            self._forget()
+        self._changed(self.span_at[account.name])
 
     # One shape
 
@@ -108,8 +152,9 @@ class GpuNodeIndex:
         fleet = self.sync()
         found = self.shapes.get(worker.shape)
         suits = fleet.suitable(worker)
-        if found is None or len(self.changes) - found.cursor > len(self.spans):
-            found = remember(self.shapes, worker.shape, _WorkerShape(len(self.nodes)), _KEPT)
+        if found is None:
+            found = remember(self.shapes, worker.shape, _WorkerShape(), _KEPT)
+        if found.cursor < 0 or len(self.changes) - found.cursor > len(self.spans):
             self._scan(worker, suits, found)
         else:
             for span in set(self.changes[found.cursor :]):
@@ -123,10 +168,10 @@ class GpuNodeIndex:
         for at in range(start, end):
             if suits[at] and fits(worker, fleet.gpus[at], fleet.accounts[at]):
                 room += 1
-        shape.open[slot] = 1 if room >= worker.count else 0
+        shape.set_open(slot, room >= worker.count)
 
     def _scan(self, worker: Worker, suits: bytes, shape: _WorkerShape) -> None:
-        """Looks at all nodes, for a new shape: ``fits`` over arrays."""
+        """Looks at all nodes: ``fits`` over arrays."""
         percent: i64 = worker.request.percent
         asked: i64 = worker.request.tflops
         vram: i64 = worker.request.vram
@@ -152,15 +197,14 @@ class GpuNodeIndex:
                     wanted = cap // _FULL * percent + cap % _FULL * percent // _FULL
                 if (wanted <= 0 or free_tflops[at] >= wanted) and (vram <= 0 or free_vram[at] >= vram):
                     room += 1
-            if room >= count:
-                shape.open[slot] = 1
+            shape.set_open(slot, room >= count)
 
     def _ranking(self, worker: Worker) -> list[int]:
         """How good nodes are for the worker, up to date."""
         fleet = self.sync()
         found = self.rankings.get(worker.needs)
         if found is None:
-            found = remember(self.rankings, worker.needs, _Ranks(len(self.nodes)), _KEPT)
+            found = remember(self.rankings, worker.needs, _Ranks(), _KEPT)
         if found.cursor < len(self.changes):
             suits = fleet.suitable(worker)
             packs = packs_nodes(fleet.mode(worker))
@@ -179,7 +223,7 @@ class GpuNodeIndex:
             if suits[at]:
                 count += 1
                 points += fleet.used_points(at) if packs else fleet.free_points(at)
-        found.ranks[slot] = 0 if count == 0 else 100 * MILLION - points * MILLION // count
+        found.set_rank(slot, 0 if count == 0 else 100 * MILLION - points * MILLION // count)
 
     # All nodes at once
 

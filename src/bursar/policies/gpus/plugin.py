@@ -13,8 +13,6 @@ from typing import Any, Final
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError
-from bursar.objects.gpu_models import GPU_RESOURCES, model_capacity
-from bursar.objects.requests import amounts_from, node_amounts
 from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.api import (
@@ -27,7 +25,7 @@ from bursar.policies.gpus.api import (
     SchedulingConfigTemplate,
 )
 from bursar.policies.gpus.fleet import ScoringOptions
-from bursar.policies.gpus.inventory import PLUGIN_RESOURCE
+from bursar.policies.gpus.node_labels import host_body
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.gpus.settings import (
     GPU,
@@ -37,7 +35,6 @@ from bursar.policies.gpus.settings import (
     TEMPLATE,
     GpuBody,
     GpuOptionsBody,
-    HostBody,
     PoolBody,
     TemplateBody,
 )
@@ -61,14 +58,14 @@ from bursar.policies.gpus.worker import (
     is_worker,
     read_worker,
 )
+from bursar.policies.namespace.policy import WHOLE_GPUS
+from bursar.policies.namespace.settings import WholeGpusBody
 from bursar.policies.plugin import AnnotatedDemand, ObjectView, PlacementRules, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import GpuRecord, QuotaTable
 from bursar.policies.results import Setting
 from bursar.quantity import MILLI, QuantityError
 from bursar.resources import dimension
 
-FRACTIONS_LABEL = "bursar.dev/gpu-fractions"
-NVIDIA = GPU_RESOURCES[0]
 HOSTNAME = "kubernetes.io/hostname"
 _CAPABILITIES = DOMAIN + "virtualization-capabilities"
 _DEFAULT_POOL = DOMAIN + "is-default-pool"
@@ -144,42 +141,15 @@ def template_settings(key: str, template: SchedulingConfigTemplate | None) -> li
 
 
 def node_settings(key: str, node: Node | None) -> list[Setting]:
-    """What a node says of its GPUs, if it has some."""
+    """What a node says of its GPUs."""
     if node is None:
         return [Setting(HOST, key, None)]
-    amounts = node_amounts(node.status)
-    count = amounts.get(PLUGIN_RESOURCE, 0)
-    whole = amounts_from(node.status.capacity, "status.capacity") or amounts
-    labels = node.metadata.labels
-    product = NVIDIA.product_of(labels)
-    known = model_capacity(product)
-    body = HostBody(
-        count,
-        product,
-        NVIDIA.memory_of(labels),
-        _fractions(labels.get(FRACTIONS_LABEL), count),
-        whole.get("memory", 0),
-        whole.get("ephemeral-storage", 0),
-        (known.tflops, known.vram),
-    )
-    return [Setting(HOST, key, body)]
-
-
-def _fractions(text: str | None, count: int) -> int:
-    """How many of the node's GPUs are for fractions; -1 when it does not say."""
-    if text is None:
-        return -1
-    if text == "all":
-        return count
-    if not (text.isascii() and text.isdigit() and len(text) < 6) or int(text) > count:
-        problem = f"{text!r:.40} is neither 'all' nor a number up to the {count} GPUs of the node"
-        raise ManifestError(problem, f"metadata.labels.{FRACTIONS_LABEL}")
-    return int(text)
+    return [Setting(HOST, key, host_body(node))]
 
 
 def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
     if section is None:
-        return [Setting(OPTIONS, key, None)]
+        return [Setting(OPTIONS, key, None), Setting(WHOLE_GPUS, key, None)]
     models: dict[str, tuple[int, int]] = {}
     for name, model in section.models.items():
         try:
@@ -188,7 +158,11 @@ def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
         except QuantityError as error:
             raise ManifestError(str(error), f"spec.gpus.models.{name}") from None
     options = ScoringOptions(section.placement_mode, section.vram_weight)
-    return [Setting(OPTIONS, key, GpuOptionsBody(options, section.fractions == "all", models))]
+    whole = section.whole_gpus == "count"
+    return [
+        Setting(OPTIONS, key, GpuOptionsBody(options, section.fractions == "all", models)),
+        Setting(WHOLE_GPUS, key, None if whole else WholeGpusBody()),
+    ]
 
 
 def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
@@ -234,13 +208,19 @@ def _percent(thousandths: int) -> str:
 
 
 class GpuPins(PlacementRules):
-    """Pins every pod whose decision names GPUs."""
+    """Pins every pod whose decision names GPUs, and, where some node hands out fractions, those with whole GPUs.
+
+    To the scheduler all GPUs of a divided node are the device plugin's: a pod whose place is another node must not end
+    up there.
+    """
 
     def __init__(self, policy: GpusPolicy) -> None:
-        self._name = policy.name
+        self._policy = policy
 
     def pins(self, claim: Claim) -> bool:
-        return claim.binding_of(self._name) is not None
+        if claim.binding_of(self._policy.name) is not None:
+            return True
+        return bool(self._policy.inventory.divided) and bool(self._policy.plugin_cost(claim))
 
 
 REASONS: Final = (
@@ -293,6 +273,22 @@ REASONS: Final = (
         "gpus.plugin.<resource>",
         "All GPUs that the device plugin may hand out on this node are taken.",
         "Wait, or ask for fewer.",
+    ),
+    Reason(
+        "gpus.fractions",
+        "Event on a node: its label `bursar.dev/gpu-fractions` cannot be read, or asks for more GPUs than it has now.",
+        "Correct the label. If GPUs failed, or the device plugin restarts, wait until they are back.",
+    ),
+    Reason(
+        "gpus.unsafe-split",
+        "Event on a node: its device plugin serves GPUs that are for fractions, and may hand them out whole.",
+        "Let the device plugin serve the other GPUs only; the note says how many.",
+    ),
+    Reason(
+        "gpus.plugin-overused",
+        "Event on a node: pods have more whole GPUs of it than the device plugin may hand out.",
+        "Nothing has to be done: GPUs for fractions that are empty take no workers meanwhile. Taint the node with "
+        "`bursar.dev/divided:NoSchedule` to keep pods off that Bursar does not govern.",
     ),
     Reason(
         "gpus.annotation",

@@ -13,17 +13,18 @@ from typing import Final, final
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.gpus.fleet import GPUS, OPTIONS, POOLS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
+from bursar.policies.gpus.fleet import GPUS, LENT, OPTIONS, POOLS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
 from bursar.policies.gpus.index import GpuNodeIndex
-from bursar.policies.gpus.inventory import NAME, PLUGIN_PREFIX, PLUGIN_RESOURCE, TOPIC, Inventory
+from bursar.policies.gpus.inventory import DERIVATION, HOSTS, NAME, PLUGIN_PREFIX, TOPIC, Inventory
 from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
-from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
+from bursar.policies.gpus.settings import GPU, HOST, KINDS, PLUGIN_RESOURCES, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
+from bursar.policies.gpus.units import UnitRequests
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
-from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted
+from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted, remember
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
-from bursar.resources import Vector, dimension, dimension_at, first_short, from_amounts
+from bursar.resources import Vector, dimension, dimension_at, first_short, from_indices
 
 ROOM: Final = "gpus.room."
 SUITABLE: Final = "gpus.suitable"
@@ -69,7 +70,8 @@ def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
     return ROOM + dimension_at(short).name
 
 
-_PLUGIN: Final = dimension(PLUGIN_RESOURCE).index
+PLUGIN_DIMENSIONS: Final = tuple([dimension(name).index for name in PLUGIN_RESOURCES])
+SHOWN: Final = 20  # nodes that an explanation lists
 
 
 @final
@@ -78,45 +80,63 @@ class GpusPolicy(PlacementPolicy):
         super().__init__(NAME, KINDS)
         self.workers: Final = WorkerCache()
         self.index: GpuNodeIndex = GpuNodeIndex(self.state, self.nodes)
-        self.inventory: Inventory = Inventory(self.state)
+        self.inventory: Inventory = Inventory(self.state, self.index.fleet)
         self.status: Final = GpuStatusWriter()
+        self.whole: Final = UnitRequests()
+        self.plugin_costs: Final[dict[Vector, Vector]] = {}  # by requests
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
         self.index = GpuNodeIndex(state, nodes)
-        self.inventory = Inventory(state)
+        self.inventory = Inventory(state, self.index.fleet)
 
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
-        known = self._gpu_names(setting)
+        """Returns the claims on nodes whose GPUs changed, or on which whole GPUs are something else than before."""
         stale: dict[str, None] = {}
+        nodes = self._nodes_of(setting)
+        gpus = {node: dict(self.inventory.by_node.get(node, {})) for node in nodes}
+        units = {node: self.inventory.units(node) for node in nodes}
+        divided = {node for node in nodes if node in self.inventory.divided}
+        changed: set[str] = set()
         for node in self.inventory.configure(tx, setting):
-            gpus = sorted(self.inventory.by_node.get(node, {}))
-            if self.inventory.share_out(tx, node) or [name for name in gpus if name not in known]:
-                stale.update(dict.fromkeys(self._claims_at(node)))
-            for name in gpus:
-                stale.update(dict.fromkeys(sorted(self.index.residents.get(PREFIX + name, {}))))
+            known = gpus.get(node, {})
+            now = self.inventory.by_node.get(node, {})
+            self.inventory.share_out(tx, node)
+            other_set = (node in divided) != (node in self.inventory.divided)
+            other_units = units.get(node) != self.inventory.units(node)
+            if other_set or other_units or [name for name in now if name not in known]:
+                changed.add(node)
+            for name in sorted(now):
+                if now[name] is not known.get(name):
+                    stale.update(dict.fromkeys(sorted(self.index.residents.get(PREFIX + name, {}))))
+        if changed:
+            stale.update(dict.fromkeys(self._claims_at(changed)))
         return list(stale)
 
-    def _gpu_names(self, setting: Setting) -> set[str]:
-        """The known GPUs of the nodes that a setting may change."""
-        if setting.kind == GPU and isinstance(setting.body, GpuBody):
-            return set(self.inventory.by_node.get(setting.body.gpu.node, {}))
+    def _nodes_of(self, setting: Setting) -> list[str]:
+        """The nodes whose GPUs a setting may change."""
         if setting.kind == HOST:
-            return set(self.inventory.by_node.get(setting.key, {}))
-        return {name for gpus in self.inventory.by_node.values() for name in gpus}
+            return [setting.key]
+        if setting.kind != GPU:
+            return list({**self.inventory.by_node, **self.state.cells(HOSTS)})
+        old = gpu_of(setting.key, self.state.cell(GPUS, setting.key))
+        nodes = [] if old is None else [old.node]
+        if isinstance(setting.body, GpuBody):
+            nodes.append(setting.body.gpu.node)
+        return nodes
 
-    def _claims_at(self, node: str) -> list[str]:
-        """Claims that may count differently on a node that got GPUs. Slow: for new GPUs, not for decisions."""
-        claims = [claim for claim in self.state.claims.values() if claim.place == node]
+    def _claims_at(self, nodes: set[str]) -> list[str]:
+        """Claims that may count differently on nodes whose GPUs changed. Slow: not for decisions."""
+        claims = [claim for claim in self.state.claims.values() if claim.place in nodes]
         return sorted([claim.uid for claim in claims if self._takes_gpus(claim)])
 
     def _takes_gpus(self, claim: Claim) -> bool:
-        return claim.spec.requests.get(_PLUGIN) > 0 or isinstance(self.workers.of(claim.spec), Worker)
+        return bool(self.whole.of(claim.spec.requests)) or isinstance(self.workers.of(claim.spec), Worker)
 
     def settle(self, tx: Transaction) -> None:
-        if self.inventory.removed or self.inventory.joining or self.inventory.undivided:
+        if self.inventory.removed or self.inventory.unsettled:
             self.inventory.settle(tx)
         for name in self.inventory.closed:
             self.index.residents.pop(name, None)
@@ -126,26 +146,39 @@ class GpusPolicy(PlacementPolicy):
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         self.index.charged(claim, account, sign)
-        if account.name.startswith(PLUGIN_PREFIX):
-            self.inventory.plugin_charged(account)
-        elif sign > 0 and self.inventory.plugins:
-            self.inventory.charged(account)
+        self.inventory.charged(account)
         self.status.touched(claim, account, sign)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        fleet = self.index.fleet
         if table == GPUS:
-            self.inventory.cell_changed(key, old, new)
+            fleet.gpu_changed(key, old, new)
+            self.inventory.gpu_changed(key, old, new)
             for gpu in (gpu_of(key, old), gpu_of(key, new)):
                 if gpu is not None:
                     self.nodes.node_changed(self.nodes.slot(gpu.node))
             self.status.gpus[key] = None
+        elif table == LENT:
+            node = str(old if new is None else new)
+            fleet.lent_changed(key, node, new is not None)
+            self.nodes.node_changed(self.nodes.slot(node))
+        elif table == HOSTS:
+            fleet.host_changed(key)
+            self.inventory.host_changed(key)
+            self.nodes.node_changed(self.nodes.slot(key))
+            self.status.hosts[key] = None
+        elif table == DERIVATION:
+            self.inventory.derivation_changed()
+            fleet.settings_changed()
+            self.nodes.any_node_changed()
         elif table in (POOLS, OPTIONS):
+            fleet.settings_changed()
             self.nodes.any_node_changed()
 
     # One claim
 
     def concerns(self, claim: Claim) -> bool:
-        return claim.spec.requests.get(_PLUGIN) > 0 or self.workers.of(claim.spec) is not None
+        return bool(self.plugin_cost(claim)) or self.workers.of(claim.spec) is not None
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
@@ -166,14 +199,35 @@ class GpusPolicy(PlacementPolicy):
         positions = choose(fleet, worker, place)
         if not positions:
             return self._too_few(worker, place)
-        accounts = tuple([fleet.accounts[at] for at in positions])
-        return Binding(NAME, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
+        accounts = [fleet.accounts[at] for at in positions]
+        return self._bound(claim, place, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
+
+    def plugin_cost(self, claim: Claim) -> Vector:
+        """What the claim requests of the device plugin's GPUs."""
+        requests = claim.spec.requests
+        found = self.plugin_costs.get(requests)
+        if found is None:
+            asked = [(dim, requests.get(dim)) for dim in PLUGIN_DIMENSIONS if requests.get(dim) > 0]
+            found = remember(self.plugin_costs, requests, from_indices(asked))
+        return found
+
+    def _plugin_account(self, claim: Claim, place: str) -> Account | None:
+        """That of the plugin's set, if the claim requests some of it and the node also hands out fractions."""
+        if place not in self.inventory.divided or not self.plugin_cost(claim):
+            return None
+        return self.state.accounts.get(PLUGIN_PREFIX + place)
 
     def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
-        """The binding of a pod that asks the device plugin for GPUs, on a node that also hands out fractions."""
-        wanted = claim.spec.requests.get(_PLUGIN)
-        account = self.state.accounts.get(PLUGIN_PREFIX + place) if wanted > 0 else None
-        return None if account is None else Binding(NAME, (account,), (from_amounts({PLUGIN_RESOURCE: wanted}),))
+        """The binding of a pod that asks the device plugin for GPUs."""
+        account = self._plugin_account(claim, place)
+        return None if account is None else Binding(NAME, (account,), (self.plugin_cost(claim),))
+
+    def _bound(self, claim: Claim, place: str, accounts: list[Account], costs: tuple[Vector, ...]) -> Binding:
+        """The binding of a worker: its GPUs, and what it requests of the device plugin beside them."""
+        account = self._plugin_account(claim, place)
+        if account is None:
+            return Binding(NAME, tuple(accounts), costs)
+        return Binding(NAME, (*accounts, account), (*costs, self.plugin_cost(claim)))
 
     def _bind_held(self, claim: Claim, worker: Worker, names: list[str], place: str) -> Binding | Refusal:
         """The binding to the GPUs that the claim has, at what the worker asks for now."""
@@ -187,8 +241,8 @@ class GpusPolicy(PlacementPolicy):
                 note = f"GPU {name} is gone"
                 return Refusal(NAME, "gpus.gone", note, PREFIX + name, topics=(TOPIC,), place=place)
             gpus.append(gpu)
-        accounts = tuple([self.state.accounts[PREFIX + name] for name in names])
-        return Binding(NAME, accounts, _costs(worker, gpus))
+        accounts = [self.state.accounts[PREFIX + name] for name in names]
+        return self._bound(claim, place, accounts, _costs(worker, gpus))
 
     def _too_few(self, worker: Worker, place: str) -> Refusal:
         found = len(suiting(self.index.sync(), worker, place))
@@ -202,10 +256,9 @@ class GpusPolicy(PlacementPolicy):
         return refusal_for(NAME, "room", account, dim, cost, False, "" if gpu is None else gpu.node)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
-        account = binding.accounts[0]
         worker = self.workers.of(claim.spec)
-        if account.name.startswith(PLUGIN_PREFIX):
-            return self._plugin_victims(claim, account, binding.costs[0])
+        if refusal.account.startswith(PLUGIN_PREFIX):
+            return self._plugin_victims(claim, binding.accounts[-1], binding.costs[-1])
         if not isinstance(worker, Worker) or not refusal.reason.startswith(ROOM):
             return iter(())
         return self._victims(claim, worker, refusal.place)
@@ -215,9 +268,9 @@ class GpusPolicy(PlacementPolicy):
 
         No quota guarantees parts of a GPU: there a quota chooses among the claims of lower priority.
         """
-        account = binding.accounts[0]
-        if account.name.startswith(PLUGIN_PREFIX):
-            if first_short(NOTHING_USED, binding.costs[0], account.limits) >= 0:
+        if refusal.account.startswith(PLUGIN_PREFIX):
+            account = binding.accounts[-1]
+            if first_short(NOTHING_USED, binding.costs[-1], account.limits) >= 0:
                 return []
             return sorted(self.index.residents.get(account.name, {}).values(), key=importance)
         worker = self.workers.of(claim.spec)
@@ -259,11 +312,27 @@ class GpusPolicy(PlacementPolicy):
         if isinstance(worker, Unreadable):
             return Check(NAME, False, str(worker), (), "gpus.annotation")
         if worker is None:
-            return None
+            return self._explain_sets(claim)
         return check_nodes(self, claim, worker, self.index.sync())
 
+    def _explain_sets(self, claim: Claim) -> Check | None:
+        """How many of the divided nodes have the whole GPUs that the claim requests."""
+        inventory = self.inventory
+        nodes = sorted([node for node in inventory.divided if self._plugin_account(claim, node) is not None])
+        if not nodes:
+            return None
+        refusals = [one for one in [self.explain_node(claim, node) for node in nodes] if one is not None]
+        others = len([node for node in inventory.offering if node not in inventory.divided])
+        note = f"{len(nodes) - len(refusals)} of {len(nodes)} nodes with GPUs for fractions have whole ones for it"
+        if others:
+            note += f", {counted(others, 'node')} with whole GPUs only"
+        if others or len(refusals) < len(nodes):
+            return Check(NAME, True, note)
+        checks = tuple([Check.of_refusal(one) for one in refusals[:SHOWN]])
+        return Check(NAME, False, note, checks, refusals[0].reason)
+
     def outputs(self, now: int) -> list[Output]:
-        return self.status.outputs(self.state, self.workers, self.index.residents)
+        return self.status.outputs(self.index.sync(), self.workers, self.index.residents)
 
     # All nodes at once
 
@@ -271,20 +340,30 @@ class GpusPolicy(PlacementPolicy):
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
             self.index.could(worker, mask)
+        if self.plugin_cost(claim):
+            self._narrow(claim, mask, False)
 
     def filter(self, claim: Claim, mask: bytearray) -> None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
             self.index.filter(worker, mask)
-        elif worker is None and claim.spec.requests.get(_PLUGIN) > 0:
-            self._filter_plugin(claim, mask)
+        if self.plugin_cost(claim):
+            self._narrow(claim, mask, True)
 
-    def _filter_plugin(self, claim: Claim, mask: bytearray) -> None:
-        cost = from_amounts({PLUGIN_RESOURCE: claim.spec.requests.get(_PLUGIN)})
-        for node in self.inventory.by_node:
-            account = self.state.accounts.get(PLUGIN_PREFIX + node)
+    def _narrow(self, claim: Claim, mask: bytearray, now: bool) -> None:
+        """Clears the nodes whose plugin's set is too small for the claim: now, or even if all GPUs were empty."""
+        cost = self.plugin_cost(claim)
+        for node in self.inventory.divided:
             slot = self.nodes.slot(node)
-            if account is not None and slot < len(mask) and account.short_dimension(cost) >= 0:
+            if slot >= len(mask) or not mask[slot]:
+                continue
+            account = self.state.accounts.get(PLUGIN_PREFIX + node)
+            if account is None:
+                continue
+            if now:
+                if account.short_dimension(cost) >= 0:
+                    mask[slot] = 0
+            elif first_short(NOTHING_USED, cost, self.inventory.plugin_limits(node)) >= 0:
                 mask[slot] = 0
 
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
@@ -299,7 +378,7 @@ class GpusPolicy(PlacementPolicy):
         """The refusal if the nodes of the mask fit, but their GPUs do not."""
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker):
-            return None
+            return self._why_no_set(claim, mask) if self.plugin_cost(claim) else None
         possible = bytearray(mask)
         self.index.could(worker, possible)
         gpus = "a GPU" if worker.count == 1 else counted(worker.count, "GPU")
@@ -312,6 +391,20 @@ class GpusPolicy(PlacementPolicy):
             return Refusal(NAME, CAPACITY, note, NAME, topics=(TOPIC,))
         note = f"no node has {gpus} that could take it"
         return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
+
+    def _why_no_set(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        """The refusal of the first node by name that has room, but too few GPUs that the device plugin may give."""
+        possible = bytearray(mask)
+        self._narrow(claim, possible, False)
+        if 1 not in possible:
+            note = "no node has so many GPUs that are not for fractions"
+            return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
+        nodes = [node for node in self.inventory.divided if possible[self.nodes.slot(node)]]
+        for node in sorted(nodes):
+            refusal = self.explain_node(claim, node)
+            if refusal is not None:
+                return refusal
+        return None
 
 
 def _costs(worker: Worker, gpus: list[Gpu]) -> tuple[Vector, ...]:

@@ -7,10 +7,14 @@ names them and victims are searched on them. A claim that already counts on the 
 
 from __future__ import annotations
 
-from bursar.ledger.claims import PENDING, Claim
+from typing import Final
+
+from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account
 from bursar.policies.gpus.fleet import COMPACT, LOW_LOAD, PREFIX, TFLOPS, VRAM, Fleet, Gpu
 from bursar.policies.gpus.worker import GPU_IDS, Worker
+
+_PLUGIN: Final = "plugin/"
 
 
 def packs_nodes(mode: str) -> bool:
@@ -71,9 +75,22 @@ def held(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[str]:
     """Names of the GPUs that the claim already has on that node, by its binding or by its pod's annotation."""
     if claim.state != PENDING and claim.place == node:
         binding = claim.binding_of("gpus")
-        if binding is not None:
-            return [account.name[len(PREFIX) :] for account in binding.accounts]
+        names = [] if binding is None else gpu_names(binding)
+        if names:
+            return names
     return recorded(fleet, claim, worker, node)
+
+
+def gpu_names(binding: Binding) -> list[str]:
+    """The GPUs of a worker; what it has of the device plugin's set beside them is none."""
+    names = [account.name[len(PREFIX) :] for account in binding.accounts]
+    return [name for name in names if not name.startswith(_PLUGIN)]
+
+
+def recorded_names(claim: Claim, worker: Worker, node: str) -> list[str]:
+    """GPUs that the annotation of a pod bound to this node names, known or not."""
+    names = _annotated(claim) if claim.spec.needs.node_name == node else []
+    return names if len(names) == worker.count else []
 
 
 def unknown(fleet: Fleet, claim: Claim, node: str) -> str:

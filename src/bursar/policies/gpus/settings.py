@@ -4,14 +4,18 @@ The GPUs of a node without GPU objects are derived from the node itself. They ar
 object can be called, and are removed as soon as the node has a GPU object.
 
 What a model of GPU has comes from the Configuration, or else from the usual figures that the node's setting carries.
+
+A device plugin may divide a GPU: into replicas, which share it in time, or into MIG slices. An ``Offer`` says what part
+of a GPU a unit of a resource is, so that the units together never have more than the GPUs do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, cast, final
 
+from bursar.objects.gpu_models import model_capacity
 from bursar.policies.gpus.fleet import Gpu, ScoringOptions
 from bursar.policies.results import Body
 
@@ -21,6 +25,9 @@ POOL: Final = "gpus.Pool"
 TEMPLATE: Final = "gpus.Template"
 OPTIONS: Final = "gpus.Options"
 KINDS: Final = (GPU, HOST, POOL, TEMPLATE, OPTIONS)
+
+
+PLUGIN_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")  # units are GPUs, or equal parts of them
 
 
 def is_derived(name: str) -> bool:
@@ -34,20 +41,94 @@ class GpuBody(Body):
 
 
 @final
+@dataclass(frozen=True)
+class Offer:
+    """One resource by which a node hands out GPUs, or parts of them, through its device plugin."""
+
+    resource: str
+    count: int  # healthy units
+    served: int  # units, failed ones included
+    model: str = ""
+    vram: int = 0  # of a GPU or MIG slice, as the node has it; 0: it does not say
+    usual: tuple[int, int] = (0, 0)  # (milli-tflops, vram) of GPUs of that model; 0: not known
+    part: tuple[int, int] = (1, 1)  # of the compute of a GPU: a MIG slice 3g has 3 of 7
+    replicas: int = 1  # units into which a GPU or MIG slice is divided
+
+    def cell(self) -> tuple[object, ...]:
+        what = (self.resource, self.count, self.served, self.model, self.vram, self.usual)
+        return (*what, self.part, self.replicas)
+
+    def gpu(self, models: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """(milli-tflops, bytes) of one GPU or MIG slice; 0 where it is not known."""
+        tflops, vram = models.get(self.model, self.usual)
+        taken, parts = self.part
+        return tflops * taken // parts, self.vram or (vram if parts == 1 else 0)
+
+    def unit(self, models: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """(milli-tflops, bytes) of what one unit of the resource stands for."""
+        tflops, vram = self.gpu(models)
+        return tflops // self.replicas, vram // self.replicas
+
+
+NO_OFFER: Final = Offer("", 0, 0)
+EVERY: Final = 1 << 30  # GPUs for fractions: as many as there are
+
+
+@final
 @dataclass
 class HostBody(Body):
     """What a node offers of GPUs, and the memory and disk to which pools may extend vram."""
 
-    count: int = 0
-    model: str = ""
-    vram: int = 0  # of one GPU, as the node has it; 0: it does not say
-    fractions: int = -1  # how many are for fractions; -1: as configured
+    offers: tuple[Offer, ...] = ()
+    fractions: int = -1  # how many GPUs are for fractions; -1: as configured
+    physical: int = 0  # GPUs that the node says it has, those included that no device plugin serves; 0: unsaid
     memory: int = 0
     disk: int = 0
-    usual: tuple[int, int] = (0, 0)  # (milli-tflops, vram) of GPUs of that model; 0: not known
+    problem: str = ""  # with what the node says of its GPUs
 
     def cell(self) -> tuple[object, ...]:
-        return (self.count, self.model, self.vram, self.fractions, self.memory, self.disk, self.usual)
+        offers = tuple([offer.cell() for offer in self.offers])
+        return (offers, self.fractions, self.physical, self.memory, self.disk, self.problem)
+
+    def offer(self) -> Offer:
+        """That of the whole GPUs, which can be divided into fractions instead."""
+        return next((offer for offer in self.offers if offer.resource in PLUGIN_RESOURCES), NO_OFFER)
+
+    def split(self, every: bool) -> tuple[int, int, bool]:
+        """(GPUs for fractions, GPUs of the device plugin, whether the plugin may hand out one of the former).
+
+        A GPU that the plugin does not serve can only be for fractions. A node never has more GPUs than its labels
+        promise, nor more healthy ones than the plugin says.
+        """
+        offer = self.offer()
+        served = offer.served // offer.replicas
+        healthy = min(offer.count, offer.served) // offer.replicas
+        outside = max(self.physical - served, 0)
+        wanted = self.fractions if self.fractions >= 0 else EVERY if every else 0
+        fractions = min(wanted, outside + healthy)
+        whole = min(healthy, outside + healthy - fractions)
+        return fractions, whole, fractions > outside and whole > 0
+
+
+_OfferCell = tuple[str, int, int, str, int, tuple[int, int], tuple[int, int], int]
+_HostCell = tuple[tuple[_OfferCell, ...], int, int, int, int, str]
+
+
+def host_of(cell: object) -> HostBody:
+    """The node in a cell; without one it has nothing."""
+    if cell is None:
+        return HostBody()
+    if isinstance(cast("tuple[object, ...]", cell)[0], int):  # as older journals have it
+        parts = cast("tuple[object, ...]", cell)  # of six or seven parts
+        count, vram, fractions = cast("int", parts[0]), cast("int", parts[2]), cast("int", parts[3])
+        memory, disk = cast("int", parts[4]), cast("int", parts[5])
+        model = str(parts[1])
+        known = model_capacity(model)
+        usual = (known.tflops, known.vram)
+        offers = (Offer(PLUGIN_RESOURCES[0], count, count, model, vram, usual),) if count > 0 else ()
+        return HostBody(offers, fractions, 0, memory, disk)
+    rows, fractions, physical, memory, disk, problem = cast("_HostCell", cell)
+    return HostBody(tuple([Offer(*row) for row in rows]), fractions, physical, memory, disk, problem)
 
 
 @final
@@ -78,3 +159,20 @@ class GpuOptionsBody(Body):
     def cell(self) -> tuple[object, ...]:
         """How GPUs are derived from nodes; the scoring options have a cell of their own."""
         return (self.all_fractions, tuple(sorted(self.models.items())))
+
+
+@final
+@dataclass
+class Derivation:
+    """How GPUs are read from nodes, as the section ``gpus`` of the Configuration has it."""
+
+    every: bool = False
+    models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def derivation_of(cell: object) -> Derivation:
+    """The options in a cell."""
+    if cell is None:
+        return Derivation()
+    every, models = cast("tuple[bool, tuple[tuple[str, tuple[int, int]], ...]]", cell)
+    return Derivation(every, dict(models))

@@ -41,6 +41,8 @@ CONTAINER_COUNTS: Final = DOMAIN + "container-gpu-count"
 GPU_IDS: Final = DOMAIN + "gpu-ids"
 CONTAINER_GPUS: Final = DOMAIN + "container-gpus"
 HARD_PERCENT: Final = DOMAIN + "effective-hard-sm-percent"
+QOS: Final = DOMAIN + "qos"
+QOS_LEVELS: Final = ("low", "medium", "high", "critical")
 
 MOST_GPUS: Final = 128
 FULL_PERCENT: Final = 100 * MILLI

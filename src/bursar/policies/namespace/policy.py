@@ -7,6 +7,9 @@ quotas, declared demand, and alerts that are on.
 
 A worker whose cost depends on its GPU is charged its largest footprint while it has no node. On a node it is charged
 for the GPUs that the allocator chooses there.
+
+A pod that requests whole GPUs, or MIG slices, of a device plugin costs all that these have, and is one worker. It is
+governed where its namespace has a quota; with its first quota a namespace is charged for those that run.
 """
 
 from __future__ import annotations
@@ -17,35 +20,37 @@ from typing import Final, cast, final
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
-from bursar.policies.gpus.fleet import GPUS, Fleet, Gpu, gpu_of, peak
-from bursar.policies.gpus.selection import choose, follow, held, importance
+from bursar.policies.gpus.fleet import ONLY
+from bursar.policies.gpus.selection import follow, importance
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, total_cost
+from bursar.policies.namespace.costs import NAME, Costs
 from bursar.policies.namespace.settings import (
     CHECKS,
     COUNT,
+    WORKERS,
     DemandBody,
     NamespaceQuotaBody,
     Space,
+    WholeGpusBody,
     spoiled,
 )
 from bursar.policies.namespace.status import NamespaceStatusWriter, NamespaceUsage, View, alerting
-from bursar.policies.nodes.rules import facts_of
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.resources import EMPTY, Tally, Vector, dimension, first_short, from_amounts, from_indices, shortfall
-from bursar.selectors import NO_NEEDS, NodeNeeds
 
-NAME: Final = "limits"
 INVALID: Final = "limits.invalid"
 PREFIX: Final = "limits/"
 QUOTA: Final = "limits.Quota"
+WHOLE_GPUS: Final = "limits.WholeGPUs"
 DEMAND: Final = "limits.Demand"
 QUOTAS: Final = "limits.quotas"  # table: namespace/name -> quota
 DECLARED: Final = "limits.declared"  # table: namespace/kind/name -> amounts
 ALERTS: Final = "limits.alerts"  # table: namespace/name -> True
 _NOTHING_USED: Final = Tally()
-_BOUND: Final = 65_536  # of shared bindings
+ONE_WORKER: Final = total_cost([])
+OPTIONS: Final = "limits.options"  # table with one key: True if whole GPUs are not counted
 
 
 def quota_refusal(space: Space, namespace: str, account: Account, cost: Vector, count: int) -> Refusal | None:
@@ -85,65 +90,6 @@ def failed_checks(space: Space, namespace: str, account: Account, cost: Vector, 
                 yield Refusal(NAME, code, note, account.name, name, show(wanted), shown, show(most), single)
 
 
-@final
-class Costs:
-    """Costs of workers, and bindings that many workers share.
-
-    Without a node, a cost that depends on the GPU is an upper bound: the largest footprint among all suitable GPUs.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.state: Final = state
-        self.fleet: Final = Fleet(state)
-        self.bindings: Final[dict[Account, dict[tuple[Vector, int], Binding]]] = {}
-        self.size: int = 0
-
-    def shared(self, account: Account, cost: Vector, count: int) -> Binding:
-        """One binding for all workers of a namespace that cost the same."""
-        alike = self.bindings.get(account)
-        found = None if alike is None else alike.get((cost, count))
-        if found is None:
-            if self.size >= _BOUND:
-                self.bindings.clear()
-                self.size = 0
-            self.size += 1
-            found = Binding(NAME, (account,), (cost,), (count,))
-            self.bindings.setdefault(account, {})[cost, count] = found
-        return found
-
-    def forget(self, account: Account) -> None:
-        self.size -= len(self.bindings.pop(account, {}))
-
-    def varying(self, claim: Claim, worker: Worker, place: str) -> Vector | None:
-        """The cost of a worker whose footprint depends on its GPUs; None when no GPU's capacity is known."""
-        self.fleet.sync()
-        gpus = self._gpus(claim, worker, place) if place else []
-        if gpus:
-            return total_cost([worker.footprint(gpu.tflops, gpu.vram) for gpu in gpus])
-        most = self._largest(worker, claim.spec.needs)
-        return None if most is None else total_cost([most] * worker.count)
-
-    def _gpus(self, claim: Claim, worker: Worker, place: str) -> list[Gpu]:
-        fleet = self.fleet
-        names = held(fleet, claim, worker, place)
-        if not names:
-            return [fleet.gpus[at] for at in choose(fleet, worker, place)]
-        found = [gpu_of(name, self.state.cell(GPUS, name)) for name in names]
-        known = [gpu for gpu in found if gpu is not None]
-        return known if len(known) == len(names) else []
-
-    def _largest(self, worker: Worker, needs: NodeNeeds) -> tuple[int, int, int, int] | None:
-        if needs is NO_NEEDS or not (needs.selector or needs.terms is not None or needs.node_name):
-            return self.fleet.largest(worker)
-        suits = self.fleet.suitable(worker)
-        gpus = [gpu for at, gpu in enumerate(self.fleet.gpus) if suits[at] and self._selects(needs, gpu.node)]
-        return peak(worker, gpus)
-
-    def _selects(self, needs: NodeNeeds, node: str) -> bool:
-        facts = facts_of(node, self.state.cell("nodes", node))
-        return facts is None or needs.selects(node, facts.labels)
-
-
 _NO_QUOTAS: Final = Space({})
 
 
@@ -152,9 +98,10 @@ class LimitsPolicy(QuotaPolicy):
     """Namespace quotas over tflops, vram and workers."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, (QUOTA, DEMAND))
+        super().__init__(NAME, (QUOTA, DEMAND, WHOLE_GPUS))
         self.workers: Final = WorkerCache()
-        self.costs: Costs = Costs(self.state)
+        self.costs: Costs = Costs(self.state, self.nodes)
+        self.counts_whole: bool = True
         self.status: Final = NamespaceStatusWriter()
         self.last_view: View = View(0, {})
         self.spaces: Final[dict[str, Space]] = {}
@@ -165,7 +112,7 @@ class LimitsPolicy(QuotaPolicy):
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
-        self.costs = Costs(state)
+        self.costs = Costs(state, nodes)
 
     # Settings
 
@@ -176,6 +123,10 @@ class LimitsPolicy(QuotaPolicy):
             tx.put(NAME, DECLARED, setting.key, tuple(body.cost.pairs()) if isinstance(body, DemandBody) else None)
             self._forget_view(namespace)
             return []
+        if setting.kind == WHOLE_GPUS:
+            tx.put(NAME, OPTIONS, ONLY, True if isinstance(setting.body, WholeGpusBody) else None)
+            return self._with_whole_gpus("")
+        governed = namespace in self.spaces
         old = tx.get(QUOTAS, setting.key)
         quota = setting.body
         if quota is None:
@@ -187,7 +138,13 @@ class LimitsPolicy(QuotaPolicy):
             raise SettingError(f"GPUResourceQuota {setting.key}", "", "is no quota")
         tx.set_limits(self._open(tx, namespace), self.space(namespace).totals)
         self.close_accounts(tx, namespace)
-        return []
+        return [] if governed == (namespace in self.spaces) else self._with_whole_gpus(namespace)
+
+    def _with_whole_gpus(self, namespace: str) -> list[str]:
+        """Claims of a namespace, or of all with a quota, that request whole GPUs. Slow: for changes of settings."""
+        spaces = [namespace] if namespace else list(self.spaces)
+        claims = [claim for claim in self.state.claims.values() if claim.namespace in spaces]
+        return sorted([claim.uid for claim in claims if self.costs.requests.of(claim.spec.requests)])
 
     def _open(self, tx: Transaction, namespace: str) -> Account:
         account = self.state.accounts.get(PREFIX + namespace)
@@ -219,8 +176,14 @@ class LimitsPolicy(QuotaPolicy):
         self._touched(claim.namespace)
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == OPTIONS:
+            self.counts_whole = new is None
+            self.concerns_changed()
+            return
         namespace = key.partition("/")[0]
         if table == QUOTAS:
+            if (namespace in self.spaces) != (new is not None):
+                self.concerns_changed()
             space = self.space(namespace).with_quota(key, new)
             if space.quotas:
                 self.spaces[namespace] = space
@@ -244,34 +207,59 @@ class LimitsPolicy(QuotaPolicy):
     # One claim
 
     def concerns(self, claim: Claim) -> bool:
-        return self.workers.of(claim.spec) is not None
+        return self.workers.of(claim.spec) is not None or self._takes_whole(claim)
+
+    def _takes_whole(self, claim: Claim) -> bool:
+        governed = self.counts_whole and claim.namespace in self.spaces
+        return governed and bool(self.costs.requests.of(claim.spec.requests))
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
-        if worker is None:
-            return None
         if isinstance(worker, Unreadable):
             return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
+        whole = self._takes_whole(claim)
+        if worker is None and not whole:
+            return None
         account = self.state.accounts.get(PREFIX + claim.namespace)
         if account is None:
             return Binding(NAME, (), ())  # nothing to charge yet: ``open_accounts`` follows
-        cost = worker.cost
-        if cost is not None:
-            return self.costs.shared(account, cost, worker.count)
-        varying = self.costs.varying(claim, worker, place)
-        if varying is None:
-            models = self.costs.fleet.unknown_models(worker)
-            gpus = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"
-            note = (
-                f"nothing says what {gpus}, so what it takes of one cannot be counted: "
-                "set spec.gpus.models, apply GPU objects, or ask for tflops and vram instead"
-            )
-            return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
-        return self.costs.shared(account, varying, worker.count)
+        cost = EMPTY
+        count = 0
+        if worker is not None:
+            varying = worker.cost if worker.cost is not None else self.costs.varying(claim, worker, place)
+            if varying is None:
+                return self._unknown_refusal(account, self.costs.fleet.unknown_models(worker))
+            cost = varying
+            count = worker.count
+        if whole:
+            found = self.costs.whole(claim, place)
+            if found is None:
+                return claim.binding_of(NAME)
+            (tflops, vram), units, models = found
+            if models and self._limits_capacity(claim.namespace):
+                return self._unknown_refusal(account, models)
+            taken = total_cost([(tflops, vram, tflops, vram)])
+            cost = taken if worker is None else cost.plus(taken).minus(ONE_WORKER)
+            count += units
+        return self.costs.shared(account, cost, count)
+
+    def _limits_capacity(self, namespace: str) -> bool:
+        """Whether a quota of the namespace limits tflops or vram."""
+        space = self.space(namespace)
+        names = [*space.totals.listed, *space.singles.listed]
+        return bool([name for name in names if name != WORKERS])
+
+    def _unknown_refusal(self, account: Account, models: list[str]) -> Refusal:
+        gpus = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"
+        note = (
+            f"nothing says what {gpus}, so what it takes of one cannot be counted: "
+            "set spec.gpus.models, apply GPU objects, or ask for tflops and vram instead"
+        )
+        return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
 
     def open_accounts(self, tx: Transaction, claim: Claim) -> None:
-        """The namespace of a worker has an account."""
-        if isinstance(self.workers.of(claim.spec), Worker):
+        """The namespace of a worker, or of a pod with whole GPUs under a quota, has an account."""
+        if isinstance(self.workers.of(claim.spec), Worker) or self._takes_whole(claim):
             self._open(tx, claim.namespace)
 
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
@@ -283,11 +271,13 @@ class LimitsPolicy(QuotaPolicy):
         return super().charge(tx, claim, binding, forced)
 
     def _admission_cost(self, claim: Claim, binding: Binding) -> Vector:
-        """The cost by which a worker is admitted: its largest footprint, so that the choice of node does not matter."""
+        """The cost by which a claim is admitted: its largest footprint, so that the choice of node does not matter."""
         worker = self.workers.of(claim.spec)
-        if claim.state != PENDING or not isinstance(worker, Worker) or worker.cost is not None:
+        fixed = worker is None or isinstance(worker, Unreadable) or worker.cost is not None
+        if claim.state != PENDING or (fixed and not self._takes_whole(claim)):
             return binding.costs[0]
-        return self.costs.varying(claim, worker, "") or binding.costs[0]
+        bound = self.bind(claim, "")
+        return bound.costs[0] if isinstance(bound, Binding) else binding.costs[0]
 
     def _growth_refusal(self, claim: Claim, old: Binding, new: Binding) -> Refusal | None:
         grown = _grown(old.costs[0] if old.costs else EMPTY, new.costs[0])

@@ -78,6 +78,12 @@ class DemandBody(Body):
 
 
 @final
+@dataclass
+class WholeGpusBody(Body):
+    """Whole GPUs are not counted, as in TensorFusion. Without this setting they are."""
+
+
+@final
 class Space:
     """The quotas of one namespace, and the least of what they allow."""
 

@@ -301,10 +301,10 @@ class NodesPolicy(PlacementPolicy):
                 if slot < len(mask) and mask[slot] and self.index.taken_port(slot, ports) is not None:
                     mask[slot] = 0
 
-    def score(self, claim: Claim, mask: bytearray) -> vec[i64]:
-        """A fraction of a point for free cpu and memory, which breaks ties.
+    def spread(self, claim: Claim, mask: bytearray) -> vec[i64]:
+        """Free cpu and memory. It breaks ties of scores only.
 
-        Each PreferNoSchedule taint that the claim does not tolerate takes 100 points, so that such nodes come last.
+        Each PreferNoSchedule taint that the claim does not tolerate weighs more, so that such nodes come last.
         """
         points = self.index.columns.least_allocated(self.cost(claim))
         if not self.index.soft:

@@ -1,0 +1,127 @@
+"""What workers and pods with whole GPUs cost their namespace.
+
+Without a node, a cost that depends on the GPU is an upper bound: the largest among all GPUs that the claim may get. On
+a node it is what the GPUs there have. A claim that runs keeps what it was charged when nothing says any more what its
+GPUs have.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.state import Account, State
+from bursar.policies.gpus.fleet import GONE, GPUS, Kind, fleet_of, gpu_of, peak
+from bursar.policies.gpus.selection import choose, held, recorded_names
+from bursar.policies.gpus.units import Capacity, UnitRequests, Units, UnitTable, peak_of
+from bursar.policies.gpus.worker import Worker, total_cost
+from bursar.policies.nodes.rules import facts_of
+from bursar.policies.placement_kit import NodeIndex
+from bursar.resources import Vector
+from bursar.selectors import NO_NEEDS, NodeNeeds
+
+NAME: Final = "limits"
+_BOUND: Final = 65_536  # of shared bindings
+
+
+@final
+class Costs:
+    """Costs of claims, and bindings that many claims share."""
+
+    def __init__(self, state: State, nodes: NodeIndex) -> None:
+        self.state: Final = state
+        self.fleet: Final = fleet_of(state, nodes)
+        self.units: Final = UnitTable(state, self.fleet)
+        self.requests: Final = UnitRequests()
+        self.bindings: Final[dict[Account, dict[tuple[Vector, int], Binding]]] = {}
+        self.size: int = 0
+
+    def shared(self, account: Account, cost: Vector, count: int) -> Binding:
+        """One binding for all claims of a namespace that cost the same."""
+        alike = self.bindings.get(account)
+        found = None if alike is None else alike.get((cost, count))
+        if found is None:
+            if self.size >= _BOUND:
+                self.bindings.clear()
+                self.size = 0
+            self.size += 1
+            found = Binding(NAME, (account,), (cost,), (count,))
+            self.bindings.setdefault(account, {})[cost, count] = found
+        return found
+
+    def forget(self, account: Account) -> None:
+        self.size -= len(self.bindings.pop(account, {}))
+
+    # Workers
+
+    def varying(self, claim: Claim, worker: Worker, place: str) -> Vector | None:
+        """The cost of a worker whose footprint depends on its GPUs; None when no GPU's capacity is known."""
+        self.fleet.sync()
+        kinds = self._kinds(claim, worker, place) if place else []
+        if kinds:
+            return total_cost([worker.footprint(tflops, vram) for tflops, vram in kinds])
+        most = self._largest(worker, claim.spec.needs)
+        return None if most is None else total_cost([most] * worker.count)
+
+    def _kinds(self, claim: Claim, worker: Worker, place: str) -> list[Kind]:
+        """What the worker's GPUs on the node have, also those that are gone."""
+        fleet = self.fleet
+        names = held(fleet, claim, worker, place) or recorded_names(claim, worker, place)
+        if not names:
+            return [(fleet.gpus[at].tflops, fleet.gpus[at].vram) for at in choose(fleet, worker, place)]
+        found: list[Kind] = []
+        for name in names:
+            gpu = gpu_of(name, self.state.cell(GPUS, name)) or gpu_of(name, self.state.cell(GONE, name))
+            if gpu is not None:
+                found.append((gpu.tflops, gpu.vram))
+        if found and len(found) < len(names):  # of a GPU that was never seen nothing is known: it is like the others
+            found.extend([peak_of(found)] * (len(names) - len(found)))
+        return found
+
+    def _largest(self, worker: Worker, needs: NodeNeeds) -> tuple[int, int, int, int] | None:
+        if _anywhere(needs):
+            return self.fleet.largest(worker)
+        suits = self.fleet.suitable(worker)
+        gpus = self.fleet.gpus
+        kinds = [(gpu.tflops, gpu.vram) for at, gpu in enumerate(gpus) if suits[at] and self._selects(needs, gpu.node)]
+        return peak(worker, kinds)
+
+    def _selects(self, needs: NodeNeeds, node: str) -> bool:
+        facts = facts_of(node, self.state.cell("nodes", node))
+        return facts is None or needs.selects(node, facts.labels)
+
+    # Whole GPUs
+
+    def whole(self, claim: Claim, place: str) -> tuple[Capacity, int, list[str]] | None:
+        """(tflops and vram, units) of the GPUs that the claim requests whole; and the models about which nothing is
+        known, if that is why something is missing. None if what it was charged stays.
+        """
+        tflops = 0
+        vram = 0
+        count = 0
+        unknown: list[str] = []
+        for resource, amount in self.requests.of(claim.spec.requests):
+            units = self.units.of(resource)
+            unit = None if units is None else units.by_node.get(place)
+            runs = bool(place) and claim.state != PENDING and claim.place == place
+            if unit is None and runs and claim.binding_of(NAME) is not None:
+                return None
+            if unit is None and units is not None:
+                unit = self._most(units, claim.spec.needs)
+                if unit == (0, 0):
+                    unknown = units.models()
+            count += amount
+            if unit is not None:
+                tflops += unit[0] * amount
+                vram += unit[1] * amount
+        return (tflops, vram), count, unknown
+
+    def _most(self, units: Units, needs: NodeNeeds) -> Capacity:
+        """Per dimension the most that a unit has on any node where the claim may run."""
+        if _anywhere(needs):
+            return peak_of(list(units.kinds))
+        return peak_of([units.by_node[node] for node in units.by_node if self._selects(needs, node)])
+
+
+def _anywhere(needs: NodeNeeds) -> bool:
+    return needs is NO_NEEDS or not (needs.selector or needs.terms is not None or needs.node_name)
