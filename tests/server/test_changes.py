@@ -112,6 +112,7 @@ def test_undo_of_an_apply_restores_what_was_there(bed: Live) -> None:
         ("c/quota", "deleted"),
         ("n2", "deleted"),
     ]
+    assert [one.key for one in undone.objects] == ["n2", "c/quota", "a/quota"], "the last one first"
     assert bed.client.object("ElasticQuota.n8s.nebuly.ai", "a/quota")["spec"] == before
     again = bed.client.undo(undone.id)
     assert sorted((one.key, one.result) for one in again.objects) == [
@@ -119,6 +120,24 @@ def test_undo_of_an_apply_restores_what_was_there(bed: Live) -> None:
         ("c/quota", "created"),
         ("n2", "created"),
     ]
+
+
+def composite(*namespaces: str) -> dict[str, object]:
+    return {
+        "apiVersion": "n8s.nebuly.ai/v1alpha1",
+        "kind": "CompositeElasticQuota",
+        "metadata": {"namespace": "default", "name": "both"},
+        "spec": {"namespaces": list(namespaces), "min": {"cpu": 1}},
+    }
+
+
+def test_an_undo_in_two_steps_is_refused_before_the_first(bed: Live) -> None:
+    """The node that the change created would be deleted first; what the composite was is no longer allowed."""
+    bed.give(composite("d", "e"))
+    change = bed.give(composite("e", "f"), node("n2"))
+    bed.give(quota("d", 1))
+    assert refused(bed.client.undo, change.id).status == 422
+    assert bed.client.object("Node", "n2")
 
 
 def test_undo_says_what_cannot_come_back(bed: Live, clock: ManualClock) -> None:

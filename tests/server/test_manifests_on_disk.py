@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bursar.objects.kinds import POD
 from bursar.objects.manifests import Document
 from bursar.server.service import Service
 from bursar.sim.objects import Stored
-from bursar.store.store import Store
+from bursar.store.store import ObjectWrite, Store
 from tests.server.live import node, pod, quota
 
 
@@ -100,3 +102,22 @@ def test_an_update_compares_with_what_is_on_the_disk(service: Service) -> None:
     assert [one.result for one in same.objects] == ["unchanged"]
     changed = service.apply([Document("", 1, pod("a", "second", 2))]).answer
     assert [one.result for one in changed.objects] == ["changed"]
+
+
+def test_pods_are_held_until_the_disk_has_them(service: Service) -> None:
+    with service.lock:
+        give(service, pod("a", "third"))
+        service._drop_manifests()
+        service.cluster.objects.load(replace(stored(service, "a/third"), held={"kind": "Pod"}))
+        applied_as = stored(service, "a/third").applied_as
+        writing: Future[int] = Future()
+        for manifest in (applied_as + 1, applied_as):
+            row = ObjectWrite(POD.name, "a/third", 1, b"{}", manifest)
+            service._unwritten.append((writing, [row]))
+        service._drop_manifests()
+        assert stored(service, "a/third").held is not None
+        service.cluster.objects.drop_manifest(POD.name, "a/third", applied_as + 1)
+        assert stored(service, "a/third").held is not None, "another manifest was applied since"
+        writing.set_result(1)
+        service._drop_manifests()
+        assert stored(service, "a/third").held is None

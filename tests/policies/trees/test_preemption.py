@@ -53,6 +53,14 @@ ROWS: list[tuple[str, str, list[Held], Held, list[str], str]] = [
         "H4{p0 p2 n} R4",
     ),
     (
+        "the more important of two alike is kept",
+        "R4(H4!)",
+        [("p0", "H", 1, 0), ("p1", "H", 1, 1), ("p2", "H", 2, 2)],
+        ("n", "H", 3, 6),
+        ["p0", "p2"],
+        "H4{p1 n} R4",
+    ),
+    (
         "what the climb takes back from borrowers comes on top",
         "R6(C6!(B3!,E0),F0)",
         [("e", "E", 1, 0), ("b", "B", 2, 2), ("r", "F", 3, 3)],
