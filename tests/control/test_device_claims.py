@@ -202,6 +202,36 @@ def test_a_claim_for_more_than_can_be_counted_waits() -> None:
     assert bed.see("default/a").reason == "devices.out-of-range"
 
 
+def gpu_quota(**spec: object) -> dict[str, object]:
+    return {
+        "apiVersion": "tensor-fusion.ai/v1",
+        "kind": "GPUResourceQuota",
+        "metadata": {"name": "quota", "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def test_a_quota_of_the_namespace_counts_devices_as_one_worker() -> None:
+    bed = TestBed(*world()[:-1], template("two", exactly(2)), template("three", exactly(3)))
+    bed.give(user("early", of_template="two"))
+    single = {"maxGPUCount": 2}
+    bed.give(gpu_quota(total={"requests": {"tflops": "4000", "vram": "330Gi"}}, single=single))
+    bed.give(user("a", of_template="two"), user("b", of_template="two"), user("big", of_template="three"))
+    assert bed.see("default/a").phase == "Running"
+    assert bed.see("default/b").reason == "total.max.tflops.request"
+    assert bed.see("default/big").reason == "single.max.gpuCount.limit"
+    used = bed.engine.state.accounts["limits/default"].used
+    assert [used.amount(name) for name in ("requests.tflops", "limits.vram", "workers")] == [3_956_000, 320 * 2**30, 2]
+
+
+def test_a_model_without_known_tflops_is_named_where_tflops_are_limited() -> None:
+    slices = gpus("n1", 2, productName="Foo 1000")
+    bed = TestBed(*world(slices)[:-1], template("one", exactly(1)))
+    bed.give(gpu_quota(total={"requests": {"tflops": "4000"}}), user("a", of_template="one"))
+    assert bed.see("default/a").reason == "limits.capacity"
+    assert "Foo 1000" in bed.see("default/a").message
+
+
 def test_administrators_access_costs_nothing() -> None:
     bed = TestBed(*world(), claim("look", exactly(1, adminAccess=True, allocationMode="All")))
     bed.give(user("a", named="look"))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from bursar.control.admission import CONFIGURATION, ObjectChange
-from bursar.control.device_sharing import FREE, PAYS, ClaimSharing, parts_of, pod_requests
+from bursar.control.device_sharing import FREE, PAYS, ClaimSharing, DeviceUsers, parts_of, pod_requests
 from bursar.control.gangs import forked
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.objects.core import ObjectMeta
@@ -103,7 +103,7 @@ class DeviceBook:
         self._generated: dict[tuple[str, str], dict[str, str]] = {}  # (pod, name in the pod) -> claim -> uid of the pod
         self._bounds: dict[tuple[str, str], tuple[int, object, DeviceBound]] = {}
         self._version = 0  # of inventory, classes and mappings
-        self._users: dict[str, None] = {}  # uids of claims with devices
+        self._users = DeviceUsers()
 
     def fork(self, sharing: ClaimSharing) -> DeviceBook:
         """A copy to go on with."""
@@ -116,14 +116,15 @@ class DeviceBook:
             _objects=dict(self._objects),
             _generated={key: dict(names) for key, names in self._generated.items()},
             _bounds=dict(self._bounds),
-            _users=dict(self._users),
+            _users=self._users.fork(),
         )
 
     # Objects
 
-    def take(self, changes: Iterable[ObjectChange]) -> bool:
-        """Objects were changed or deleted. Returns whether pods may be charged otherwise: see ``respecs``."""
-        taken = False
+    def take(self, changes: Iterable[ObjectChange]) -> Iterable[str]:
+        """Objects were changed or deleted. Returns the uids of claims that may be charged otherwise (``respecs``)."""
+        touched: set[str] = set()
+        everything: Iterable[str] = ()
         for change in changes:
             if change.kind.kind == CONFIGURATION:
                 section = None if change.object is None else getattr(change.typed.spec, DEVICE_DETAILS, None)
@@ -132,15 +133,15 @@ class DeviceBook:
                 self._inventory.take(change.key, change.typed)
             elif change.kind.name == DEVICE_CLASS.name:
                 self._take_class(change.key, change.typed)
+                everything = list(self._claims)  # a resource of any pod may be one of this class now
             elif change.kind.name in _KINDS:
-                self._take_claim(change.kind.name, change.key, change.typed)
-                taken = True
+                touched |= self._take_claim(change.kind.name, change.key, change.typed)
                 continue
             else:
                 continue
             self._version += 1
-            taken = True
-        return taken
+            everything = everything or self._users.all()
+        return everything or touched
 
     def _take_class(self, name: str, given: DeviceClass | None) -> None:
         self._classes.pop(name, None)
@@ -152,44 +153,46 @@ class DeviceBook:
             if resource:
                 self._extended.setdefault(resource, key)
 
-    def _take_claim(self, kind: str, key: str, given: ResourceClaim | ResourceClaimTemplate | None) -> None:
+    def _take_claim(self, kind: str, key: str, given: ResourceClaim | ResourceClaimTemplate | None) -> set[str]:
         before = self._objects.pop((kind, key), None)
+        touched = {(kind, key)}
         if before is not None:
             for place, _ in _made_for(key, before.metadata):
+                touched.add((POD.name, place[0]))
                 self._generated[place].pop(key, None)
                 if not self._generated[place]:
                     del self._generated[place]
         if given is not None:
             self._objects[kind, key] = given
             for place, uid in _made_for(key, given.metadata):
+                touched.add((POD.name, place[0]))
                 self._generated.setdefault(place, {})[key] = uid
         self._bounds.pop((kind, key), None)
+        return self._users.of(touched)
 
     # Claims of the ledger
 
     def enter(self, claim: Claim) -> None:
         """The claim is in the ledger now."""
         if DEVICE_DETAILS in claim.spec.details:
-            self._users[claim.uid] = None
+            self._users.enter(claim)
             self.sharing.enter(claim)
 
     def leave(self, uid: str) -> None:
-        self._users.pop(uid, None)
+        self._users.leave(uid)
         self.sharing.leave(uid)
 
-    def respecs(self, changes: Iterable[ObjectChange]) -> list[Respec]:
-        """The claims that are charged otherwise since these changes, in the order of their keys."""
+    def respecs(self, touched: Iterable[str], changes: Iterable[ObjectChange]) -> list[Respec]:
+        """Those of the claims that are charged otherwise since these changes, in the order of their keys."""
         named = [
             change for change in changes if change.kind.name in {RESOURCE_CLAIM.name, RESOURCE_CLAIM_TEMPLATE.name}
         ]
         anew = {(change.kind.name, change.key) for change in named if not _is_allocated(change.typed)}
-        everybody = any(change.kind.name == DEVICE_CLASS.name for change in changes)  # which may be a resource's now
-        users = [self._claims[uid] for uid in (list(self._claims) if everybody else self._users) if uid in self._claims]
+        users = [self._claims[uid] for uid in touched if uid in self._claims]
         found: list[Respec] = []
         for claim in sorted(users, key=lambda one: (one.key, one.uid)):
             spec = self.equipped(claim, claim.spec)
             if spec is not claim.spec:
-                self._users[claim.uid] = None
                 grew = bool(anew) and claim.counts() and _grows(claim.spec, spec) and self._uses(claim, anew)
                 found.append(Respec(claim, spec, grew))
         return found

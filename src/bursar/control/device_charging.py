@@ -36,9 +36,8 @@ class DeviceCharging:
 
     def apply(self, changes: Sequence[ObjectChange], now: int) -> None:
         """Objects changed: the claims that they are about are charged otherwise."""
-        if self._book.take(changes):
-            for respec in self._book.respecs(changes):
-                self._recharge(respec, now)
+        for respec in self._book.respecs(self._book.take(changes), changes):
+            self._recharge(respec, now)
 
     def resume(self, changes: Iterable[ObjectChange]) -> None:
         """These objects existed when the ledger was stopped, and its claims are charged for them."""
@@ -72,6 +71,7 @@ class DeviceCharging:
     def _recharge(self, respec: Respec, now: int) -> None:
         claim, spec, grew = respec
         decision = self._engine.adjust(claim.uid, spec, now)
+        self._book.enter(claim)
         if decision.refusals and claim.state == HELD:
             self._engine.give_up(claim.uid, now)
             self._engine.adjust(claim.uid, spec, now)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from bursar.control.gangs import forked
 from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.objects.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from bursar.objects.pods import DEVICE_DETAILS
 from bursar.resources import Vector, from_amounts
 
@@ -42,6 +43,48 @@ def _named(claim: Claim) -> list[str]:
 
 def _age(claim: Claim) -> tuple[int, str, str]:
     return claim.created, claim.key, claim.uid
+
+
+ObjectName = tuple[str, str]
+"""(kind, key)."""
+
+
+class DeviceUsers:
+    """The claims of the ledger that have claims of devices, by the objects that say what they cost."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, list[ObjectName]] = {}  # by uid
+        self._users: dict[ObjectName, dict[str, None]] = {}  # uids
+
+    def fork(self) -> DeviceUsers:
+        """A copy to go on with."""
+        return forked(self, _objects=dict(self._objects), _users={key: dict(uids) for key, uids in self._users.items()})
+
+    def enter(self, claim: Claim) -> None:
+        if claim.uid in self._objects:
+            return
+        space = claim.namespace
+        found = [(POD.name, claim.key)]  # whose name is on claims that are made for it
+        for _, named, template in parts_of(claim.spec).get("claims", []):
+            of_template = (RESOURCE_CLAIM_TEMPLATE.name, f"{space}/{template}")
+            found.append((RESOURCE_CLAIM.name, f"{space}/{named}") if named else of_template)
+        self._objects[claim.uid] = found
+        for name in found:
+            self._users.setdefault(name, {})[claim.uid] = None
+
+    def leave(self, uid: str) -> None:
+        for name in self._objects.pop(uid, []):
+            users = self._users.get(name, {})
+            users.pop(uid, None)
+            if not users:
+                self._users.pop(name, None)
+
+    def all(self) -> list[str]:
+        return list(self._objects)
+
+    def of(self, names: Iterable[ObjectName]) -> set[str]:
+        """The uids of claims that one of these objects is about."""
+        return {uid for name in names for uid in self._users.get(name, ())}
 
 
 class ClaimSharing:

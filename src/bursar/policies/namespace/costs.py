@@ -1,4 +1,4 @@
-"""What workers and pods with whole GPUs cost their namespace.
+"""What workers, pods with whole GPUs and pods with claims of devices cost their namespace.
 
 Without a node, a cost that depends on the GPU is an upper bound: the largest among all GPUs that the claim may get. On
 a node it is what the GPUs there have. A claim that runs keeps what it was charged when nothing says any more what its
@@ -7,10 +7,12 @@ GPUs have.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
-from bursar.ledger.claims import PENDING, Binding, Claim
+from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account, State
+from bursar.objects.gpu_models import GPU_RESOURCES
+from bursar.objects.pods import DEVICE_DETAILS
 from bursar.policies.gpus.fleet import GONE, GPUS, Kind, fleet_of, gpu_of, peak
 from bursar.policies.gpus.selection import choose, held, recorded_names
 from bursar.policies.gpus.units import Capacity, UnitRequests, Units, UnitTable, peak_of
@@ -22,6 +24,8 @@ from bursar.selectors import NO_NEEDS, NodeNeeds
 
 NAME: Final = "limits"
 _BOUND: Final = 65_536  # of shared bindings
+_GPUS: Final = frozenset([resource.name for resource in GPU_RESOURCES])
+_MIG: Final = "nvidia.com/mig-"
 
 
 @final
@@ -121,6 +125,17 @@ class Costs:
         if _anywhere(needs):
             return peak_of(list(units.kinds))
         return peak_of([units.by_node[node] for node in units.by_node if self._selects(needs, node)])
+
+
+def claimed(spec: ClaimSpec) -> tuple[Capacity, int, list[str]]:
+    """The same of devices that the claim gets by ResourceClaims: an upper bound, or what was allocated."""
+    details = cast("dict[str, object]", spec.details.get(DEVICE_DETAILS, {}))
+    unknown = str(details.get("unknown", ""))
+    units = 0
+    for name, amount in spec.devices.pairs():
+        if name in _GPUS or name.startswith(_MIG):
+            units += amount
+    return (spec.devices.amount("tflops"), spec.devices.amount("vram")), units, [unknown] if unknown else []
 
 
 def _anywhere(needs: NodeNeeds) -> bool:

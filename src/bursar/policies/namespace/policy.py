@@ -8,8 +8,9 @@ quotas, declared demand, and alerts that are on.
 A worker whose cost depends on its GPU is charged its largest footprint while it has no node. On a node it is charged
 for the GPUs that the allocator chooses there.
 
-A pod that requests whole GPUs, or MIG slices, of a device plugin costs all that these have, and is one worker. It is
-governed where its namespace has a quota; with its first quota a namespace is charged for those that run.
+A pod that requests whole GPUs, or MIG slices, of a device plugin costs all that these have, and is one worker. So is a
+pod that gets devices by ResourceClaims, which costs the tflops and vram that these are charged as. Both are governed
+where their namespace has a quota; with its first quota a namespace is charged for those that run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus.fleet import ONLY
 from bursar.policies.gpus.selection import follow, importance
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, total_cost
-from bursar.policies.namespace.costs import NAME, Costs
+from bursar.policies.namespace.costs import NAME, Costs, claimed
 from bursar.policies.namespace.settings import (
     CHECKS,
     COUNT,
@@ -141,10 +142,13 @@ class LimitsPolicy(QuotaPolicy):
         return [] if governed == (namespace in self.spaces) else self._with_whole_gpus(namespace)
 
     def _with_whole_gpus(self, namespace: str) -> list[str]:
-        """Claims of a namespace, or of all with a quota, that request whole GPUs. Slow: for changes of settings."""
+        """Claims of a namespace, or of all with a quota, that request whole GPUs or devices.
+
+        It is slow: for changes of settings.
+        """
         spaces = [namespace] if namespace else list(self.spaces)
         claims = [claim for claim in self.state.claims.values() if claim.namespace in spaces]
-        return sorted([claim.uid for claim in claims if self.costs.requests.of(claim.spec.requests)])
+        return sorted([c.uid for c in claims if c.spec.devices or self.costs.requests.of(c.spec.requests)])
 
     def _open(self, tx: Transaction, namespace: str) -> Account:
         account = self.state.accounts.get(PREFIX + namespace)
@@ -207,7 +211,10 @@ class LimitsPolicy(QuotaPolicy):
     # One claim
 
     def concerns(self, claim: Claim) -> bool:
-        return self.workers.of(claim.spec) is not None or self._takes_whole(claim)
+        return self.workers.of(claim.spec) is not None or self._takes_whole(claim) or self._takes_devices(claim)
+
+    def _takes_devices(self, claim: Claim) -> bool:
+        return len(claim.spec.devices) > 0 and claim.namespace in self.spaces
 
     def _takes_whole(self, claim: Claim) -> bool:
         governed = self.counts_whole and claim.namespace in self.spaces
@@ -218,7 +225,8 @@ class LimitsPolicy(QuotaPolicy):
         if isinstance(worker, Unreadable):
             return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
         whole = self._takes_whole(claim)
-        if worker is None and not whole:
+        devices = self._takes_devices(claim)
+        if worker is None and not whole and not devices:
             return None
         account = self.state.accounts.get(PREFIX + claim.namespace)
         if account is None:
@@ -241,6 +249,13 @@ class LimitsPolicy(QuotaPolicy):
             taken = total_cost([(tflops, vram, tflops, vram)])
             cost = taken if worker is None else cost.plus(taken).minus(ONE_WORKER)
             count += units
+        if devices:
+            (tflops, vram), units, models = claimed(claim.spec)
+            if models and self._limits_capacity(claim.namespace):
+                return self._unknown_refusal(account, models)
+            taken = total_cost([(tflops, vram, tflops, vram)])
+            cost = cost.plus(taken).minus(ONE_WORKER) if cost else taken
+            count += units
         return self.costs.shared(account, cost, count)
 
     def _limits_capacity(self, namespace: str) -> bool:
@@ -259,7 +274,7 @@ class LimitsPolicy(QuotaPolicy):
 
     def open_accounts(self, tx: Transaction, claim: Claim) -> None:
         """The namespace of a worker, or of a pod with whole GPUs under a quota, has an account."""
-        if isinstance(self.workers.of(claim.spec), Worker) or self._takes_whole(claim):
+        if isinstance(self.workers.of(claim.spec), Worker) or self._takes_whole(claim) or self._takes_devices(claim):
             self._open(tx, claim.namespace)
 
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
