@@ -170,6 +170,14 @@ def test_a_class_that_comes_later_stands_for_an_extended_resource() -> None:
     assert (bed.see("default/a").phase, used(bed)) == ("Running", 3)
 
 
+def test_a_pod_that_runs_with_devices_that_are_not_mapped_may_change() -> None:
+    bed = TestBed(*world(), claim("one", exactly(1, "nics")))
+    bed.give(user("a", named="one", nodeName="n1"))
+    assert bed.see("default/a").phase == "Running"
+    bed.give(user("a", named="one", nodeName="n1", labels={"team": "x"}))
+    assert [event.reason for event in bed.events if event.type == "Warning"] == []
+
+
 def test_what_a_claim_asks_for_never_changes() -> None:
     bed = TestBed(*world(), claim("one", exactly(1)))
     with pytest.raises(ManifestError, match=r"ResourceClaim default/one: spec: is fixed"):

@@ -36,7 +36,7 @@ class DevicesPolicy(QuotaPolicy):
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         details = cast("dict[str, object]", claim.spec.details.get(DEVICE_DETAILS, {}))
         waits = cast("list[str]", details.get("waits", []))
-        if not waits:
+        if not waits or claim.counts():  # one that runs is not asked for anything
             return None
         return Refusal(NAME, waits[0], waits[1], permanent=True)
 
