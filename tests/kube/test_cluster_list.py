@@ -171,3 +171,13 @@ async def test_of_a_node_there_is_what_decisions_read() -> None:
         (node,) = [body for kind, body in found.objects if kind.name == "Node"]
         assert node["metadata"]["labels"] == {"zone": "z"}
         assert node["status"] == {"allocatable": {"cpu": "8"}}
+
+
+async def test_that_claims_cannot_be_read_matters_where_pods_have_them() -> None:
+    async with stage() as cluster:
+        cluster.fake.fail("GET .*resourceclaims", code=403)
+        assert (await list_cluster(cluster.fake.config(), default_registry())).unread == []
+        pod = cluster.pod("a", "p")
+        cluster.change(pod, lambda body: body["spec"].update(resourceClaims=[{"name": "gpu"}]))
+        cluster.fake.fail("GET .*resourceclaims", code=403)
+        assert (await list_cluster(cluster.fake.config(), default_registry())).unread == ["resourceclaims"]
