@@ -57,9 +57,10 @@ def test_a_resize_counts_with_what_the_lost_gpu_had() -> None:
     assert found.replayed().used() == found.used()
 
 
-def test_a_worker_that_is_found_on_a_gpu_that_was_never_seen_costs_what_the_others_have() -> None:
+@pytest.mark.parametrize("ids", ["g1,g9", "g8,g9"])
+def test_a_worker_that_is_found_on_a_gpu_that_was_never_seen_costs_what_the_others_have(ids: str) -> None:
     found = world()
-    annotations = marks(gpu_count="2", gpu_ids="g1,g9", **HALF)
+    annotations = marks(gpu_count="2", gpu_ids=ids, **HALF)
     claim = found.claim(annotations, "w", needs=NodeNeeds({}, node_name="n1"))
     found.engine.submit(claim)
     found.engine.place("w", "n1", forced=True)

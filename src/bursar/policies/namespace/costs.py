@@ -14,7 +14,7 @@ from bursar.ledger.state import Account, State
 from bursar.objects.gpu_models import GPU_RESOURCES
 from bursar.objects.pods import DEVICE_DETAILS
 from bursar.policies.gpus.fleet import GONE, GPUS, Kind, fleet_of, gpu_of, peak
-from bursar.policies.gpus.selection import choose, held, recorded_names
+from bursar.policies.gpus.selection import choose, held, recorded_names, suiting
 from bursar.policies.gpus.units import Capacity, UnitRequests, Units, UnitTable, peak_of
 from bursar.policies.gpus.worker import Worker, total_cost
 from bursar.policies.nodes.rules import facts_of
@@ -78,9 +78,16 @@ class Costs:
             gpu = gpu_of(name, self.state.cell(GPUS, name)) or gpu_of(name, self.state.cell(GONE, name))
             if gpu is not None:
                 found.append((gpu.tflops, gpu.vram))
+        if not found:
+            found = self._on_node(worker, place)
         if found and len(found) < len(names):  # of a GPU that was never seen nothing is known: it is like the others
             found.extend([peak_of(found)] * (len(names) - len(found)))
         return found
+
+    def _on_node(self, worker: Worker, place: str) -> list[Kind]:
+        """The largest GPU of the node that suits the worker, if one is left."""
+        gpus = [self.fleet.gpus[at] for at in suiting(self.fleet, worker, place)]
+        return [peak_of([(gpu.tflops, gpu.vram) for gpu in gpus])] if gpus else []
 
     def _largest(self, worker: Worker, needs: NodeNeeds) -> tuple[int, int, int, int] | None:
         if _anywhere(needs):
