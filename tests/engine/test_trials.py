@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from bursar.engine.decision import RELEASED
+from bursar.engine.decision import ADMITTED, RELEASED, Decision, _mark_first
 from bursar.engine.disruption_budgets import KIND as BUDGET
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.engine import Engine
+from bursar.engine.placement import best_first
 from bursar.engine.what_if import Submit
 from bursar.ledger.claims import RUNNING, TERMINATING, Claim
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
-from bursar.policies.results import Setting
+from bursar.policies.results import Check, Setting
 from bursar.resources import Limits
 from bursar.selectors import Requirement, Selector
 from tests.engine.test_engine import ask, engine_with, host, pot
-from tests.engine.toy_policies import spec
+from tests.engine.toy_policies import Hosts, spec
 
 
 def running(engine: Engine, *claims: Claim) -> None:
@@ -133,3 +134,34 @@ def test_a_revoked_victim_leaves_although_the_one_that_waited_for_it_gave_up() -
     revoke(engine, "v")
     engine.give_up("x")
     assert [engine.claim(uid).leaving for uid in ("v", "w")] == [True, False]
+
+
+def test_only_the_leaf_that_fails_first_is_marked() -> None:
+    first, second = Check("first", False), Check("second", False)
+    outer = Check("outer", False, "", (Check("passed", True), first, second))
+    assert _mark_first([outer])
+    assert [check.binding for check in (outer, first, second)] == [False, True, False]
+
+
+class Ranked(Hosts):
+    """The first host by name comes last."""
+
+    def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
+        ranks[0] += 1
+        return True
+
+
+def test_a_rank_comes_before_score_and_name() -> None:
+    engine = Engine([Ranked()])
+    engine.configure([host("h1", cpu=4), host("h2", cpu=4), host("h3", cpu=4)])
+    assert best_first(engine._core, Claim("x", spec({"cpu": 1})), bytearray(b"\1\1\1")) == ["h2", "h3", "h1"]
+
+
+def test_a_restored_decision_keeps_the_place_that_it_names() -> None:
+    engine = engine_with(pot("a", cpu=9), host("h", cpu=9))
+    running(engine, ask("x", 1))
+    engine.claim("x").decision = Decision("x", ADMITTED, 5, "elsewhere")
+    engine._recall.restore(engine._recall.rows())
+    restored = engine.claim("x").decision
+    assert isinstance(restored, Decision)
+    assert restored.place == "elsewhere"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.policies.gpus.plugin import shown_requests
+from bursar.server.rows import gpu_rows
 from tests.server.live import Live, pod
 
 DOMAIN = "tensor-fusion.ai/"
@@ -34,3 +35,22 @@ def test_claims_and_queue_say_what_is_asked_of_gpus(bed: Live) -> None:
     bed.give(worker)
     (claim,), (waiting,) = bed.client.claims().items, bed.client.queue().items
     assert claim.gpus == waiting.gpus == {"tflops": "20", "vram": "16Gi"}
+
+
+def test_gpus_list_the_claims_that_hold_some_of_them(bed: Live) -> None:
+    gpu = {
+        "apiVersion": f"{DOMAIN}v1",
+        "kind": "GPU",
+        "metadata": {"name": "g0"},
+        "status": {
+            "phase": "Running",
+            "capacity": {"tflops": 100, "vram": "20Gi"},
+            "nodeSelector": {"kubernetes.io/hostname": "n1"},
+        },
+    }
+    worker = pod("a", "worker", 0)
+    worker["metadata"]["annotations"] = {f"{DOMAIN}tflops-request": "20", f"{DOMAIN}vram-request": "16Gi"}
+    bed.give(gpu, worker)
+    service = bed.service
+    with service.lock:
+        assert [(row.name, row.claims) for row in gpu_rows(service.cluster)] == [("g0", ["a/worker"])]

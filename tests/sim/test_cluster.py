@@ -7,6 +7,7 @@ import pytest
 from bursar.control.admission import ObjectChange
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
+from bursar.sim.cluster import Cluster
 from tests.builders import disruption_budget, node, pod, priority_class
 from tests.sim.purse import registry
 from tests.sim.steps import TestBed
@@ -302,3 +303,18 @@ class TestLoop:
 def _document(body: dict[str, Any], uid: str) -> Document:
     metadata = {**body["metadata"], "uid": uid}
     return Document("", 0, {**body, "metadata": metadata})
+
+
+def test_what_would_be_stored_is_told_change_by_change() -> None:
+    cluster = Cluster()
+    changes = cluster.staged([Document("", 1, node("n1", {"cpu": 1})), Document("", 2, pod("p", "a", {"cpu": 1}))])
+    assert [change.key for change in changes] == ["n1", "a/p"]
+    cluster.apply([Document("", 1, node("n1", {"cpu": 1}))])
+    assert cluster.staged([Document("", 1, node("n1", {"cpu": 1}))]) == []
+
+
+def test_times_of_a_pod_that_cannot_be_read_are_refused_before_anything_changes() -> None:
+    cluster = Cluster()
+    bad = pod("p", "a", {"cpu": 1}, annotations={"sim.bursar.dev/runs-for": "soon"})
+    with pytest.raises(ManifestError, match="runs-for"):
+        cluster.staged([Document("", 1, bad)])

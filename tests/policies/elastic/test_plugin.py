@@ -283,3 +283,8 @@ def test_used_counts_what_pods_request(spec: str, pods: list[Document], used: di
     found = find(target, "ElasticQuota/a/quota")
     assert found is not None
     assert found["status"]["used"] == used
+
+
+def test_a_composite_whose_max_is_below_its_min_is_refused() -> None:
+    with pytest.raises(ManifestError, match=r"spec\.max"):
+        apply(cluster(), composite("a, b", "min: {cpu: 2}, max: {cpu: 1}"))

@@ -249,3 +249,16 @@ def test_what_is_no_tree_dangles_in_the_library_and_is_refused_as_a_manifest(
         KindSet([QUOTA_TREE]).read(Document("t.yaml", 1, given))
     assert message in str(caught.value)
     assert "t.yaml: document 1: QuotaTree T" in str(caught.value)
+
+
+def test_a_node_is_not_renamed_to_what_is_no_name() -> None:
+    cache = World(T="R10(A3)").manager.get_tree_cache("T")
+    with pytest.raises(ManifestError, match="not the name of a node"):
+        cache.rename_node("A", "")
+
+
+def test_a_tree_that_does_not_exist_joins_no_forest() -> None:
+    manager = World(T="R10(A3)").manager
+    manager.add_forest("F")
+    with pytest.raises(QuotaError, match="nothing"):
+        manager.add_tree_to_forest("F", "nothing")
