@@ -254,6 +254,7 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             self._advance(now)
+            self._note_overuse(now)
             decisions: list[Decision] = []
             for policy in self._core.revoking:
                 for wanted in policy.revocations(now):
@@ -283,6 +284,19 @@ class Engine(LockedLedger):
                 if moment is not None and (earliest is None or moment < earliest):
                     earliest = moment
             return earliest
+        finally:
+            self._lock.release()
+
+    def last_revocation(self) -> int | None:
+        """The moment by which the over-use that there is now will be revoked; as of the last tick."""
+        self._lock.acquire()
+        try:
+            latest: int | None = None
+            for policy in self._core.revoking:
+                moment = policy.last_revocation()
+                if moment is not None and (latest is None or moment > latest):
+                    latest = moment
+            return latest
         finally:
             self._lock.release()
 
@@ -363,6 +377,16 @@ class Engine(LockedLedger):
         else:
             self._undo()
         return len(changed) > 0
+
+    def _note_overuse(self, now: int) -> None:
+        if self._core.revoking:
+            tx = self._begin(now)
+            for policy in self._core.revoking:
+                policy.note_overuse(tx, now)
+            if self._changed():
+                self._commit(("tick", "over-use"))
+            else:
+                self._undo()
 
     def _revoke(self, claim: Claim, wanted: Revocation, now: int) -> Decision:
         """The claim counts until it is gone, but is not healthy for budgets any more."""

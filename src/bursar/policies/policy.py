@@ -53,6 +53,10 @@ class EvictionRules:
         """Why the claim may not displace that one as things are now; "" if it may."""
         return ""
 
+    def protection(self, victim: Claim) -> str:
+        """Why the claim may not be evicted for any other; "" if it may."""
+        return ""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DemandRules:
@@ -109,9 +113,16 @@ class TimeHooks(StatusHooks):
         changed account are decided again. A claim refused as permanent is not, so such limits refuse for now only.
         """
 
+    def note_overuse(self, tx: Transaction, now: int) -> None:
+        """Write down since when there is over-use, before ``revocations`` is asked."""
+
     def revocations(self, now: int) -> list[Revocation]:
         """The claims to evict because of over-use, as of ``now`` (milliseconds)."""
         return []
+
+    def last_revocation(self) -> int | None:
+        """The moment by which the over-use that there is now will be revoked; None if there is none."""
+        return None
 
     def next_due(self, now: int) -> int | None:
         """The first moment after ``now`` at which time alone may change something; None if there is none.

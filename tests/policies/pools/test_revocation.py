@@ -21,6 +21,12 @@ QUOTA = {
     "kind": "ElasticQuota",
     "spec": {"max": {GPU: 4}, "min": {GPU: 2}},
 }
+REVOKING = {
+    "apiVersion": "bursar.dev/v1alpha1",
+    "kind": "Configuration",
+    "metadata": {"name": "default"},
+    "spec": {"pools": {"revokeOveruse": True}},
+}
 V1 = [("p10", 10, [20, 0]), ("p9", 9, [10, 1]), ("p8", 8, [20, 0]), ("p7", 7, [40, 0])]
 Row = tuple[str, int, list[int]]
 
@@ -56,7 +62,7 @@ def test_choice(rows: list[Row], runtime: list[int], expected: list[str]) -> Non
 
 def lent(delay: int = 120 * SECONDS) -> World:
     """Quota b has borrowed a's idle min."""
-    world = World({"memory": 20})
+    world = World({"memory": 20}, placing=True)
     world.options(delay=delay)
     world.quota("a", {"memory": 20}, {"memory": 10})
     world.quota("b", {"memory": 20}, {"memory": 10})
@@ -98,11 +104,13 @@ def test_v3_being_back_within_resets_the_clock() -> None:
 
 
 def test_v3_several_over_used_quotas_and_one_that_is_removed() -> None:
-    world = World({"memory": 40})
+    world = World({"memory": 40}, placing=True)
     world.options(delay=0)
     for name in "abc":
         world.quota(name, {"memory": 40})
         world.start({"memory": 10}, name)
+    world.quota("d", {"memory": 40}, {"memory": 5})
+    world.submit({"memory": 5}, "d")
     world.node("n1", {"memory": 0})
     world.node("n2", {"memory": 10})
     assert [d.uid for d in world.engine.tick(world.now)] == ["c1", "c2", "c3"]
@@ -112,7 +120,7 @@ def test_v3_several_over_used_quotas_and_one_that_is_removed() -> None:
 
 def test_own_pods_of_a_parent_and_its_children_are_brought_back_too() -> None:
     """B10: the original revokes nothing for a parent that has no pods of its own."""
-    world = World({"memory": 20})
+    world = World({"memory": 20}, placing=True)
     world.options(delay=0)
     world.quota("p", {"memory": 20}, is_parent=True)
     world.quota("c", {"memory": 20}, parent="p")
@@ -130,12 +138,14 @@ def test_own_pods_of_a_parent_and_its_children_are_brought_back_too() -> None:
 
 
 def test_pods_that_may_not_be_preempted_stay() -> None:
-    world = World({"memory": 20})
+    world = World({"memory": 20}, placing=True)
     world.options(delay=0)
     world.quota("q", {"memory": 20}, {"memory": 10})
     world.start({"memory": 10}, "q", firm=True)
     world.start({"memory": 5}, "q")
-    world.node("n1", {"memory": 8})
+    world.quota("waiting", {"memory": 20}, {"memory": 2})
+    world.submit({"memory": 2}, "waiting")
+    world.node("n1", {"memory": 14})
     assert [decision.uid for decision in world.engine.tick(world.now)] == ["c2"]
 
 
@@ -153,13 +163,16 @@ def test_a_budget_is_honoured_and_somebody_else_is_asked() -> None:
 
 
 def test_lowering_max_takes_over_use_back() -> None:
-    """Ruled: in this dialect a runtime that falls takes over-use back."""
-    world = World({"memory": 20})
+    """Ruled: in this dialect a runtime that falls takes over-use back, if another claim waits for it."""
+    world = World({"memory": 20}, placing=True)
     world.options(delay=0)
     world.quota("q", {"memory": 20})
     world.start({"memory": 5}, "q")
     world.start({"memory": 5}, "q")
     world.quota("q", {"memory": 5})
+    assert world.engine.tick(world.now) == [], "nobody waits for it"
+    world.quota("waiting", {"memory": 20})
+    world.submit({"memory": 11}, "waiting")
     assert [decision.uid for decision in world.engine.tick(world.now)] == ["c2"]
 
 
@@ -172,7 +185,7 @@ def test_it_can_be_switched_off(off: dict[str, object]) -> None:
 
 
 def test_what_is_guaranteed_is_not_taken_back() -> None:
-    world = World({"memory": 20})
+    world = World({"memory": 20}, placing=True)
     world.options(delay=0, guarantee=True)
     world.quota("a", {"memory": 20}, {"memory": 0})
     world.start({"memory": 15}, "a")
@@ -202,6 +215,7 @@ def test_it_says_when_the_delay_will_have_passed() -> None:
 
 def test_the_embedded_cluster_takes_back_on_time() -> None:
     bed = TestBed(
+        REVOKING,
         node("n1", {GPU: 4}),
         *({**QUOTA, "metadata": {"namespace": team, "name": team}} for team in "ab"),
         pod("p1", "b", {GPU: 4}),

@@ -86,7 +86,8 @@ class World:
         self.set(PROFILE, f"ns/{name}", body)
 
     def options(self, **given: object) -> None:
-        self.set(OPTION, "default", PoolOptions(**given))  # type: ignore[arg-type]
+        """Revocation is switched on, unless it says otherwise."""
+        self.set(OPTION, "default", PoolOptions(**({"revoke": True} | given)))  # type: ignore[arg-type]
 
     # Claims
 

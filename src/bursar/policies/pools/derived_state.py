@@ -38,6 +38,11 @@ NON_PREEMPTIBLE_DEMAND: Final = "/firm-demand"
 STRAY_DEMAND: Final = "/stray-demand"
 SUFFIXES: Final = ("", OWN, NON_PREEMPTIBLE, DEMAND, NON_PREEMPTIBLE_DEMAND)
 
+# Positions in a binding's data, which begins with the names of the quota and its tree
+COUNTED_AT: Final = 2  # whether its request counts
+STRAY_AT: Final = 3  # its label names no quota
+NON_PREEMPTIBLE_AT: Final = 4
+
 
 def topic_of(tree: str) -> str:
     """The topic of all requests of a tree, for claims that wait for a larger runtime."""

@@ -23,11 +23,14 @@ from bursar.policies.policy import DemandRules, NeedsSource, QuotaPolicy
 from bursar.policies.pools.affinity import needs_of, open_terms
 from bursar.policies.pools.configure import KINDS, Changer
 from bursar.policies.pools.derived_state import (
+    COUNTED_AT,
     DEMAND,
     NON_PREEMPTIBLE,
+    NON_PREEMPTIBLE_AT,
     NON_PREEMPTIBLE_DEMAND,
     OWN,
     QUOTAS,
+    STRAY_AT,
     STRAY_DEMAND,
     DerivedState,
     topic_of,
@@ -44,11 +47,6 @@ from bursar.selectors import NodeNeeds
 
 _CACHED: Final = 65_536
 _DAEMON_SET: Final = "DaemonSet/"  # begins the owner of its pods
-
-# Positions in a binding's data, which begins with the names of the quota and its tree
-COUNTED_AT: Final = 2  # whether its request counts
-STRAY_AT: Final = 3  # its label names no quota
-NON_PREEMPTIBLE_AT: Final = 4
 
 
 @final
@@ -330,6 +328,7 @@ class PoolsPolicy(QuotaPolicy):
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
         self.bindings.rules = self.demand_rules
+        self.revoker.rules = self.eviction_rules
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []
@@ -418,11 +417,17 @@ class PoolsPolicy(QuotaPolicy):
         refusal = None if claim.counts() else self.check(claim, binding)
         return explain_branch(self.derived, branch, binding, refusal)
 
+    def note_overuse(self, tx: Transaction, now: int) -> None:
+        self.revoker.note(self.state, tx, now)
+
     def revocations(self, now: int) -> list[Revocation]:
         return self.revoker.due(self.state, now)
 
     def next_due(self, now: int) -> int | None:
-        return self.revoker.next_due(now)
+        return self.revoker.next_due(self.state, now)
+
+    def last_revocation(self) -> int | None:
+        return self.revoker.last_due(self.state)
 
     def outputs(self, now: int) -> list[Output]:
         return self.status.outputs(self.state, self.nodes)

@@ -136,7 +136,7 @@ class PoolOptions(Body):
 
     guarantee: bool = False  # what is in use is never taken back for others
     runtime: bool = True  # False: quotas are held to their max only
-    revoke: bool = True
+    revoke: bool = False
     delay: int = DELAY  # milliseconds of over-use before claims are revoked
     default_preemption: bool = False  # pods of the default quota may be preempted
 
