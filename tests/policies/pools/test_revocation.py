@@ -6,6 +6,7 @@ import pytest
 
 from bursar.engine.disruption_budgets import KIND as BUDGET
 from bursar.engine.disruption_budgets import BudgetBody
+from bursar.engine.session import CommitListener
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.pools.revocation import choose
 from bursar.resources import EMPTY
@@ -193,6 +194,42 @@ def test_what_is_guaranteed_is_not_taken_back() -> None:
     world.submit({"memory": 10}, "b")
     assert world.engine.tick(world.now) == []
     assert world.runtime("a") == {"memory": 15}
+
+
+def test_the_delay_goes_on_after_a_restart() -> None:
+    world = lent()
+    world.submit({"memory": 5}, "a")
+    start = world.now
+    assert world.engine.tick(start) == []
+    again = world.replayed()
+    assert again.engine.next_due(start) == start + 120 * SECONDS
+    assert again.engine.last_revocation() == start + 120 * SECONDS
+    assert again.engine.tick(start + 119 * SECONDS) == []
+    assert [decision.uid for decision in again.engine.tick(start + 120 * SECONDS)] == ["c4"]
+
+
+def test_a_rehearsal_takes_no_over_use_away() -> None:
+    """What a rehearsal finds out about over-use is forgotten with it."""
+    world = lent(0)
+    claim = world.submit({"memory": 5}, "a")
+    world.engine.begin_rehearsal(CommitListener(), world.now)
+    world.engine.release(claim.uid, world.now)
+    assert world.engine.tick(world.now) == []
+    world.engine.end_rehearsal()
+    assert [decision.uid for decision in world.engine.tick(world.now)] == ["c4"]
+
+
+def test_own_pods_of_a_parent_that_lose_to_its_children() -> None:
+    """Only what the implicit child gets has changed."""
+    world = World({"memory": 20}, placing=True)
+    world.options(delay=0)
+    world.quota("p", {"memory": 20}, is_parent=True)
+    world.quota("c", {"memory": 20}, {"memory": 10}, "p")
+    for _ in range(4):
+        world.start({"memory": 5}, "p")
+    assert world.engine.tick(world.now) == []
+    world.submit({"memory": 10}, "c")
+    assert [decision.uid for decision in world.engine.tick(world.now)] == ["c3", "c4"]
 
 
 def test_it_says_when_the_delay_will_have_passed() -> None:

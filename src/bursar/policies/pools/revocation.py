@@ -230,7 +230,7 @@ class Revoker:
         for slot in range(len(over)):
             if over[slot]:
                 resource = dimension_at(self.derived.forest.dims[slot])
-                limit = resource.show(self._limit(branch, slot))
+                limit = resource.show(self._limit_of_all(branch, slot))
                 parts.append(f"{resource.show(branch.own_used[slot])} {resource.name} of {limit}")
         named = f"quota {branch.name}" if branch.quota is None else subject_of(self.derived, branch.quota)
         return f"{named} uses {', '.join(parts)}"
