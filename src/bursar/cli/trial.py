@@ -70,6 +70,9 @@ def _text(found: types.Plan) -> list[str]:
     ahead = f" within {found.horizon}" if found.horizon not in {"", "0s"} else ""
     counts = f"{len(found.starts)} would start, {len(found.evicted)} would be evicted, {len(found.waits)} would wait"
     counts += f", {len(found.stranded)} would lose their node" if found.stranded else ""
+    late = [one for one in found.evicted if one.time != found.moment.time]
+    if found.evictions_within and late:
+        counts += f". Evictions because of over-use ({len(late)}) come within {found.evictions_within}"
     return [*lines, "", *wrapped(f"Plan{ahead}: {counts}. Nothing was changed.", 0)]
 
 

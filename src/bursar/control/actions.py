@@ -209,10 +209,7 @@ class Actor:
 
 
 class RehearsingActor(Actor):
-    """Leaves out what policies do with a memory of their own, which no rollback restores."""
-
-    def revoke(self) -> bool:
-        return False
+    """Leaves out what policies write: they remember what they wrote, and no rollback restores that."""
 
     def write_outputs(self) -> bool:
         return False

@@ -328,7 +328,7 @@ class Controller:
     def rehearsal(self, ports: Ports) -> Iterator[Controller]:
         """A copy of this controller that goes on from here through other ports; in the end its work is undone.
 
-        What policies write, and what they revoke after a delay, is left out: it follows later.
+        What policies write is left out: it follows later.
         """
         watch = self._watch.fork()
         actor = RehearsingActor(self.engine, watch, ports)

@@ -401,6 +401,7 @@ class Plan(Answer, frozen=True):
     borrowing: list[BorrowingChange]
     horizon: str
     moment: Moment
+    evictions_within: str = ""  # with no horizon: how far ahead evictions because of over-use were looked for
 
     @property
     def harmless(self) -> bool:

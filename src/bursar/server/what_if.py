@@ -3,7 +3,8 @@
 Pods are created in a rehearsal, together: the control loop runs until it comes to rest, and all of it is undone. So
 what is said of them, and of others that start, are evicted or lose their hold because of them, is what would happen.
 Manifests are applied to a copy of the cluster, restored from the disk. With a horizon, that copy and another one
-without the changes run on for that time, and the plan is what differs between the two.
+without the changes run on for that time, and the plan is what differs between the two. Without one they run on until
+over-use that there is then would be revoked: a change of nodes or quotas can cost pods their place only after a delay.
 """
 
 from __future__ import annotations
@@ -144,7 +145,22 @@ def plan(
     if horizon:
         before.advance(horizon)
         after.advance(horizon)
-    return _compared(before, after, outcomes, horizon, moment)
+    found = _compared(before, after, outcomes, horizon, moment)
+    return found if horizon else _with_revocations(before, after, found)
+
+
+def _with_revocations(before: Cluster, after: Cluster, found: types.Plan) -> types.Plan:
+    """With the pods that the changes cost their place only after a delay, because their quota is over-used by them."""
+    due = after.engine.last_revocation()
+    wait = 0 if due is None else due - after.now()
+    if wait <= 0:
+        return found
+    before.advance(wait)
+    after.advance(wait)
+    known = {one.pod for one in found.evicted}
+    late = [key for key in after.pods() if key not in known and _out(after, key) and not _out(before, key)]
+    evicted = [*found.evicted, *[_news(after, key, "evicted") for key in late]]
+    return msgspec.structs.replace(found, evicted=evicted, evictions_within=show_duration(wait))
 
 
 def _compared(

@@ -66,6 +66,7 @@ class DerivedState:
         self.version: int = 0  # of what bindings depend on
         self.roots_changed: Final[set[str]] = set()  # for the status writer
         self.profiles_changed: Final[set[str]] = set()
+        self.moved: Final[dict[str, dict[str, None]]] = {}  # nodes that left trees, for the status writer
 
     # Cells
 
@@ -155,14 +156,23 @@ class DerivedState:
     def _node_changed(self, name: str, cell: object) -> None:
         node_pools = self.node_pools
         before = node_pools.owners.get(name)
+        tree = None if before is None else node_pools.tree_of(before)
         self.profiles_changed.update(node_pools.matches.get(name, ()))
         self.outside.leave_tree(name)
         node_pools.node_changed(name, node_of(cell))
         self.outside.enter_tree(name)
         self.profiles_changed.update(node_pools.matches.get(name, ()))
+        if tree is not None:
+            self._note_moved(name, tree)
         for owner in (before, node_pools.owners.get(name)):
             if owner is not None:
                 self._owner_changed(owner)
+
+    def _note_moved(self, node: str, tree: str) -> None:
+        """Notes that a node left a tree for another one."""
+        owner = self.node_pools.owners.get(node)
+        if owner is not None and self.node_pools.tree_of(owner) != tree:
+            self.moved.setdefault(node, {})[tree] = None
 
     def _owner_changed(self, owner: str) -> None:
         tree = self.node_pools.tree_of(owner)
@@ -173,10 +183,13 @@ class DerivedState:
     def _profile_changed(self, key: str, old: object, new: object) -> None:
         self.version += 1
         self.needs.clear()
-        before = set(self.node_pools.trees)
+        known = set(self.node_pools.trees)
+        before = {node: self.node_pools.tree_of(owner) for node, owner in self.node_pools.owners.items()}
         self.node_pools.profile_changed(key, profile_of(key, new))
-        moved = before.symmetric_difference(self.node_pools.trees)
+        moved = known.symmetric_difference(self.node_pools.trees)
         self.outside.sum_up()
+        for node, tree in before.items():
+            self._note_moved(node, tree)
         for branch in self.forest.branches.values():
             if branch.tree_id in moved:
                 self.forest.note(branch)

@@ -235,6 +235,11 @@ class NodePools:
     def tree_of(self, owner: str) -> str:
         return "" if owner == NO_PROFILE else self.profiles[owner].tree
 
+    def is_in(self, node: str, tree: str) -> bool:
+        """Whether there is such a node, and it belongs to the tree."""
+        owner = self.owners.get(node)
+        return owner is not None and self.tree_of(owner) == tree
+
     def _open_to(self, owner: str) -> tuple[str, ...]:
         return (DEFAULT_TREE,) if owner == NO_PROFILE else self.profiles[owner].open_to()
 

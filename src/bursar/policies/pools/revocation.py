@@ -211,9 +211,7 @@ class Revoker:
 
     def _may_go(self, branch: Branch, claim: Claim) -> bool:
         """Whether the claim runs on a node of the tree, and the engine lets it go."""
-        node_pools = self.derived.node_pools
-        owner = node_pools.owners.get(claim.place)
-        there = not claim.spec.placeable if owner is None else node_pools.tree_of(owner) == branch.tree_id
+        there = not claim.spec.placeable or self.derived.node_pools.is_in(claim.place, branch.tree_id)
         return there and claim.state >= RESERVED and not self.rules.protection(claim)
 
     def _amounts(self, claim: Claim) -> list[int]:

@@ -49,6 +49,9 @@ class PoolStatusWriter(StatusWriter):
         self.derived.roots_changed.clear()
         self.derived.profiles_changed.clear()
         self._statuses(nodes)
+        if self.derived.moved:
+            self._lost_nodes()
+            self.derived.moved.clear()
         return self.take()
 
     # Root quotas and profiles
@@ -102,6 +105,24 @@ class PoolStatusWriter(StatusWriter):
             self.write_event(kind, key, reason, message)
 
     # Quotas
+
+    def _lost_nodes(self) -> None:
+        """Warns quotas whose pods run on nodes that left their tree just now."""
+        moved = self.derived.moved
+        for key in sorted(self.derived.forest.branches):
+            branch = self.derived.forest.branches[key]
+            if branch.quota is None or branch.built_in:
+                continue
+            lost = {
+                claim.place
+                for claim in branch.members.claims.values()
+                if branch.tree_id in moved.get(claim.place, {})
+                and not self.derived.node_pools.is_in(claim.place, branch.tree_id)
+            }
+            if lost:
+                nodes = listing(sorted(lost))
+                message = f"its pods run on nodes that left its tree: {nodes}. They count until they end"
+                self.write_event(QUOTA_OBJECT, branch.quota.key, "NodesLost", message)
 
     def _statuses(self, nodes: NodeIndex) -> None:
         forest = self.derived.forest
