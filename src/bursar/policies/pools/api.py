@@ -100,7 +100,7 @@ class PoolsSection(Part, frozen=True):
 
     runtime_quota: Annotated[bool, Meta(description="False: quotas are held to their max only.")] = True
     guarantee_usage: Annotated[bool, Meta(description="What a quota uses is never taken back for others.")] = False
-    revoke_overuse: Annotated[bool, Meta(description="Over-use is taken back by eviction.")] = False
+    revoke_overuse: Annotated[bool, Meta(description="Over-use that others wait for is evicted.")] = False
     delay_evict_time: Annotated[
         str,
         Meta(description="Over-use is tolerated that long.", extra_json_schema={"pattern": _DURATION, "maxLength": 63}),

@@ -249,7 +249,8 @@ REASONS: Final = (
     ),
     Reason(
         "pools.revoked",
-        "The pod was evicted, because its quota used more than its runtime quota for longer than `delayEvictTime`.",
+        "The pod was evicted: its quota used more than its runtime quota for longer than `delayEvictTime`, and a pod "
+        "within the runtime of its own quota waited for it. Only with `revokeOveruse`.",
         "Submit it again: it starts when the quota has room. To be safe from this, stay within `min`.",
     ),
 )

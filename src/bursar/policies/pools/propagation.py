@@ -55,7 +55,8 @@ class Propagation:
     def note(self, branch: Branch) -> None:
         """Notes that something about the branch changed."""
         self.changed[branch.key] = None
-        self.suspects[branch.key] = None
+        if branch.key in self.branches:  # no root; the implicit child stands for its quota
+            self.suspects[branch.key] = None
 
     def tree(self, tree_id: str) -> PoolTree:
         found = self.trees.get(tree_id)
