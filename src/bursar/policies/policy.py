@@ -15,7 +15,7 @@ Rules for every policy:
 * Only growth is checked; ``forced`` skips the check, never the counting.
 * No clock, no randomness, total orders everywhere. The time is ``tx.now`` or the ``now`` that a hook is given.
 
-The defaults serve a policy that only says which accounts bind a claim: it is charged where it fits, in order.
+By default a claim is charged in the accounts that bind it, where it fits, in order.
 """
 
 from __future__ import annotations
@@ -125,10 +125,7 @@ class TimeHooks(StatusHooks):
         return None
 
     def next_due(self, now: int) -> int | None:
-        """The first moment after ``now`` at which time alone may change something; None if there is none.
-
-        It refers to the state after the last ``advance`` and ``revocations``.
-        """
+        """The first moment after ``now`` at which time alone may change something, as of the last ``revocations``."""
         return None
 
 
@@ -397,10 +394,7 @@ class PlacementPolicy(Policy):
         return None
 
     def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
-        """Why this policy filters out all nodes of the mask, which the policies before it leave open.
-
-        Returns None for the common refusal, which is that the nodes are full.
-        """
+        """Why this policy filters out all nodes that the policies before it leave open; None if they are just full."""
         return None
 
     # One node
