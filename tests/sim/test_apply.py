@@ -147,3 +147,39 @@ def _lasting(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest without what each cluster counts for itself."""
     own = {"uid", "resourceVersion", "generation", "creationTimestamp"}
     return {**manifest, "metadata": {name: one for name, one in manifest["metadata"].items() if name not in own}}
+
+
+class TestRootQuotas:
+    """What an apply says of a root quota is put right at once, with an event; labels of users stay."""
+
+    ROOT = "ElasticQuota.scheduling.sigs.k8s.io/kube-system/root-a"
+
+    def bed(self) -> TestBed:
+        given = profile("a", "root-a", {"pool": "a"})
+        return TestBed(node("n1", {"cpu": 8, "memory": "32Gi"}, labels={"pool": "a"}), given)
+
+    def repairs(self, bed: TestBed) -> list[str]:
+        return [event.message for event in bed.take_news()[1] if event.reason == "Repaired"]
+
+    def test_other_amounts(self) -> None:
+        bed = self.bed()
+        before = bed.whole(self.ROOT)
+        bed.give(pool_quota("root-a", {"cpu": 1}, namespace="kube-system", is_parent="true"))
+        assert _lasting(bed.whole(self.ROOT)) == _lasting(before)
+        [note] = self.repairs(bed)
+        assert note.startswith(f"put right: Bursar writes metadata.labels.{PREFIX}is-root")
+        assert note.endswith("more fields")
+
+    def test_a_label_of_its_user_is_none_of_that(self) -> None:
+        bed = self.bed()
+        given = copy.deepcopy(bed.whole(self.ROOT))
+        given["metadata"]["labels"]["owner"] = "ml"
+        bed.give(given)
+        assert bed.whole(self.ROOT)["metadata"]["labels"]["owner"] == "ml"
+        assert self.repairs(bed) == []
+        given = copy.deepcopy(bed.whole(self.ROOT))
+        given["spec"]["min"]["cpu"] = "4"
+        bed.give(given)
+        assert bed.whole(self.ROOT)["metadata"]["labels"]["owner"] == "ml"
+        assert bed.whole(self.ROOT)["spec"]["min"]["cpu"] == "8"
+        assert self.repairs(bed) == ["put right: Bursar writes spec.min.cpu"]
