@@ -9,6 +9,7 @@ import pytest
 
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
+from bursar.policies.pools.parse import tree_id
 from bursar.policies.pools.settings import PREFIX
 from bursar.server.demo import organisation
 from bursar.sim.apply import ConflictError
@@ -147,6 +148,22 @@ def _lasting(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest without what each cluster counts for itself."""
     own = {"uid", "resourceVersion", "generation", "creationTimestamp"}
     return {**manifest, "metadata": {name: one for name, one in manifest["metadata"].items() if name not in own}}
+
+
+def test_a_label_that_bursar_wrote_is_the_users_once_it_is_applied() -> None:
+    """So a quota that moves again has the label of its tree, and not that of a former one."""
+    bed = TestListings().cluster()
+    key = "ElasticQuota.scheduling.sigs.k8s.io/a-leaf/a-leaf"
+    stored = bed.objects.find("ElasticQuota.scheduling.sigs.k8s.io", "a-leaf/a-leaf")
+    assert stored is not None
+    assert stored.written["labels"] == {f"{PREFIX}tree-id": bed.whole(key)["metadata"]["labels"][f"{PREFIX}tree-id"]}
+    for parent, tree in (("mid", tree_id("kube-system", "ml")), ("", None), ("shared-root", "shared")):
+        amounts = {"nvidia.com/gpu": 1} if parent == "shared-root" else CPU
+        bed.give(pool_quota("a-leaf", amounts, parent=parent, namespace="a-leaf"))
+        assert bed.whole(key)["metadata"]["labels"].get(f"{PREFIX}tree-id") == tree
+        stored = bed.objects.find("ElasticQuota.scheduling.sigs.k8s.io", "a-leaf/a-leaf")
+        assert stored is not None
+        assert stored.written.get("labels", {}) == {}
 
 
 class TestRootQuotas:

@@ -113,8 +113,11 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return whole
 
     def with_written(self, part: str, value: Mapping[str, Any]) -> Stored:
-        """With these keys of a part written; None takes a key away."""
+        """With these keys of a part written; None takes a key away. A label of the manifest is not written again."""
         merged = {**self.written.get(part, {}), **value}
+        if part == "labels" and self.kind.name != POD.name:
+            asked = (self.body.get("metadata") or {}).get("labels") or {}
+            merged = {name: inner for name, inner in merged.items() if asked.get(name) != inner}
         kept = {name: inner for name, inner in merged.items() if inner is not None}
         return replace(self, written=shared(self.kind, {**self.written, part: kept}))
 
@@ -305,6 +308,8 @@ class Stage(ObjectStore):
         else:
             generation = known.generation + (_asked(known.body) != _asked(given.body))
             stored = replace(known, held=given.body, applied_as=as_version, generation=generation)
+            if known.written.get("labels"):
+                stored = stored.with_written("labels", {})
         self.write(stored)
         return stored
 

@@ -255,8 +255,8 @@ class TestStatus:
         assert world.written(outputs, QUOTA_OBJECT, "quotas/top", "labels") is None
         world.quota("mid", units(1, 1), is_parent=True)
         outputs = world.outputs()
-        for name in ("leaf", "mid"):
-            assert world.written(outputs, QUOTA_OBJECT, f"quotas/{name}", "labels") == {PREFIX + "tree-id": ""}
+        for name, tree in (("leaf", ""), ("mid", None)):  # the user has named the tree of mid, the default one
+            assert world.written(outputs, QUOTA_OBJECT, f"quotas/{name}", "labels") == {PREFIX + "tree-id": tree}
 
     @pytest.mark.parametrize(
         ("parent", "message"),

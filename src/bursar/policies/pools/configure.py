@@ -154,10 +154,8 @@ class Changer:
     def _put(self, given: PoolQuotaBody) -> None:
         """Puts a quota in force, in the tree of its parent, and takes those below it along."""
         quota = self.derived.resolver.in_its_tree(given)
-        relabelled = quota is not given or self.state.cell(RELABELLED, quota.name) is not None
         self._put_in_tree(quota)
-        if relabelled:
-            self.tx.put(NAME, RELABELLED, quota.name, True)
+        self.tx.put(NAME, RELABELLED, quota.name, None if quota is given else True)
         for name in list(self.derived.resolver.below.get(quota.name, [])):
             child = self.derived.resolver.quotas[name]
             if child.tree != quota.tree and self.derived.resolver.in_its_tree(child) is not child:

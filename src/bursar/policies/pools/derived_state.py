@@ -118,11 +118,11 @@ class DerivedState:
             self._forget_unused(key)
 
     def _relabelled_changed(self, name: str, relabelled: bool) -> None:
-        quota = self.resolver.quota(name)
-        if not relabelled:
+        if relabelled:
+            self.relabelled.add(name)
+        else:
             self.relabelled.discard(name)
-            return
-        self.relabelled.add(name)
+        quota = self.resolver.quota(name)
         if quota is not None:
             self.forest.note(self.forest.branch(quota.tree, name))
 

@@ -134,7 +134,9 @@ class PoolStatusWriter(StatusWriter):
         for key in changed:
             branch = forest.branches.get(key)
             if branch is None or branch.quota is None:
-                self.changed("labels", key, None)
+                name = key.rpartition("/")[2]
+                if self.derived.resolver.quota(name) is None:
+                    self.changed("labels", name, None)
                 self.changed("annotations", key, None)
                 self.changed("status", key, None)
                 self.changed("resources", key, None)
@@ -156,13 +158,18 @@ class PoolStatusWriter(StatusWriter):
         names = sorted({*quota.maximum, *quota.minimum})
         unknown = self.unknown_resources(QUOTA_OBJECT, quota.key, branch.key, nodes.misspelt(names))
         status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied), *unknown]}
-        if quota.name in self.derived.relabelled and self.changed("labels", branch.key, (quota.tree,)):
-            self.write(QUOTA_OBJECT, quota.key, "labels", {TREE: quota.tree})
+        self._label(quota)
         moved = self.changed("annotations", branch.key, amounts)
         if moved:
             self.write(QUOTA_OBJECT, quota.key, "annotations", amounts)
         if self.changed("status", branch.key, status) or moved:
             self.write(QUOTA_OBJECT, quota.key, "status", status)
+
+    def _label(self, quota: PoolQuotaBody) -> None:
+        """Corrects the label of a quota that moved with its parent, until its user names the tree."""
+        relabelled = quota.name in self.derived.relabelled
+        if self.changed("labels", quota.name, (quota.tree,) if relabelled else None):
+            self.write(QUOTA_OBJECT, quota.key, "labels", {TREE: quota.tree if relabelled else quota.tree or None})
 
     def _runtime(self, branch: Branch, tied: bool) -> list[int]:
         if branch.built_in:
