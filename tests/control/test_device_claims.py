@@ -238,6 +238,8 @@ def test_a_model_without_known_tflops_is_named_where_tflops_are_limited() -> Non
     bed.give(gpu_quota(total={"requests": {"tflops": "4000"}}), user("a", of_template="one"))
     assert bed.see("default/a").reason == "limits.capacity"
     assert "Foo 1000" in bed.see("default/a").message
+    bed.give(gpu_quota(total={"requests": {"vram": "80Gi"}}))
+    assert bed.see("default/a").phase == "Running"
 
 
 def test_administrators_access_costs_nothing() -> None:

@@ -119,6 +119,48 @@ def test_a_shared_claim_counts_once_and_stays_with_who_is_left(story: Story) -> 
     used(story, team, **{GPU: "2"})
 
 
+def test_a_quota_of_the_namespace_counts_devices(story: Story) -> None:
+    (node,) = story.nodes(1, {"cpu": "64", "memory": "128Gi"})
+    publish(story, node, "80Gi", "80Gi", "80Gi", "80Gi")
+    team = story.namespace()
+    body = {"apiVersion": "tensor-fusion.ai/v1", "kind": "GPUResourceQuota", "metadata": {"name": "quota"}}
+    story.apply({**body, "spec": {"total": {"requests": {"vram": "200Gi"}, "maxWorkers": 4}}}, namespace=team)
+    story.governed(team)
+    story.apply(template(story, "two", 2), namespace=team)
+    story.submit(team, user(story, "first", of_template="two"))
+    story.running(team, "first")
+    story.submit(team, user(story, "second", of_template="two"))
+    story.waits(team, "second", "total.max.vram.request")
+
+
+def test_a_claim_without_a_mapping_is_waited_for(story: Story) -> None:
+    """The driver publishes devices of which nothing says what they count as, until the Configuration does."""
+    (node,) = story.nodes(1, {"cpu": "64", "memory": "128Gi"})
+    team = story.namespace()
+    quota(story, team, **{"example.com/nic": "1"})
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "nic.example.com", "nodeName": node, "pool": pool, "devices": [{"name": "nic-0"}]}
+    chosen = [{"cel": {"expression": "device.driver == 'nic.example.com'"}}]
+    story.apply(
+        {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"{node}-nics"}, "spec": spec},
+        {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": story.name}, "spec": {"selectors": chosen}},
+    )
+    story.apply(claim(story, "nic", 1), namespace=team)
+    story.submit(team, user(story, "sender", named="nic"))
+    assert f"DeviceClass {story.name}" in story.waits(team, "sender", "devices.unmapped")
+    mapping = {"deviceClass": story.name, "charge": [{"resource": "example.com/nic", "count": 1}]}
+    story.apply(
+        {
+            "apiVersion": "bursar.dev/v1alpha1",
+            "kind": "Configuration",
+            "metadata": {"name": "default"},
+            "spec": {"devices": {"mappings": [mapping]}},
+        }
+    )
+    story.running(team, "sender")
+    used(story, team, **{"example.com/nic": "1"})
+
+
 def test_a_pod_whose_claim_was_made_anew_and_grew_is_evicted(story: Story) -> None:
     (node,) = story.nodes(1, {"cpu": "64", "memory": "128Gi"})
     publish(story, node, "80Gi", "80Gi", "80Gi", "80Gi")

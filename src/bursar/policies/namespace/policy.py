@@ -251,12 +251,17 @@ class LimitsPolicy(QuotaPolicy):
             count += units
         if devices:
             (tflops, vram), units, models = claimed(claim.spec)
-            if models and self._limits_capacity(claim.namespace):
+            if models and self._limits_tflops(claim.namespace):
                 return self._unknown_refusal(account, models)
             taken = total_cost([(tflops, vram, tflops, vram)])
             cost = cost.plus(taken).minus(ONE_WORKER) if cost else taken
             count += units
         return self.costs.shared(account, cost, count)
+
+    def _limits_tflops(self, namespace: str) -> bool:
+        space = self.space(namespace)
+        names = [*space.totals.listed, *space.singles.listed]
+        return len([name for name in names if name.endswith(".tflops")]) > 0
 
     def _limits_capacity(self, namespace: str) -> bool:
         """Whether a quota of the namespace limits tflops or vram."""
