@@ -140,4 +140,4 @@ def test_a_preemption_by_the_scheduler_is_told_as_one_by_others(story: Story) ->
     story.submit(free, story.pod("theirs", {GPU: "2"}, priorityClassName=urgent))
     story.running(free, "theirs")
     told = story.told(team, "ours", "control.preempted-by-others")
-    assert told == ["the scheduler takes its place for a pod of higher priority"]
+    assert told == ["the scheduler preempts it for a pod of higher priority"]
