@@ -100,14 +100,15 @@ def _all(field: Field, repeats: int) -> int:
 
 
 def _change(field: Field, repeats: int) -> int:
-    """One claim more or less, and the runtime of its quota."""
+    """One claim more or less of a quota that has what it requests, so that its siblings get less or more."""
     count = 0
     mark = field.tx.savepoint()
-    claims = [field.claim(field.teams[(k * 37) % len(field.teams)], 3) for k in range(3)]
+    teams = [name for name in field.teams if int(field.branch(name).runtime[0]) == int(field.branch(name).lim[0])][:3]
+    claims = [field.claim(name, 1) for name in teams]
     for turn in range(repeats):
         claim = claims[turn % 3]
         binding = claim.bindings[0]
-        branch = field.branch(field.teams[(turn % 3 * 37) % len(field.teams)])
+        branch = field.branch(teams[turn % 3])
         for wanted in (False, True):
             field.policy.demand(field.tx, claim, binding, wanted)  # type: ignore[arg-type]
             field.forest.refresh(branch)

@@ -155,6 +155,9 @@ def _objects(cluster: Cluster) -> dict[str, Any]:
 
 
 def _visible(manifest: Manifest) -> Manifest:
-    """The object as its readers see it, without the count of its writes."""
-    metadata = {name: part for name, part in manifest["metadata"].items() if name in {"labels", "annotations"}}
-    return manifest | {"metadata": metadata}
+    """The object as its readers see it, without the count of its writes. An empty label is as good as none."""
+    given = manifest["metadata"]
+    marks = [
+        {name: mark for name, mark in (given.get(part) or {}).items() if mark} for part in ("labels", "annotations")
+    ]
+    return manifest | {"metadata": marks}
