@@ -6,7 +6,7 @@ from bursar.engine.decision import ADMITTED, RELEASED, Decision, _mark_first
 from bursar.engine.disruption_budgets import KIND as BUDGET
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.engine import Engine
-from bursar.engine.placement import best_first
+from bursar.engine.placement import best_first, is_possible
 from bursar.engine.what_if import Submit
 from bursar.ledger.claims import RUNNING, TERMINATING, Claim
 from bursar.policies.nodes.policy import KIND as NODE
@@ -165,3 +165,9 @@ def test_a_restored_decision_keeps_the_place_that_it_names() -> None:
     restored = engine.claim("x").decision
     assert isinstance(restored, Decision)
     assert restored.place == "elsewhere"
+
+
+def test_a_node_that_is_gone_is_not_possible_and_none_is_no_obstacle() -> None:
+    engine = engine_with(pot("a", cpu=9), host("h", cpu=9))
+    assert [is_possible(engine._core, ask("x", 1), node) for node in ("h", "gone", "")] == [True, False, True]
+    assert engine._core.nodes.names == ["h"]

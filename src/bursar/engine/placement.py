@@ -28,9 +28,11 @@ def possible_nodes(core: Core, claim: Claim) -> list[str]:
 
 
 def is_possible(core: Core, claim: Claim, node: str) -> bool:
-    """Whether the claim could run on the node if that were empty."""
+    """Whether the claim could run on the node if that were empty. Without a node there is nothing in the way."""
+    slot = core.nodes.slots.get(node, -1)
+    if slot < 0:
+        return not node
     mask = bytearray(len(core.nodes))
-    slot = core.nodes.slot(node)
     mask[slot] = 1
     for policy in core.concerned(claim).placing:
         policy.feasible(claim, mask)
