@@ -33,7 +33,7 @@ def check_specs(state: State, manifests: Manifests) -> None:
     """Accounts agree with the specs of the claims that count."""
     counting = [claim for claim in state.claims.values() if claim.counts()]
     _check_nodes(state)
-    _check_namespaces(state, counting)
+    _check_namespaces(state, counting, manifests)
     _check_elastic(state, counting, manifests)
     _check_pools(state, counting)
     _check_trees(state, counting)
@@ -88,10 +88,15 @@ def worker_cost(claim: Claim) -> Counter[str]:
     return Counter(compute | {"requests.vram": vram, "limits.vram": vram, "workers": 1})
 
 
-def _check_namespaces(state: State, counting: list[Claim]) -> None:
+def _check_namespaces(state: State, counting: list[Claim], manifests: Manifests) -> None:
+    """Where there is a quota, a pod with whole GPUs is a worker, too; no node of these worlds says what its GPUs have."""
+    governed = {body["metadata"]["namespace"] for body in manifests.bodies("GPUResourceQuota.tensor-fusion.ai")}
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in counting:
-        totals[claim.namespace].update(worker_cost(claim))
+        cost = worker_cost(claim)
+        if not cost and claim.namespace in governed and claim.spec.requests.amount(GPU):
+            cost = Counter({"workers": 1})
+        totals[claim.namespace].update(cost)
     for namespace in {claim.namespace for claim in counting}:
         _compare(state, f"limits/{namespace}", totals[namespace], "namespace totals")
 

@@ -124,6 +124,20 @@ def test_an_unknown_model_is_named_where_a_quota_needs_its_figures() -> None:
     assert found.used()[0] == "1k", "with the one that ran before"
 
 
+def test_a_pod_that_runs_with_gpus_of_an_unknown_model_is_a_worker() -> None:
+    """Also where the quota limits what nothing is known about, so that nobody else is admitted beyond maxWorkers."""
+    found = World()
+    found.node("n1", gpus=4)
+    found.host("n1", host(4, "NVIDIA-X1"))
+    found.quota(total(1000, "80Gi", 1))
+    found.engine.submit(found.claim({}, "there", requests={GPU: 1}))
+    found.engine.place("there", "n1", forced=True)
+    assert found.used() == ("0", 0, "0", 0, 1)
+    found.host("n1", host(4, "NVIDIA-X1", usual=A10))
+    found.quota(total(2000, "80Gi", 1))
+    assert take(found, "p") == "total.max.workers.limit"
+
+
 def test_gpu_objects_say_what_labels_do_not() -> None:
     found = World()
     found.node("n1", gpus=2)

@@ -221,6 +221,14 @@ class LimitsPolicy(QuotaPolicy):
         return governed and bool(self.costs.requests.of(claim.spec.requests))
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
+        return self._bind(claim, place, runs=False)
+
+    def bind_anyway(self, claim: Claim, place: str, old: Binding | None) -> Binding | None:
+        """A pod that runs with GPUs of which nothing is known counts as a worker."""
+        found = self._bind(claim, place, runs=True)
+        return old if isinstance(found, Refusal) else found
+
+    def _bind(self, claim: Claim, place: str, *, runs: bool) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Unreadable):
             return Refusal(NAME, "limits.annotation", str(worker), permanent=True)
@@ -244,14 +252,14 @@ class LimitsPolicy(QuotaPolicy):
             if found is None:
                 return claim.binding_of(NAME)
             (tflops, vram), units, models = found
-            if models and self._limits_capacity(claim.namespace):
+            if models and not runs and self._limits_capacity(claim.namespace):
                 return self._unknown_refusal(account, models)
             taken = total_cost([(tflops, vram, tflops, vram)])
             cost = taken if worker is None else cost.plus(taken).minus(ONE_WORKER)
             count += units
         if devices:
             (tflops, vram), units, models = claimed(claim.spec)
-            if models and self._limits_tflops(claim.namespace):
+            if models and not runs and self._limits_tflops(claim.namespace):
                 return self._unknown_refusal(account, models)
             taken = total_cost([(tflops, vram, tflops, vram)])
             cost = cost.plus(taken).minus(ONE_WORKER) if cost else taken
