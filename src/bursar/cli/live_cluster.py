@@ -163,11 +163,12 @@ async def _fetched(config: ClusterConfig, namespace: str, name: str) -> Body | N
 
 
 def _gone_nodes(listed: Listed) -> list[Body]:
-    """Unschedulable nodes in place of deleted ones whose pods are still there and count."""
+    """Unschedulable nodes in place of deleted ones whose pods are still there and count; they have room for nothing."""
     there = {body["metadata"]["name"] for kind, body in listed.objects if kind.name == NODE.name}
     places = {pod["spec"].get("nodeName") for pod in listed.pods} - {None, ""}
-    head = {"apiVersion": NODE.api_version, "kind": NODE.kind}
-    return [head | {"metadata": {"name": name}, "spec": {"unschedulable": True}} for name in sorted(places - there)]
+    nothing = {"allocatable": {"cpu": "0", "memory": "0", "pods": "0"}}  # unlisted, they would be unlimited
+    node = {"apiVersion": NODE.api_version, "kind": NODE.kind, "spec": {"unschedulable": True}, "status": nothing}
+    return [node | {"metadata": {"name": name}} for name in sorted(places - there)]
 
 
 class LiveClient(FileClient):
