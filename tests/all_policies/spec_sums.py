@@ -89,7 +89,7 @@ def worker_cost(claim: Claim) -> Counter[str]:
 
 
 def _check_namespaces(state: State, counting: list[Claim], manifests: Manifests) -> None:
-    """Where there is a quota, a pod with whole GPUs is a worker, too; no node of these worlds says what its GPUs have."""
+    """Under a quota a pod with whole GPUs is a worker, too; no node of these worlds says what its GPUs have."""
     governed = {body["metadata"]["namespace"] for body in manifests.bodies("GPUResourceQuota.tensor-fusion.ai")}
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in counting:
