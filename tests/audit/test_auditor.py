@@ -306,6 +306,16 @@ def test_effects_that_make_no_sense(effect: object) -> None:
         Auditor().feed(resealed([b""], 0, first)[0])
 
 
+def test_a_claim_that_only_waited_may_return_under_its_uid() -> None:
+    """As a pod does whose quota was not in force for a while."""
+    engine = new_engine()
+    engine.configure([room_setting("teams", "a", 4, 0)], 1)
+    for at in (2, 4):
+        engine.submit(Claim("waits", spec({"cpu": 1}, {"teams": "a"})), at)
+        engine.release("waits", at + 1)
+    assert first_lie(engine.journal.take()) is None
+
+
 def test_a_server_may_limit_what_is_remembered() -> None:
     auditor = Auditor(uids_kept=3)
     for line in lines_of(1):

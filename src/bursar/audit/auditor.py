@@ -34,7 +34,7 @@ class AuditError(Exception):
 
 
 class Auditor:
-    """The books. ``uids_kept``: how many of the newest uids to remember, to see that none comes again (None: all)."""
+    """The books. ``uids_kept``: how many uids of admitted claims to remember, to see that none returns (None: all)."""
 
     def __init__(self, uids_kept: int | None = None) -> None:
         self.seq, self.at, self.head, self.sums = 0, 0, "0" * 32, [0, 0]
@@ -43,8 +43,8 @@ class Auditor:
         self.accounts: dict[str, Book] = self.parts["account"]
         # By uid: how many wait for a claim to go, and when its eviction began.
         self.waiters, self.told = dict[str, int](), dict[str, int]()
-        # All uids; keys and values of charges, each once, because many claims have equal ones; policies with physical
-        # accounts, in which evicted claims keep their place.
+        # Uids of claims that were admitted; keys and values of charges, each once, because many claims have equal ones;
+        # policies with physical accounts, in which evicted claims keep their place.
         self.uids, self.same, self.placing = dict[int, None](), dict[object, Any](), set[str]()
         self.uids_kept, self.counts = uids_kept, dict.fromkeys(COUNTED, 0)
         # Of the current record: the claim of the effect before; parts of the books that changed; who must fit the
@@ -127,11 +127,7 @@ class Auditor:
         self.sums = [(held + sign * new) % lane[0] for held, new, lane in zip(self.sums, number, LANES, strict=True)]
 
     def _do_claim(self, uid: str, namespace: str, name: str, created: int, spec: Book) -> None:
-        key = mark(uid)
-        require(bool(uid) and uid not in self.claims and key not in self.uids, f"claim {uid!r} was there before")
-        self.uids[key] = None
-        if self.uids_kept is not None and len(self.uids) > self.uids_kept:
-            del self.uids[next(iter(self.uids))]
+        require(bool(uid) and uid not in self.claims and mark(uid) not in self.uids, f"claim {uid!r} was there before")
         identity = mark(f"{len(uid)} {len(namespace)} {uid}{namespace}{name or uid} {whole(created)}")
         fresh = {"state": PENDING, "place": "", "leaving": False, "waits": [], "bindings": b"[]", "charges": {}}
         self.claims[uid] = {"mark": identity, "namespace": namespace, "spec": Spec(spec), **fresh}
@@ -144,6 +140,10 @@ class Auditor:
 
     def _do_state(self, uid: str, state: int) -> None:
         self._do_field(uid, 0, state)
+        if state != PENDING:  # one that only waited may be set aside, and come back under its uid
+            self.uids[mark(uid)] = None
+            if self.uids_kept is not None and len(self.uids) > self.uids_kept:
+                del self.uids[next(iter(self.uids))]
 
     def _do_field(self, uid: str, field: int, value: Any) -> None:  # noqa: ANN401 what a journal says may be anything
         claim, name = self.claims[uid], FIELDS[field]
