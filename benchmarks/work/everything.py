@@ -24,7 +24,9 @@ _KOORDINATOR = "scheduling.sigs.k8s.io/v1alpha1"
 
 def node(name: str, gpus: int) -> dict[str, Any]:
     allocatable = {"cpu": 64, "memory": "512Gi", **({GPU: gpus} if gpus else {})}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"} if gpus else {}  # a quota counts what they have
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": allocatable}}
 
 
 def gpu(host: str, index: int) -> dict[str, Any]:

@@ -55,9 +55,10 @@ LIMITS = of_kind("tensor-fusion.ai/v1", "GPUResourceQuota", "gpus", total={"maxW
 def test_claims_of_a_quota_are_found_by_the_name_that_the_table_has(
     bed: Live, given: dict[str, Any], name: str, labels: dict[str, str], annotations: dict[str, str]
 ) -> None:
-    governed = pod("c", "governed", 0 if annotations else 1)
+    gpus = 0 if annotations else 1  # whole ones count in a GPUResourceQuota, too
+    governed = pod("c", "governed", gpus)
     governed["metadata"] |= {"labels": labels, "annotations": annotations}
-    bed.give(given, governed, pod("c", "other"))
+    bed.give(given, governed, pod("c", "other", gpus))
     rows = bed.client.quotas().items
     assert name in {f"{row.name}:{row.node}" if row.node else f"{row.namespace}/{row.name}" for row in rows}
     assert [row.name for row in bed.client.claims(quota=name).items] == ["governed"]
