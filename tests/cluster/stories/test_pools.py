@@ -227,7 +227,7 @@ def _tree_of_quota(story: Story, name: str) -> str:
 
 
 def test_over_use_is_taken_back_when_its_owner_wants_it(story: Story) -> None:
-    configuration = {"pools": {"delayEvictTime": "2s"}}
+    configuration = {"pools": {"delayEvictTime": "2s", "revokeOveruse": True}}
     metadata = {"name": "default"}
     story.apply(
         {"apiVersion": "bursar.dev/v1alpha1", "kind": "Configuration", "metadata": metadata, "spec": configuration}
