@@ -84,12 +84,12 @@ class Killer:
 
     def _audit(self, store: Store) -> set[str]:
         """Check the records of this round; who was decided in them."""
-        before = set(self.auditor.uids)
+        before = self.auditor.counts["claims"]
         decided: set[str] = set()
         for line in store.load_journal(self.auditor.seq + 1):
             self.auditor.feed(line)
             decided |= {uid for uid in self.auditor.claims if uid.startswith(f"r{self.rounds}-")}
-        assert len(self.auditor.uids) - len(before) == len(decided)
+        assert self.auditor.counts["claims"] - before == len(decided)
         return decided
 
 
