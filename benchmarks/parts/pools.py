@@ -11,8 +11,8 @@ _ALL_MS = 50
 _CHANGE_US = 160
 _ADD_MS = 1
 _CHECKS = 300_000
-# Ten times the quotas: linear, but up to four times as long for each, because 10,000 leave the processor's caches.
-_GROWTH = {"all": 40, "change": 2, "add": 2}
+# Ten times the quotas: linear, and half as much again, because 10,000 leave the processor's caches.
+_GROWTH = {"all": 15, "change": 2, "add": 2}
 _DECISION_MS = 1
 _APPLY_MS = 2
 _PODS = 5_000
