@@ -1,7 +1,10 @@
-"""Which nodes a started pod may use: the affinity that is written says what the pools policy decided."""
+"""Which nodes a started pod may use: the affinity that is written says what the pools policy decided; and what is told
+when nodes leave a pool that is in use.
+"""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -123,3 +126,24 @@ async def test_a_profile_that_comes_while_a_pod_waits_is_in_its_affinity() -> No
         found = cluster.find("other", "p")
         assert found is not None
         assert node_terms(found) == [{"matchExpressions": [apart("pool", "x", "y")]}]
+
+
+def relabelled(cluster: Stage, name: str, **labels: str) -> Body:
+    """The node with other labels."""
+    after: Body = copy.deepcopy(cluster.fake.state.objects[NODES, "", name])
+    after["metadata"]["labels"] = labels
+    return after
+
+
+async def test_a_quota_whose_pods_run_on_nodes_that_leave_its_tree_gets_an_event() -> None:
+    async with stage() as cluster:
+        for name in ("n1", "n2"):
+            node(cluster, name, pool="x")
+        pools(cluster, a={"pool": "x"})
+        await cluster.lead()
+        cluster.bind(await started(cluster, "team", "p"), "n1")
+        before = cluster.fake.state.objects[NODES, "", "n1"]
+        cluster.fake.state._store("MODIFIED", (NODES, "", "n1"), before, relabelled(cluster, "n1"))
+        await cluster.until(lambda: "NodesLost" in {notice.reason for notice in cluster.told})
+        lost = {(notice.key, notice.message) for notice in cluster.told if notice.reason == "NodesLost"}
+        assert lost == {("team/team", "its pods run on nodes that left its tree: n1. They count until they end")}
