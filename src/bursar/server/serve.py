@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import socket
 import ssl
@@ -146,6 +147,7 @@ def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
             host = f"[{options.host}]" if ":" in options.host else options.host
             address = f"{scheme}://{host}:{listener.getsockname()[1]}"
             built = server(app, options)
+            gc.freeze()  # what was loaded stays: to go through it stops every request for 30 ms with 10,000 pods
             with built.capture_signals():  # before anybody can know of it
                 say(address)
                 built.run(sockets=[listener])
