@@ -29,7 +29,7 @@ REPAIRED = "Repaired"
 
 
 def repair_note(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """What somebody changed about an object that a policy owns; "" if nothing. More than is wanted may be there."""
+    """What was changed about an object that a policy owns; "" if nothing. More than is wanted may be there."""
     paths = _differing(found, wanted, "")
     more = f" and {len(paths) - _SHOWN} more fields" if len(paths) > _SHOWN else ""
     return f"put right: Bursar writes {', '.join(paths[:_SHOWN])}{more}" if paths else ""

@@ -83,7 +83,7 @@ class PodCharge:
 
 
 class Respec(NamedTuple):
-    """A claim that is charged otherwise now. ``grew``: a claim of it was made anew and asks for more."""
+    """A claim that is charged otherwise now. ``grew``: a claim of it was created again and asks for more."""
 
     claim: Claim
     spec: ClaimSpec

@@ -2,7 +2,7 @@
 
 A claim that is charged otherwise asks for something else, and is adjusted like a resized pod. An ungated one is
 charged even above its quota, because it has its devices already or may get them at any moment; an event says so. An
-ungated pod whose ResourceClaim was made anew and asks for more is evicted: nothing else keeps it from the devices.
+ungated pod whose ResourceClaim was created again and asks for more is evicted: nothing else keeps it from the devices.
 """
 
 from __future__ import annotations

@@ -408,7 +408,7 @@ class PlacementPolicy(Policy):
         return None
 
     def fewest_victims(self, claim: Claim, slot: int) -> int:
-        """At least so many residents of a full node must leave so that the claim fits, whoever they are."""
+        """At least so many residents of a full node must leave so that the claim fits, whichever they are."""
         return 1
 
     def victims_on_node(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> list[Claim] | None:

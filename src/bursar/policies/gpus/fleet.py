@@ -3,7 +3,7 @@
 There is a cell for each GPU and each pool, and one with the options. The ``Fleet`` is a view of these cells that the
 limits and gpus policies share. It follows each change of a cell, also on undo and replay, and brings only the nodes
 that changed up to date. Positions of GPUs are in blocks, one for each node; a node that outgrows its block gets another
-one, and what is left of the old one are holes, which suit nobody.
+one, and what is left of the old one are holes, which suit no worker.
 
 What is used of a GPU is in its account ``gpus/<name>``, whose limits are the GPU's capacity.
 """

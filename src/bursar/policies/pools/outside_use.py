@@ -1,8 +1,8 @@
 """What pods outside of all quotas use, by the tree of the node on which each runs.
 
 Such pods belong to the default or the system quota, which have no share in any tree. What they use is taken from what
-the tree of their node distributes; a pod without a node, or on a node that nobody listed, from the default tree. It
-costs nobody the place that he has: revocation looks at what the tree has in all.
+the tree of their node distributes; a pod without a node, or on a node that is not listed, from the default tree. It
+costs no pod its place: revocation looks at what the tree has in all.
 
 The sums are kept by node, so when a node moves to another tree, they move with it.
 """

@@ -3,7 +3,7 @@
 A quota is over-used in a resource while it uses more than the larger of its runtime and its min in effect, and a claim
 that asks for that resource waits in the same tree, counts as demand and is within the runtime of its own quota. Two
 runtimes must both be exceeded: the one in force, and the one of the tree's total without what pods outside of all
-quotas use, so these cost nobody a place. Runtimes of siblings never add up to more than that of their parent, and own
+quotas use, so these cost no pod its place. Runtimes of siblings never add up to more than that of their parent, and own
 pods of a parent are an implicit child. So it is enough to bring the own pods of every quota back to its runtime.
 
 Victims run on a node of the tree. They are the least important claims first (lower priority, then newest) that use what
