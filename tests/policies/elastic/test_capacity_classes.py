@@ -1,4 +1,4 @@
-"""The line, the classes, the capacity label and the status: notes 5A label order, 5B, 5C controller, 5D status."""
+"""Order, classes, capacity label and status: notes 5A label order, 5B, 5C controller, 5D status."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LABEL = "n8s.nebuly.ai/capacity"
 MIG = "nvidia.com/mig-1g.1gb"
 
 
-def line(world: World, namespace: str) -> list[str]:
-    return [member.claim.uid for member in world.found(namespace).line.in_order()]
+def order(world: World, namespace: str) -> list[str]:
+    return [member.claim.uid for member in world.found(namespace).order.members()]
 
 
 def outputs(world: World) -> list[Output]:
@@ -54,7 +54,7 @@ def test_order(pods: list[tuple[str, int, int, int]], expected: list[str], liste
     world.quota("a", {listed: 100})
     for uid, created, priority, gpus in pods:
         assert world.decide(claim_of(uid, "a", {GPU: gpus}, priority, created)).admitted
-    assert line(world, "a") == expected
+    assert order(world, "a") == expected
 
 
 def test_order_by_creation_leaves_priority_out() -> None:
@@ -62,9 +62,9 @@ def test_order_by_creation_leaves_priority_out() -> None:
     world.quota("a", {CPU: 1})
     for uid, priority, created in (("1", LOW, 1), ("2", HIGH, 2)):
         world.decide(claim_of(uid, "a", {CPU: 1}, priority, created))
-    assert line(world, "a") == ["1", "2"]
+    assert order(world, "a") == ["1", "2"]
     world.options(order="priority", borrowing="capacity")
-    assert line(world, "a") == ["2", "1"]
+    assert order(world, "a") == ["2", "1"]
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_smaller_requests_come_first(small: dict[str, object], large: dict[str, 
     world.quota("a", {CPU: 10, MEM: 100})
     world.decide(claim_of("a-large", "a", large, 0, 1))
     world.decide(claim_of("b-small", "a", small, 0, 1))
-    assert line(world, "a") == ["b-small", "a-large"]
+    assert order(world, "a") == ["b-small", "a-large"]
 
 
 def test_first_fit() -> None:
-    """Ruled: min 40, requests 30, 20, 10 in line: 30 and 10 are in-quota (the original passes over both)."""
+    """Ruled: min 40, requests 30, 20, 10 in order: 30 and 10 are in-quota (the original passes over both)."""
     world = World(borrowing="capacity")
     world.quota("a", {CPU: 40})
     for uid, cpu in (("p1", 30), ("p2", 20), ("p3", 10)):

@@ -1,7 +1,7 @@
 """The classes of claims by a quota's min and share, how much is guaranteed, and which quota lends how much to which.
 
-The walk along the line against ``min`` separates in-quota from over-quota; the one against ``min`` + guaranteed,
-within-share from beyond-share. Walks are first fit: a claim that is passed over does not push those behind it over.
+First fit against ``min``, in the order of the members, separates in-quota from over-quota. First fit against ``min`` +
+guaranteed separates within-share from beyond-share. A claim that is passed over does not push those behind it over.
 
 Lending is a convention, because no particular GPU changes hands. What borrowers use beyond their min is assigned to the
 lenders in proportion to what each leaves unused, to the unit (largest remainder, ties by name). The rest has no lender;
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from bursar.policies.elastic.line import Bucket, Line, Member, Walk, before
+from bursar.policies.elastic.member_order import Bucket, FirstFit, Member, MemberOrder, before
 from bursar.policies.elastic.settings import BEYOND_SHARE, IN_MIN, WITHIN_SHARE
 
 ANY_PRIORITY: Final = 2**40  # above every priority
@@ -25,7 +25,7 @@ class Standing:
 
     __slots__ = ("inside", "share", "sharing", "used")
 
-    def __init__(self, used: list[int], share: list[int], inside: Walk, sharing: Walk) -> None:
+    def __init__(self, used: list[int], share: list[int], inside: FirstFit, sharing: FirstFit) -> None:
         self.used: Final = used
         self.share: Final = share  # min + guaranteed
         self.inside: Final = inside
@@ -52,16 +52,16 @@ class ClassQueue:
     Members may leave meanwhile; the next one is then looked up again.
     """
 
-    __slots__ = ("below", "edits", "ends", "line", "rank", "spans", "standing", "upcoming")
+    __slots__ = ("below", "edits", "ends", "order", "rank", "spans", "standing", "upcoming")
 
-    def __init__(self, line: Line, standing: Standing, rank: int, below: int) -> None:
-        self.line: Final = line
+    def __init__(self, order: MemberOrder, standing: Standing, rank: int, below: int) -> None:
+        self.order: Final = order
         self.standing: Final = standing
         self.rank: Final = rank
         self.below: Final = below
         self.spans: list[Bucket] = []  # of the lowest priority that has one left
         self.ends: list[tuple[int, int]] = []
-        self.edits: int = line.edits
+        self.edits: int = order.edits
         self.upcoming: Member | None = self._from(None)
 
     def advance(self) -> Member | None:
@@ -72,8 +72,8 @@ class ClassQueue:
         return found
 
     def _after(self, last: Member) -> Member | None:
-        if self.edits != self.line.edits:
-            self.edits = self.line.edits
+        if self.edits != self.order.edits:
+            self.edits = self.order.edits
             return self._from(last)
         for i in range(len(self.spans)):
             start, end = self.ends[i]
@@ -95,7 +95,7 @@ class ClassQueue:
     def _from(self, last: Member | None) -> Member | None:
         """Fills the spans of the next priority after the last one taken."""
         found: dict[int, list[Bucket]] = {}
-        for shape in self.line.shapes.values():
+        for shape in self.order.shapes.values():
             for bucket in shape.buckets.values():
                 if bucket.preemptible and bucket.priority < self.below:
                     found.setdefault(bucket.priority, []).append(bucket)
@@ -115,7 +115,7 @@ class ClassQueue:
         return (start, end)
 
 
-def first_victim(inside: Walk) -> tuple[int, int] | None:
+def first_victim(inside: FirstFit) -> tuple[int, int] | None:
     """The priority and age of the over-quota member that would have to go first, whatever the share is."""
     found: tuple[int, int] | None = None
     for shape in inside.firsts:

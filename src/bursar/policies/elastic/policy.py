@@ -197,7 +197,7 @@ class ElasticPolicy(QuotaPolicy):
             used_of += " by pods that may not be preempted"
         elif rule == TOTAL_RULE:
             used_of = f"{found.used} of the {found.limit} that all elastic quotas guarantee are in use"
-        elif claim.spec.preempts and quota.line.has_preemptible_below(claim.spec.priority):
+        elif claim.spec.preempts and quota.order.has_preemptible_below(claim.spec.priority):
             # Which class those are of, and so whether it may displace them, depends on what all quotas use.
             found = found.listening((TOTAL,))
         return found.worded(quota.body.subject, used_of)

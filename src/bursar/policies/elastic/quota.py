@@ -11,7 +11,7 @@ from typing import Final, final
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account
 from bursar.policies.elastic.fair_share import Standing
-from bursar.policies.elastic.line import Line, Measure, Member, Walk
+from bursar.policies.elastic.member_order import FirstFit, Measure, Member, MemberOrder
 from bursar.policies.elastic.settings import FIRM_SUFFIX, IN_FORCE, NAME, PREFIX, RUNNING_SUFFIX, ElasticQuotaBody
 from bursar.resources import Vector, dimension, from_indices
 
@@ -39,7 +39,7 @@ class ElasticQuotaState:
         self.measures: Final[dict[Vector, Measure]] = {}
         self.bindings: Final[dict[Vector, dict[int, Binding]]] = {}
         self.last_measure: Measure | None = None  # most claims of a quota are alike
-        self.line: Final = Line(self.floor, by_priority)
+        self.order: Final = MemberOrder(self.floor, by_priority)
 
     # Costs
 
@@ -53,8 +53,8 @@ class ElasticQuotaState:
             listed = from_indices([(self.dims[k], amounts[k]) for k in range(len(amounts))])
             if len(self.measures) >= _BOUND:
                 self.measures.clear()
-                self.line.drop_unused_shapes()
-            shape = self.line.shape(amounts)
+                self.order.drop_unused_shapes()
+            shape = self.order.shape(amounts)
             known = Measure(cost, shape, cost if listed == cost else listed, self._size(cost, amounts))
             self.measures[cost] = known
         self.last_measure = known
@@ -99,20 +99,20 @@ class ElasticQuotaState:
     def add(self, claim: Claim, cost: Vector) -> list[int]:
         """The claim counts; returns what it takes of the quota's dimensions."""
         measure = self.measure(cost)
-        member = self.line.member(claim, measure)
+        member = self.order.member(claim, measure)
         self.members[claim.uid] = member
-        self.line.add(member)
+        self.order.add(member)
         return measure.amounts
 
     def remove(self, claim: Claim) -> list[int]:
         """The claim no longer counts; returns what it took."""
         member = self.members.pop(claim.uid)
-        self.line.remove(member)
+        self.order.remove(member)
         return member.shape.amounts
 
-    def inside(self) -> Walk:
-        """The walk against min. Within min all claims are in-quota, whatever their order."""
-        return self.line.walk(self.floor) if self.is_over() else self.line.everything
+    def inside(self) -> FirstFit:
+        """First fit against min. Within min all claims are in-quota, whatever their order."""
+        return self.order.first_fit(self.floor) if self.is_over() else self.order.everything
 
     def standing(self, share: list[int]) -> Standing:
         """The classes of its members."""
@@ -120,7 +120,7 @@ class ElasticQuotaState:
         sharing = inside
         for k in range(len(share)):
             if inside.firsts and share[k] > self.floor[k]:
-                sharing = self.line.walk(share)
+                sharing = self.order.first_fit(share)
                 break
         return Standing(list(self.used), share, inside, sharing)
 

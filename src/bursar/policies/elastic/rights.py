@@ -26,7 +26,7 @@ from typing import Final, cast, final
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 from bursar.policies.elastic.fair_share import ANY_PRIORITY, ClassQueue, Standing, guaranteed
-from bursar.policies.elastic.line import Member, before
+from bursar.policies.elastic.member_order import Member, before
 from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import BEYOND_SHARE, IN_MIN, TOTAL, WITHIN_SHARE
@@ -60,11 +60,11 @@ class ElasticRights(Rights):
         for k in range(len(amounts)):
             self.pool[quota.dims[k]] += max(0, quota.floor[k] - used[k]) - quota.idle[k]
         share = self.share(quota)
-        newcomer = quota.line.member(claim, measure)
-        quota.line.insert(newcomer)
-        inside = quota.line.fresh_walk(quota.floor)
-        self.own: Final = Standing(used, share, inside, quota.line.fresh_walk(share))
-        quota.line.take_out(newcomer)
+        newcomer = quota.order.member(claim, measure)
+        quota.order.insert(newcomer)
+        inside = quota.order.compute_first_fit(quota.floor)
+        self.own: Final = Standing(used, share, inside, quota.order.compute_first_fit(share))
+        quota.order.take_out(newcomer)
         self.rank: Final = self.own.rank(newcomer)
         self.above_min: Final = self._above(quota.floor)
         self.above_share: Final = self._above(share)
@@ -279,7 +279,7 @@ class ElasticRights(Rights):
         queues: list[tuple[ElasticQuotaState, ClassQueue]] = []
         heap: list[tuple[int, int, str, int]] = []
         if rank <= self.rank:
-            queues.append((self.quota, ClassQueue(self.quota.line, self.own, rank, below)))
+            queues.append((self.quota, ClassQueue(self.quota.order, self.own, rank, below)))
             _push(heap, queues, 0)
         heads = iter(self.book.refresh_heads() if others else ())
         head = next(heads, None)
@@ -287,7 +287,7 @@ class ElasticRights(Rights):
             if head is not None and (not heap or head < heap[0][:3]):
                 quota = self.book.quotas[cast("str", head[2])]
                 if quota is not self.quota:
-                    queues.append((quota, ClassQueue(quota.line, self.standing(quota), rank, ANY_PRIORITY)))
+                    queues.append((quota, ClassQueue(quota.order, self.standing(quota), rank, ANY_PRIORITY)))
                     _push(heap, queues, len(queues) - 1)
                 head = next(heads, None)
                 continue

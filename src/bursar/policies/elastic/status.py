@@ -6,7 +6,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account, State
-from bursar.policies.elastic.line import Member, Walk
+from bursar.policies.elastic.member_order import FirstFit, Member
 from bursar.policies.elastic.quota import ElasticQuotaState
 from bursar.policies.elastic.quotas import QuotaBook
 from bursar.policies.elastic.settings import (
@@ -37,7 +37,7 @@ class ElasticStatusWriter(StatusWriter):
         self.book: Final = book
         self.dirty: Final[set[str]] = set()  # ids of quotas
         self.started: Final[dict[str, dict[str, None]]] = {}  # by id of the quota: uids that run, to be labelled
-        self.labelled: Final[dict[str, tuple[ElasticQuotaState, Walk]]] = {}  # by id: by what labels were written
+        self.labelled: Final[dict[str, tuple[ElasticQuotaState, FirstFit]]] = {}  # by id: by what labels were written
         self.ended: Final[dict[str, Claim]] = {}  # by uid: no longer runs in a quota
 
     def runs(self, account: str, claim: Claim, running: bool) -> None:
@@ -100,14 +100,14 @@ class ElasticStatusWriter(StatusWriter):
             if self.changed(CAPACITY_LABEL, uid, label):
                 self.write(_POD, member.claim.key, "labels", {CAPACITY_LABEL: label})
 
-    def _moved(self, quota: ElasticQuotaState, inside: Walk) -> list[Member]:
+    def _moved(self, quota: ElasticQuotaState, inside: FirstFit) -> list[Member]:
         """The members that became over-quota or in-quota since labels were written; all if the quota is another one."""
         last = self.labelled.get(quota.id)
         if last is None:
             return []
         if last[0] is not quota:
-            return quota.line.in_order()
-        return sorted(quota.line.between(last[1], inside), key=_uid)
+            return quota.order.members()
+        return sorted(quota.order.between(last[1], inside), key=_uid)
 
 
 def _uid(member: Member) -> str:

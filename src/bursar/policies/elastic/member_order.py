@@ -1,13 +1,13 @@
-"""The claims of one quota in their order, and the walks that go along it.
+"""The claims of one quota in their order, and which of them fit first against some caps.
 
 The order: non-preemptible first, higher priority (unless the quota is ordered by creation), older, smaller request,
-then by name. A walk against some caps takes each claim that fits together with those taken before it. The sum only
-grows, so once a claim does not fit, no later one of the same amounts does. A walk is therefore known by one claim for
-each amounts in use: the first of them that does not fit.
+then by name. A first fit against some caps takes each claim that fits together with those taken before it. The sum
+only grows, so once a claim does not fit, no later one of the same amounts does. A first fit is therefore known by one
+claim for each amounts in use: the first of them that does not fit.
 
 Claims of the same priority, preemptibility and amounts share a bucket. Buckets whose level fits as a whole are taken
-by their sums; in the level where something first does not fit, the place is found by halving. A walk costs the number
-of buckets and the logarithm of their sizes, not the number of claims.
+by their sums; in the level where something first does not fit, the place is found by halving. A first fit costs the
+number of buckets and the logarithm of their sizes, not the number of claims.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ class Bucket:
         return low
 
     def end_of(self, first: Member | None) -> int:
-        """How many members stand before the first one that a walk does not take; None: it takes all."""
+        """How many members stand before the first one that a first fit does not take; None: it takes all."""
         return len(self.members) if first is None else self.position(first)
 
 
 @final
-class Walk:
-    """What a walk against some caps takes: of each shape, the members before the first that does not fit."""
+class FirstFit:
+    """What first fit against some caps takes: of each shape, the members before the first that does not fit."""
 
     __slots__ = ("caps", "firsts")
 
@@ -131,7 +131,7 @@ class Walk:
 
 
 @final
-class Line:
+class MemberOrder:
     """All members of a quota, by bucket."""
 
     __slots__ = ("by_priority", "edits", "everything", "floor", "kept", "levels", "shapes", "stale_levels")
@@ -140,10 +140,10 @@ class Line:
         self.floor: Final = floor
         self.by_priority: Final = by_priority
         self.shapes: Final[dict[tuple[int, ...], Shape]] = {}
-        self.everything: Final = Walk(floor, {})  # a walk that takes all
+        self.everything: Final = FirstFit(floor, {})  # takes all
         self.levels: list[list[Bucket]] = []
         self.stale_levels: bool = False
-        self.kept: list[Walk] = []  # the last walk against min, and the last against another cap
+        self.kept: list[FirstFit] = []  # the last one against min, and the last against another cap
         self.edits: int = 0  # tells queues that their position may be off
 
     def shape(self, amounts: list[int]) -> Shape:
@@ -176,14 +176,14 @@ class Line:
             self._disturb(member)
 
     def _disturb(self, member: Member) -> None:
-        """A walk stays as it is when a member comes or goes that it does not take."""
-        for walk in self.kept:
-            if walk.takes(member):
-                self.kept = [walk for walk in self.kept if not walk.takes(member)]
+        """A first fit stays as it is when a member comes or goes that it does not take."""
+        for fit in self.kept:
+            if fit.takes(member):
+                self.kept = [fit for fit in self.kept if not fit.takes(member)]
                 return
 
     def insert(self, member: Member) -> None:
-        """Adds a member for a while: the kept walks are those without it."""
+        """Adds a member for a while: the kept first fits are those without it."""
         buckets = member.shape.buckets
         bucket = buckets.get(member.mark)
         if bucket is None:
@@ -227,7 +227,7 @@ class Line:
                     return True
         return False
 
-    def in_order(self) -> list[Member]:
+    def members(self) -> list[Member]:
         """All members: for tests and answers, not for decisions."""
         found: list[Member] = []
         for level in self.by_level():
@@ -235,18 +235,18 @@ class Line:
             found.extend(reversed(merged_backwards([(bucket, 0, end) for bucket, end in ends])))
         return found
 
-    def walk(self, caps: list[int]) -> Walk:
-        """The walk against some caps; kept while it stays true."""
+    def first_fit(self, caps: list[int]) -> FirstFit:
+        """First fit against some caps; kept while it stays true."""
         for known in self.kept:
             if known.caps == caps:
                 return known
-        found = self.fresh_walk(caps)
+        found = self.compute_first_fit(caps)
         floor = self.floor
         self.kept = [known for known in self.kept if (known.caps == floor) != (caps == floor)]
         self.kept.append(found)
         return found
 
-    def fresh_walk(self, caps: list[int]) -> Walk:
+    def compute_first_fit(self, caps: list[int]) -> FirstFit:
         firsts: dict[Shape, Member] = {}
         sums = [0] * len(caps)
         for level in self.by_level():
@@ -254,11 +254,11 @@ class Line:
             if len(firsts) == len(self.shapes):
                 break
             if not _take_all(sums, going, caps):
-                _walk_level(going, sums, caps, firsts)
-        return Walk(caps, firsts)
+                _fit_level(going, sums, caps, firsts)
+        return FirstFit(caps, firsts)
 
-    def between(self, old: Walk | None, new: Walk) -> list[Member]:
-        """The members that one of two walks takes and the other does not; no old walk took all."""
+    def between(self, old: FirstFit | None, new: FirstFit) -> list[Member]:
+        """The members that one of two first fits takes and the other does not; no old one took all."""
         found: list[Member] = []
         if old is new:
             return found
@@ -298,8 +298,8 @@ def _within(after: list[int], sums: list[int], caps: list[int]) -> bool:
     return True
 
 
-def _walk_level(buckets: list[Bucket], sums: list[int], caps: list[int], firsts: dict[Shape, Member]) -> None:
-    """Walk along one level in which not everything fits."""
+def _fit_level(buckets: list[Bucket], sums: list[int], caps: list[int], firsts: dict[Shape, Member]) -> None:
+    """Fit the members of one level, of which not all fit."""
     going = buckets
     starts = [0] * len(going)
     while going:

@@ -1,4 +1,4 @@
-"""The line of a quota: walks by halving and buckets against a walk step by step, and rights against the reference."""
+"""The order of members: first fit by halving against first fit step by step; rights against the reference model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bursar.policies.elastic.explanation import shortage_of
-from bursar.policies.elastic.line import Line, Member, Walk
+from bursar.policies.elastic.member_order import FirstFit, Member, MemberOrder
 from bursar.policies.elastic.rights import ElasticRights
 from tests.policies.elastic.reference_model import Pod, Quota, ReferenceModel
 from tests.policies.elastic.world import World, claim_of
@@ -26,8 +26,8 @@ def step_by_step(members: list[Member], caps: list[int]) -> set[str]:
     return taken
 
 
-def taken_by(line: Line, walk: Walk) -> set[str]:
-    return {member.claim.uid for member in line.in_order() if walk.takes(member)}
+def taken_by(order: MemberOrder, fit: FirstFit) -> set[str]:
+    return {member.claim.uid for member in order.members() if fit.takes(member)}
 
 
 def filled(rng: Random, count: int) -> World:
@@ -42,24 +42,24 @@ def filled(rng: Random, count: int) -> World:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_walks_take_what_a_walk_step_by_step_takes(seed: int) -> None:
+def test_first_fit_takes_what_it_takes_step_by_step(seed: int) -> None:
     rng = Random(seed)
-    line = filled(rng, rng.choice([0, 1, 5, 40])).found("a").line
-    members = line.in_order()
+    order = filled(rng, rng.choice([0, 1, 5, 40])).found("a").order
+    members = order.members()
     assert [m.level for m in members] == sorted(m.level for m in members)
     for _ in range(5):
         caps = [rng.randint(0, 90), rng.randint(0, 90)]
-        assert taken_by(line, line.walk(caps)) == step_by_step(members, caps)
+        assert taken_by(order, order.first_fit(caps)) == step_by_step(members, caps)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_kept_walk_stays_true_while_claims_come_and_go(seed: int) -> None:
+def test_a_kept_first_fit_stays_true_while_claims_come_and_go(seed: int) -> None:
     rng = Random(seed)
     world = filled(rng, 20)
-    line = world.found("a").line
+    order = world.found("a").order
     caps = [rng.randint(0, 40), rng.randint(0, 40)]
-    last = line.walk(caps)
-    before = taken_by(line, last)
+    last = order.first_fit(caps)
+    before = taken_by(order, last)
     for number in range(30):
         claims = world.counted()
         gone = rng.choice(claims) if claims and rng.random() < 0.5 else ""
@@ -68,13 +68,13 @@ def test_a_kept_walk_stays_true_while_claims_come_and_go(seed: int) -> None:
         else:
             wants = {name: rng.randint(0, 4) for name in DIMENSIONS}
             world.decide(claim_of(f"n{number}", "a", wants, rng.randint(0, 3), rng.randint(0, 30)))
-        walk = line.walk(caps)
-        after = taken_by(line, walk)
-        assert after == step_by_step(line.in_order(), caps)
-        moved = {member.claim.uid for member in line.between(last, walk)}
-        there = {member.claim.uid for member in line.in_order()}
+        fit = order.first_fit(caps)
+        after = taken_by(order, fit)
+        assert after == step_by_step(order.members(), caps)
+        moved = {member.claim.uid for member in order.between(last, fit)}
+        there = {member.claim.uid for member in order.members()}
         assert (before ^ after) & there <= moved | {f"n{number}"}
-        last, before = walk, after
+        last, before = fit, after
 
 
 @pytest.mark.parametrize("seed", range(80))
