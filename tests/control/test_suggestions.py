@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.control.suggestions.search import Found, find_fixes
-from bursar.control.suggestions.trial import Attempt, Edit, Effort, Raise, Trials, edited, show_path
+from bursar.control.suggestions.trial import Attempt, Edit, Raise, SearchBudget, Trials, edited, show_path
 from bursar.engine.engine import Engine
 from bursar.policies.fix_fields import look_up
 from bursar.sim.cluster import Cluster, ClusterSource, fixes_for
@@ -251,7 +251,13 @@ def test_an_account_of_an_unknown_policy_is_raised_itself() -> None:
     claim = cluster.controller.claim("vision/big")
     assert claim is not None
     trials = Trials(
-        cluster.engine, cluster.registry, ClusterSource(cluster), cluster.controller.queue, claim, [claim], Effort(100)
+        cluster.engine,
+        cluster.registry,
+        ClusterSource(cluster),
+        cluster.controller.queue,
+        claim,
+        [claim],
+        SearchBudget(100),
     )
     assert not trials.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 3),)))
     assert trials.admits(Attempt(raised=(Raise("trees/company/vision", "nvidia.com/gpu", 4),)))

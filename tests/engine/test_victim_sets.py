@@ -10,7 +10,7 @@ import pytest
 from bursar.engine.decision import REASONS
 from bursar.engine.disruption_budgets import KIND, BudgetBody
 from bursar.engine.preemption import PreemptionPlan
-from bursar.engine.victim_sets import SETS_A_PLACE, Judge, JudgedSets, least_set
+from bursar.engine.victim_sets import SETS_A_PLACE, JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.results import Setting
 from bursar.policies.rights import Allowance, Contender
@@ -18,7 +18,7 @@ from bursar.selectors import Requirement, Selector
 from tests.policies.elastic.world import World, claim_of
 
 
-class Never(Judge):
+class Never(VictimSetCheck):
     """Accepts no set that has one of these."""
 
     def __init__(self, *unwanted: str) -> None:
@@ -68,7 +68,7 @@ def test_the_least_set_is_found(seed: int) -> None:
             if load <= allowance.left:
                 one.load(allowance, load)
     needs = [rng.randint(1, 9) for _ in range(rows)]
-    found = least_set(iter(contenders), needs, JudgedSets(), Judge())
+    found = least_set(iter(contenders), needs, JudgedSets(), VictimSetCheck())
     assert (None if found is None else [one.claim.uid for one in found]) == brute_force(contenders, needs)
 
 
@@ -90,7 +90,7 @@ def test_a_search_that_is_too_long_takes_what_it_can_build_and_says_so() -> None
         for allowance in rng.sample(allowances, 3):
             one.load(allowance, rng.randint(3, 9))
     judged = JudgedSets()
-    assert least_set(iter(contenders), [1400], judged, Judge()) is None
+    assert least_set(iter(contenders), [1400], judged, VictimSetCheck()) is None
     assert judged.cut
     assert judged.here > SETS_A_PLACE
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import Final, final
 
 from bursar.engine.eligibility import EligibleVictims, relief_of
-from bursar.engine.victim_sets import Judge, JudgedSets, least_set
+from bursar.engine.victim_sets import JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Binding, Claim
 from bursar.policies.policy import Policy, PreemptionHooks, overrides
 from bursar.policies.rights import ANY_STANDING, NEVER_NAMED, Contender, Row
 
-_ANY_SET: Final = Judge()
+_ANY_SET: Final = VictimSetCheck()
 
 
 @final

@@ -26,7 +26,7 @@ from bursar.engine.eligibility import EligibleVictims, eligible, relief_of
 from bursar.engine.node_clearing import NodeClearing
 from bursar.engine.placement import best_node, open_nodes, open_to_all_but, possible_slots
 from bursar.engine.preemption_trial import Trial, evict, makes_room
-from bursar.engine.victim_sets import Judge, JudgedSets, least_set
+from bursar.engine.victim_sets import JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Binding, Claim
 from bursar.policies.policy import PlacementPolicy, Policy
 from bursar.policies.results import Refusal
@@ -188,18 +188,18 @@ class VictimSearch:
         is none, there is no set at all.
         """
         rows = [*shortage.on_node, *shortage.rows, *self.rights.needs(way)]
-        judge = SetJudge(self, shortage, rows)
+        check = RightsCheck(self, shortage, rows)
         here: list[Contender] = []
         if residents is not None:
             here = self._on_node(way, shortage, residents, rows)
-            if not _could_clear(here, len(shortage.on_node), judge.needs):
+            if not _could_clear(here, len(shortage.on_node), check.needs):
                 return None
-            clearing = SetJudge(self, None, shortage.on_node)
+            clearing = RightsCheck(self, None, shortage.on_node)
             found = least_set(iter(here), clearing.needs, self.judged, clearing)
-            if found is None or (judge.enough(found) and judge.accepts(found)):
+            if found is None or (check.enough(found) and check.accepts(found)):
                 return found
         contenders = self._contenders(way, shortage, residents, here, rows)
-        return least_set(contenders, judge.needs, self.judged, judge)
+        return least_set(contenders, check.needs, self.judged, check)
 
     def _less_harm(self, one: list[Contender], other: list[Contender]) -> bool:
         """Compares the most important members, then the next ones. Both are given least important first."""
@@ -369,7 +369,7 @@ def _keeper_of(core: Core, claim: Claim) -> PlacementPolicy | None:
 
 
 @final
-class SetJudge(Judge):
+class RightsCheck(VictimSetCheck):
     """Sums with those that return, then the rights; without a shortage to judge by, only the sums."""
 
     def __init__(self, search: VictimSearch, shortage: Shortage | None, rows: list[Row]) -> None:

@@ -54,7 +54,7 @@ class JudgedSets:
 
 
 @final
-class Pile:
+class AllowanceBound:
     """What the open contenders of one allowance could free together, given what is left of it."""
 
     __slots__ = ("best", "left", "sums", "weights")
@@ -74,13 +74,13 @@ class Pile:
 class Reach:
     """What chosen and open contenders could free together at most."""
 
-    __slots__ = ("gained", "lefts", "needs", "piles", "total")
+    __slots__ = ("bounds", "gained", "lefts", "needs", "total")
 
     def __init__(self, needs: list[int]) -> None:
         self.needs: Final = needs
         self.gained: Final = [0] * len(needs)  # by the chosen ones
         self.total: Final = [0] * len(needs)
-        self.piles: Final[dict[Allowance, Pile]] = {}
+        self.bounds: Final[dict[Allowance, AllowanceBound]] = {}
         self.lefts: Final[dict[Allowance, int]] = {}
 
     def covers(self) -> bool:
@@ -99,38 +99,38 @@ class Reach:
         """A contender that may yet be chosen."""
         for allowance in contender.allowances:
             self.lefts.setdefault(allowance, allowance.left)
-        pile = self._pile(contender)
+        bound = self._bound_of(contender)
         for r in range(len(self.needs)):
             relief = max(0, contender.relief[r])
-            if pile is None:
+            if bound is None:
                 self.total[r] += relief
                 continue
-            before = pile.could_free(r)
-            pile.sums[r] += relief
-            if relief * pile.weights[r] > pile.best[r] * contender.loads[0]:
-                pile.best[r], pile.weights[r] = relief, contender.loads[0]
-            self.total[r] += pile.could_free(r) - before
+            before = bound.could_free(r)
+            bound.sums[r] += relief
+            if relief * bound.weights[r] > bound.best[r] * contender.loads[0]:
+                bound.best[r], bound.weights[r] = relief, contender.loads[0]
+            self.total[r] += bound.could_free(r) - before
 
     def close(self, contender: Contender, sign: int = 1) -> None:
         """It is no longer open; ``sign`` -1 undoes that."""
-        pile = self._pile(contender)
+        bound = self._bound_of(contender)
         for r in range(len(self.needs)):
             relief = sign * max(0, contender.relief[r])
-            if pile is None:
+            if bound is None:
                 self.total[r] -= relief
                 continue
-            before = pile.could_free(r)
-            pile.sums[r] -= relief
-            self.total[r] += pile.could_free(r) - before
+            before = bound.could_free(r)
+            bound.sums[r] -= relief
+            self.total[r] += bound.could_free(r) - before
 
     def choose(self, contender: Contender, sign: int = 1) -> None:
         """A contender that is no longer open is chosen; ``sign`` -1 undoes that."""
         for i in range(len(contender.allowances)):
             allowance = contender.allowances[i]
             self.lefts[allowance] -= sign * contender.loads[i]
-            pile = self.piles.get(allowance)
-            if pile is not None:
-                self._set_left(pile, self.lefts[allowance])
+            bound = self.bounds.get(allowance)
+            if bound is not None:
+                self._set_left(bound, self.lefts[allowance])
         for r in range(len(self.needs)):
             self.gained[r] += sign * contender.relief[r]
             self.total[r] += sign * contender.relief[r]
@@ -141,27 +141,27 @@ class Reach:
                 return False
         return True
 
-    def _set_left(self, pile: Pile, left: int) -> None:
+    def _set_left(self, bound: AllowanceBound, left: int) -> None:
         for r in range(len(self.needs)):
-            self.total[r] -= pile.could_free(r)
-        pile.left = left
+            self.total[r] -= bound.could_free(r)
+        bound.left = left
         for r in range(len(self.needs)):
-            self.total[r] += pile.could_free(r)
+            self.total[r] += bound.could_free(r)
 
-    def _pile(self, contender: Contender) -> Pile | None:
-        """Contenders with several allowances are piled up by the first."""
+    def _bound_of(self, contender: Contender) -> AllowanceBound | None:
+        """Contenders with several allowances count with the first."""
         if not contender.allowances:
             return None
         allowance = contender.allowances[0]
-        found = self.piles.get(allowance)
+        found = self.bounds.get(allowance)
         if found is None:
-            found = Pile(allowance.left, len(self.needs))
-            self.piles[allowance] = found
+            found = AllowanceBound(allowance.left, len(self.needs))
+            self.bounds[allowance] = found
         return found
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Judge:
+class VictimSetCheck:
     """The last word on a set that is enough by its own sums."""
 
     def accepts(self, chosen: list[Contender]) -> bool:
@@ -169,15 +169,15 @@ class Judge:
 
 
 def least_set(
-    contenders: Iterator[Contender], needs: list[int], judged: JudgedSets, judge: Judge
+    contenders: Iterator[Contender], needs: list[int], judged: JudgedSets, check: VictimSetCheck
 ) -> list[Contender] | None:
-    """The smallest set that is enough and that the judge accepts, the least important first; None if there is none."""
+    """The smallest set that is enough and that the check accepts, the least important first; None if there is none."""
     known: list[Contender] = []
     sums = [0] * len(needs)
     for contender in contenders:
         known.append(contender)
         if contender.allowances or contender.returning:
-            return _least_allowed(known, contenders, needs, judged, judge)
+            return _least_allowed(known, contenders, needs, judged, check)
         enough = True
         for r in range(len(needs)):
             sums[r] += contender.relief[r]
@@ -188,7 +188,7 @@ def least_set(
 
 
 def _least_allowed(
-    known: list[Contender], contenders: Iterator[Contender], needs: list[int], judged: JudgedSets, judge: Judge
+    known: list[Contender], contenders: Iterator[Contender], needs: list[int], judged: JudgedSets, check: VictimSetCheck
 ) -> list[Contender] | None:
     """The same once a contender came that allowances limit, the last one known."""
     reach = Reach(needs)
@@ -196,7 +196,7 @@ def _least_allowed(
         reach.open(contender)
     after = 0  # how many must be known before it is worth while to search
     if reach.covers():
-        found = _search(known, needs, judged, judge)
+        found = _search(known, needs, judged, check)
         if found is not None:
             return found
         after = 2 * len(known)
@@ -204,23 +204,25 @@ def _least_allowed(
         known.append(contender)
         reach.open(contender)
         if len(known) >= after and reach.covers():
-            found = _search(known, needs, judged, judge)
+            found = _search(known, needs, judged, check)
             if found is not None:
                 return found
             after = 2 * len(known)
     if len(known) < after and reach.covers():
-        found = _search(known, needs, judged, judge)
+        found = _search(known, needs, judged, check)
         if found is not None:
             return found
-    return _without_search(known, needs, judge) if judged.cut else None
+    return _without_search(known, needs, check) if judged.cut else None
 
 
-def _search(known: list[Contender], needs: list[int], judged: JudgedSets, judge: Judge) -> list[Contender] | None:
+def _search(
+    known: list[Contender], needs: list[int], judged: JudgedSets, check: VictimSetCheck
+) -> list[Contender] | None:
     if _is_free(known):
         found = _spared(known, needs)
-        if judge.accepts(found):
+        if check.accepts(found):
             return found
-    return _tree_search(known, needs, judged, judge)
+    return _tree_search(known, needs, judged, check)
 
 
 def _is_free(known: list[Contender]) -> bool:
@@ -264,7 +266,9 @@ _IN: Final = 2
 _NOWHERE: Final = -2
 
 
-def _tree_search(known: list[Contender], needs: list[int], judged: JudgedSets, judge: Judge) -> list[Contender] | None:
+def _tree_search(
+    known: list[Contender], needs: list[int], judged: JudgedSets, check: VictimSetCheck
+) -> list[Contender] | None:
     reach = Reach(needs)
     for contender in known:
         reach.open(contender)
@@ -277,7 +281,7 @@ def _tree_search(known: list[Contender], needs: list[int], judged: JudgedSets, j
             if not judged.judge_one_more():
                 return None
             chosen = [known[i] for i in range(len(known)) if fate[i] == _IN]
-            if judge.accepts(chosen):
+            if check.accepts(chosen):
                 return chosen
         if at >= 0:
             reach.close(known[at])
@@ -321,7 +325,7 @@ def _turn_back(known: list[Contender], fate: list[int], reach: Reach, at: int) -
     return _NOWHERE
 
 
-def _without_search(known: list[Contender], needs: list[int], judge: Judge) -> list[Contender] | None:
+def _without_search(known: list[Contender], needs: list[int], check: VictimSetCheck) -> list[Contender] | None:
     """Take what allowances permit, the least important first, until it is enough; then spare what is not needed."""
     reach = Reach(needs)
     chosen: list[Contender] = []
@@ -333,5 +337,5 @@ def _without_search(known: list[Contender], needs: list[int], judge: Judge) -> l
             chosen.append(contender)
             if reach.enough():
                 found = _spared(chosen, needs)
-                return found if judge.accepts(found) else None
+                return found if check.accepts(found) else None
     return None

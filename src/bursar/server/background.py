@@ -16,7 +16,7 @@ from typing import IO, cast
 import msgspec
 
 from bursar.server.audit_child import AuditVerdict
-from bursar.server.service import News, Service
+from bursar.server.service import DurableBatch, Service
 from bursar.server.time_travel import trim_memory
 from bursar.store import snapshots, verify
 from bursar.store.snapshots import Label
@@ -185,8 +185,8 @@ class SnapshotKeeper(BackgroundThread):
         super().__init__("bursar-snapshots")
         self._stop_listening = service.hub.listen(self._hear)
 
-    def _hear(self, news: News) -> None:
-        if news.seq - self._last >= self._every or news.seq - self._indexed >= verify.BLOCK:
+    def _hear(self, batch: DurableBatch) -> None:
+        if batch.seq - self._last >= self._every or batch.seq - self._indexed >= verify.BLOCK:
             self._wake.set()
 
     def _run(self) -> None:

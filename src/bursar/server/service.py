@@ -119,7 +119,7 @@ def logged(
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class DurableBatch:
     """One batch, once it is on the disk."""
 
     seq: int
@@ -129,7 +129,7 @@ class News:
     events: Sequence[SimEvent]
 
 
-Listener = Callable[[News], None]
+Listener = Callable[[DurableBatch], None]
 
 
 class Hub:
@@ -147,11 +147,11 @@ class Hub:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def publish(self, news: News) -> None:
+    def publish(self, batch: DurableBatch) -> None:
         with self._lock:
             listeners = list(self._listeners.values())
         for listener in listeners:
-            listener(news)
+            listener(batch)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear of every batch from now on; must be quick and must not fail. Returns how to stop."""
@@ -342,8 +342,8 @@ class Service:
         known = time_travel.Counters(cluster.now(), cluster.objects.uids, cluster.objects.version, self._changes)
         batch = Batch(lines, objects, cluster.now(), {**meta, time_travel.META: known.text()})
         future = self.committer.submit(batch)
-        news = News(cluster.engine.version, cluster.now(), lines, objects, [*events, *late_events])
-        future.add_done_callback(lambda done: self._written(done, news))
+        durable = DurableBatch(cluster.engine.version, cluster.now(), lines, objects, [*events, *late_events])
+        future.add_done_callback(lambda done: self._written(done, durable))
         self._last = future
         self._unwritten.append((future, [one for one in objects if one.text is not None]))
         return future
@@ -354,13 +354,13 @@ class Service:
             for one in self._unwritten.popleft()[1]:
                 self.cluster.objects.drop_manifest(one.kind, one.key, one.manifest)
 
-    def _written(self, done: Future[int], news: News) -> None:
+    def _written(self, done: Future[int], batch: DurableBatch) -> None:
         """Runs in the writing thread, in the order of the batches."""
         error = done.exception()
         if error is not None:
             self.error = self.error or error
         else:
-            self.hub.publish(news)
+            self.hub.publish(batch)
 
     def _wait(self) -> None:
         """Until everything that was handed over is on the disk."""

@@ -16,7 +16,7 @@ import msgspec
 from bursar.objects.validation import timestamp
 from bursar.server import time_travel
 from bursar.server.problems import in_thread
-from bursar.server.service import News, Service
+from bursar.server.service import DurableBatch, Service
 
 HEARTBEAT = 15.0
 WAITING_AT_MOST = 1000
@@ -28,24 +28,24 @@ class Stream:
         self._service = service
         self._last = last
         self._heartbeat = heartbeat
-        self._queue: asyncio.Queue[News | None] = asyncio.Queue(WAITING_AT_MOST)
+        self._queue: asyncio.Queue[DurableBatch | None] = asyncio.Queue(WAITING_AT_MOST)
         self._loop = asyncio.get_running_loop()
         self._lost = False
         self._stop = service.hub.listen(self._hear)
 
-    def _hear(self, news: News) -> None:
+    def _hear(self, batch: DurableBatch) -> None:
         """In the writing thread."""
         try:
-            self._loop.call_soon_threadsafe(self._offer, news)
+            self._loop.call_soon_threadsafe(self._offer, batch)
         except RuntimeError:  # the loop has ended, and everybody with it
             self._stop()
 
-    def _offer(self, news: News) -> None:
+    def _offer(self, batch: DurableBatch) -> None:
         if self._queue.full():
             self._lost = True
             self._stop()
         else:
-            self._queue.put_nowait(news)
+            self._queue.put_nowait(batch)
 
     def end(self) -> None:
         """End the stream; the server shuts down."""
@@ -90,24 +90,24 @@ class Stream:
             if self._lost and self._queue.empty():
                 return
             try:
-                news = await asyncio.wait_for(self._queue.get(), self._heartbeat)
+                batch = await asyncio.wait_for(self._queue.get(), self._heartbeat)
             except TimeoutError:
                 yield b": alive\n\n"
                 continue
-            if news is None:
+            if batch is None:
                 return
-            fresh = [line for line in news.lines if int(line.split(b",", 2)[1]) > sent]
-            sent = max(sent, news.seq)
-            text = b"".join(_news(news, fresh))
+            fresh = [line for line in batch.lines if int(line.split(b",", 2)[1]) > sent]
+            sent = max(sent, batch.seq)
+            text = b"".join(_events_of(batch, fresh))
             if text:
                 yield text
 
 
-def _news(news: News, lines: Sequence[bytes]) -> Iterator[bytes]:
+def _events_of(batch: DurableBatch, lines: Sequence[bytes]) -> Iterator[bytes]:
     yield from _records(lines)
-    if news.objects:
-        yield _objects(news.seq, [(o.kind, o.key, o.version, o.body is None) for o in news.objects])
-    for event in news.events:
+    if batch.objects:
+        yield _objects(batch.seq, [(o.kind, o.key, o.version, o.body is None) for o in batch.objects])
+    for event in batch.events:
         data = {
             "time": timestamp(event.at),
             "kind": event.kind,
@@ -116,7 +116,7 @@ def _news(news: News, lines: Sequence[bytes]) -> Iterator[bytes]:
             "reason": event.reason,
             "message": event.message,
         }
-        yield _event("notice", news.seq, data)
+        yield _event("notice", batch.seq, data)
 
 
 def _records(lines: Sequence[bytes]) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from bursar.kube.client.errors import error_for
 from bursar.kube.client.models import ApiStatus
-from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, sent
+from bursar.kube.controller.work_queue import KeyedWorkQueue, RetryLater, sent
 
 
 def test_what_is_wanted_meanwhile_is_done_once_more() -> None:
@@ -65,7 +65,7 @@ def test_work_that_cannot_be_done_now_is_tried_again() -> None:
             nonlocal tries
             tries += 1
             if tries < 3:
-                raise Again("not yet", 0.0)
+                raise RetryLater("not yet", 0.0)
 
         queue: KeyedWorkQueue[str] = KeyedWorkQueue(perform, 1)
         queue.want("a")
@@ -107,7 +107,7 @@ def test_closing_ends_all_work() -> None:
 
 @pytest.mark.parametrize("after", [None, 0.0])
 def test_pauses(after: float | None) -> None:
-    assert Again("why", after).after == after
+    assert RetryLater("why", after).after == after
 
 
 def test_what_comes_together_is_done_together_each_time() -> None:
@@ -161,6 +161,6 @@ async def test_a_server_in_trouble_is_given_a_pause_also_when_it_asks_for_none_a
     async def write() -> None:
         raise error_for("patch /pods/p", 503, ApiStatus(code=503), wanted)
 
-    with pytest.raises(Again) as again:
+    with pytest.raises(RetryLater) as again:
         await sent(write(), refused=lambda _: None)
     assert again.value.after == after

@@ -23,10 +23,10 @@ from bursar.control.suggestions.edits import largest_each, raise_sentence, reque
 from bursar.control.suggestions.trial import (
     Attempt,
     Edit,
-    Effort,
-    EffortSpentError,
     ManifestSource,
     Raise,
+    SearchBudget,
+    SearchBudgetSpentError,
     Trials,
     number,
 )
@@ -140,15 +140,15 @@ def find_fixes(
     if claim is None or claim.state != PENDING or queue.missing(uid) is not None:
         return found
     nodes = sum(1 for _ in source.list("Node"))
-    bound = Effort(effort, 1 + nodes // NODES_A_UNIT)
-    trials = Trials(engine, registry, source, queue, claim, _entry(queue, claim), bound)
+    budget = SearchBudget(effort, 1 + nodes // NODES_A_UNIT)
+    trials = Trials(engine, registry, source, queue, claim, _entry(queue, claim), budget)
     try:
         trials.refusals = trials.attempt(Attempt()).refusals
         for search in (_ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):
             found.fixes.extend(search(trials))
         if not found.fixes:
             found.fixes.extend(_elsewhere(trials))
-    except EffortSpentError:
+    except SearchBudgetSpentError:
         found.complete = False
     return found
 

@@ -50,7 +50,7 @@ class Raise(Assumption):
 
 
 @dataclass(frozen=True)
-class Enter(Assumption):
+class Enqueue(Assumption):
     """A claim is submitted, and waits in the queue."""
 
     claim: Claim
@@ -60,19 +60,19 @@ class Enter(Assumption):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingLine:
+class OtherEntries:
     """The other queue entries, each with its claims, ahead of and behind the one that is tried."""
 
     ahead: list[list[Claim]]
     behind: list[list[Claim]]
 
 
-class EffortSpentError(Exception):
+class SearchBudgetSpentError(Exception):
     """The effort of a search is spent."""
 
 
 @dataclass(slots=True)
-class Effort:
+class SearchBudget:
     """What is left of the effort; the cost of a decision grows with the number of nodes."""
 
     left: int
@@ -80,7 +80,7 @@ class Effort:
 
     def spend(self) -> None:
         if self.left <= 0:
-            raise EffortSpentError
+            raise SearchBudgetSpentError
         self.left -= self.each
 
 
@@ -108,16 +108,16 @@ class Woken:
 
 
 @dataclass
-class InLine(Assumption):
+class QueueTrial(Assumption):
     """Decides the entries ahead, then the entry itself, then those behind.
 
     ``kept`` is True if its claims are admitted, and not displaced by an entry behind.
     """
 
-    line: WaitingLine
+    others: OtherEntries
     uids: list[str]  # of the claims of the entry
     strict: bool
-    effort: Effort
+    budget: SearchBudget
     woken: Woken
     refused: set[tuple[int, str]] = field(default_factory=set)  # equivalence classes
     kept: bool = False
@@ -131,23 +131,23 @@ class InLine(Assumption):
                 outlook.add(core, decision)
             return
         core.tx.rollback_to(mark)
-        for unit in self.line.ahead:
-            tried = self._try(core, unit, at, outlook)
+        for entry in self.others.ahead:
+            tried = self._try(core, entry, at, outlook)
             if self.strict and tried is not None and not tried.admitted and tried.outcome != NEVER:
                 return
         if not self._decide(core, claims, at, outlook).admitted:
             return
         self.refused.clear()
-        for unit in self.line.behind:
-            self._try(core, unit, at, outlook)
+        for entry in self.others.behind:
+            self._try(core, entry, at, outlook)
         self.kept = all(claim.state != PENDING and not claim.leaving for claim in claims)
 
-    def _try(self, core: Core, unit: list[Claim], at: int, outlook: Outlook) -> Decision | None:
+    def _try(self, core: Core, entry: list[Claim], at: int, outlook: Outlook) -> Decision | None:
         """Decide an entry again, unless nothing that it waits for changed, or its equivalence class was just refused.
 
         Returns None if the entry is skipped.
         """
-        claims = [claim for claim in unit if claim.state == PENDING]
+        claims = [claim for claim in entry if claim.state == PENDING]
         if not claims or not (self.strict or self.woken.includes(core, claims)):
             return None
         like = (int(claims[0].spec.mark), claims[0].namespace) if len(claims) == 1 else None
@@ -161,7 +161,7 @@ class InLine(Assumption):
         return decision
 
     def _decide(self, core: Core, claims: list[Claim], at: int, outlook: Outlook) -> Decision:
-        self.effort.spend()
+        self.budget.spend()
         alone = len(claims) == 1
         decisions = [decide(core, claims[0], at)] if alone else group(core, claims, at)
         for decision in decisions:
@@ -267,27 +267,27 @@ class Trials:
     queue: Queue
     subject: Claim
     entry: list[Claim]  # the subject, and the pending claims of its gang
-    effort: Effort
+    budget: SearchBudget
     refusals: tuple[Refusal, ...] = ()  # what refuses the claims as things are
     base: tuple[Edit, ...] = ()  # edits that are made in every trial
-    _line: WaitingLine = field(init=False)
+    _others: OtherEntries = field(init=False)
     _book: PodBook = field(init=False)
 
     def __post_init__(self) -> None:
         self._book = PodBook(self.registry)
-        self._line = self._standing(min(urgency(claim) for claim in self.entry))
+        self._others = self._standing(min(urgency(claim) for claim in self.entry))
 
     def attempt(self, wanted: Attempt) -> TrialResult:
         """Run one trial. A change that is not acceptable admits nothing."""
         try:
-            changes, uids, line = self._changes(wanted)
-            outlook = self.engine.what_if([*changes, line], self.source.now())
+            changes, uids, trial = self._changes(wanted)
+            outlook = self.engine.what_if([*changes, trial], self.source.now())
         except (ManifestError, SettingError):
             return REFUSED
-        decisions = [outlook.of(uid) for uid in line.uids]
+        decisions = [outlook.of(uid) for uid in trial.uids]
         known = [decision for decision in decisions if decision is not None]
         return TrialResult(
-            admitted=line.kept,
+            admitted=trial.kept,
             refusals=tuple(refusal for decision in known for refusal in decision.refusals),
             evicts=tuple(sorted({self._name(uid) for uid in outlook.evicted} - {c.key for c in self.entry})),
             node=next((one.place for one in known if one.uid == uids[self.subject.key]), ""),
@@ -301,11 +301,11 @@ class Trials:
 
     # What to run
 
-    def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], InLine]:
+    def _changes(self, wanted: Attempt) -> tuple[list[Assumption], dict[str, str], QueueTrial]:
         """The changes, the uids of the claims by key (a pod that is created again has another), and the queue."""
         found: list[Assumption] = [*map(Release, wanted.ended), *wanted.raised]
         uids = {claim.key: claim.uid for claim in self.entry}
-        line = self._line
+        others = self._others
         reconfigured = bool(wanted.raised)
         edits = (*self.base, *wanted.edits)
         if edits:
@@ -324,13 +324,13 @@ class Trials:
                 if claim.uid == known:
                     found.append(Adjust(claim.uid, claim.spec))
                 else:
-                    found.extend([Release(known), Enter(claim)])
+                    found.extend([Release(known), Enqueue(claim)])
                     uids[claim.key] = claim.uid
                     entered.append(claim)
             if entered:
-                line = self._standing(min(urgency(claim) for claim in entered))
-        here = InLine(line, list(uids.values()), self.queue.strict, self.effort, Woken(reconfigured))
-        return found, uids, here
+                others = self._standing(min(urgency(claim) for claim in entered))
+        trial = QueueTrial(others, list(uids.values()), self.queue.strict, self.budget, Woken(reconfigured))
+        return found, uids, trial
 
     def _staged(self, edits: Iterable[Edit]) -> list[ObjectChange]:
         by_object: dict[tuple[str, str], list[Edit]] = {}
@@ -345,15 +345,15 @@ class Trials:
         gone = {edit.key for edit in edits if edit.anew}
         return self.source.staged(documents, gone)
 
-    def _standing(self, here: tuple[int, int, str, str]) -> WaitingLine:
+    def _standing(self, here: tuple[int, int, str, str]) -> OtherEntries:
         """The queue, seen from a place in it."""
         own = {claim.uid for claim in self.entry}
-        units: dict[str, list[Claim]] = {}
+        entries: dict[str, list[Claim]] = {}
         for claim in self.queue.waiting():
             if claim.uid not in own and self.queue.missing(claim.uid) is None:
-                units.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
-        ahead = [claims for claims in units.values() if urgency(claims[0]) < here]
-        return WaitingLine(ahead, [claims for claims in units.values() if urgency(claims[0]) >= here])
+                entries.setdefault(claim.spec.group or f"claim {claim.uid}", []).append(claim)
+        ahead = [claims for claims in entries.values() if urgency(claims[0]) < here]
+        return OtherEntries(ahead, [claims for claims in entries.values() if urgency(claims[0]) >= here])
 
     def _name(self, uid: str) -> str:
         claim = self.engine.state.claims.get(uid)

@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What terms look at. ``controllers``: (apiVersion, kind) of owners that control the pod."""
+    """What predicates look at. ``controllers``: (apiVersion, kind) of owners that control the pod."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -63,7 +63,7 @@ class Predicate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class FunctionPredicate:
     """A predicate, given by its two readings."""
 
     cel: Callable[[str], str]
@@ -106,7 +106,7 @@ def labelled(key: str, value: str) -> Predicate:
         labels = f"{subject}.metadata.labels"
         return f"(has({labels}) && {quoted(key)} in {labels} && {labels}[{quoted(key)}] == {quoted(value)})"
 
-    return Term(cel, lambda pod: pod.labels.get(key) == value)
+    return FunctionPredicate(cel, lambda pod: pod.labels.get(key) == value)
 
 
 def controlled(api_version: str, kind: str) -> Predicate:
@@ -118,7 +118,7 @@ def controlled(api_version: str, kind: str) -> Predicate:
         some = f"{owners}.exists(o, {ours} && has(o.controller) && o.controller)"
         return f"(has({owners}) && {owners}.size() <= {MOST} && {some})"
 
-    return Term(cel, lambda pod: (api_version, kind) in pod.controllers)
+    return FunctionPredicate(cel, lambda pod: (api_version, kind) in pod.controllers)
 
 
 def gated(gate: str) -> Predicate:
@@ -128,25 +128,25 @@ def gated(gate: str) -> Predicate:
         gates = f"{subject}.spec.schedulingGates"
         return f"(has({gates}) && ({gates}.size() > {MOST} || {gates}.exists(g, g.name == {quoted(gate)})))"
 
-    return Term(cel, lambda pod: gate in pod.gates)
+    return FunctionPredicate(cel, lambda pod: gate in pod.gates)
 
 
-def any_of(*terms: Predicate) -> Predicate:
+def any_of(*predicates: Predicate) -> Predicate:
     def cel(subject: str) -> str:
-        return "(" + " || ".join(term.cel(subject) for term in terms) + ")"
+        return "(" + " || ".join(predicate.cel(subject) for predicate in predicates) + ")"
 
-    return Term(cel, lambda pod: any(term.holds(pod) for term in terms))
+    return FunctionPredicate(cel, lambda pod: any(predicate.holds(pod) for predicate in predicates))
 
 
-def all_of(*terms: Predicate) -> Predicate:
+def all_of(*predicates: Predicate) -> Predicate:
     def cel(subject: str) -> str:
-        return "(" + " && ".join(term.cel(subject) for term in terms) + ")"
+        return "(" + " && ".join(predicate.cel(subject) for predicate in predicates) + ")"
 
-    return Term(cel, lambda pod: all(term.holds(pod) for term in terms))
+    return FunctionPredicate(cel, lambda pod: all(predicate.holds(pod) for predicate in predicates))
 
 
-def negated(term: Predicate) -> Predicate:
-    return Term(lambda subject: f"!{term.cel(subject)}", lambda pod: not term.holds(pod))
+def negated(predicate: Predicate) -> Predicate:
+    return FunctionPredicate(lambda subject: f"!{predicate.cel(subject)}", lambda pod: not predicate.holds(pod))
 
 
 def quoted(text: str) -> str:
@@ -313,4 +313,4 @@ class Governed:
 
     def holds(self, namespace: str, labels: Mapping[str, str], pod: PodFacts) -> bool:
         """Whether a pod is governed; ``labels`` are those of its namespace."""
-        return any(namespaces.holds(namespace, labels) and term.holds(pod) for namespaces, term in self._arms)
+        return any(namespaces.holds(namespace, labels) and predicate.holds(pod) for namespaces, predicate in self._arms)

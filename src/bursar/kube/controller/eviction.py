@@ -15,7 +15,7 @@ from bursar.kube.client.api import Api, Outcome, Writing
 from bursar.kube.controller.object_cache import Report
 from bursar.kube.controller.pod_sync import PodSync, TrackedPod
 from bursar.kube.controller.pod_writer import PodWriter, RefusalBackoff
-from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, sent
+from bursar.kube.controller.work_queue import KeyedWorkQueue, RetryLater, sent
 from bursar.ledger.claims import HELD, Claim
 
 WIDTH = 8
@@ -79,7 +79,7 @@ class Evictor:
             return
         try:
             pause = await self._evict(claim, tracked)
-        except Again:
+        except RetryLater:
             if not self._shielded.refused(uid):
                 raise
             pause = AMBIGUOUS_FOR
@@ -92,14 +92,14 @@ class Evictor:
         for holder in holders_of(self._engine.state, claim.uid):
             claimant = self._engine.state.claims.get(holder)
             if claimant is not None and not await self._writer.hold(claimant):
-                raise Again(f"{claimant.key}, which needs its place, is gone", _UNSEEN_PAUSE)
+                raise RetryLater(f"{claimant.key}, which needs its place, is gone", _UNSEEN_PAUSE)
         if not self._must_leave(claim):
             return 0  # spared while the holds were written
         meta = tracked.seen.metadata
         evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
         result = await sent(evict, refused=lambda why: self._report("Pod", tracked.key, REFUSED, why))
         if result is None or result.outcome == Outcome.GONE:
-            raise Again("the pod is gone on the server", _UNSEEN_PAUSE)  # the watch will report it
+            raise RetryLater("the pod is gone on the server", _UNSEEN_PAUSE)  # the watch will report it
         if result.outcome == Outcome.EVICTED:
             self.evicted += 1
             return 0
@@ -113,7 +113,7 @@ class Evictor:
     def _plan_again(self, claim: Claim, pause: int) -> None:
         claimants = [self._engine.state.claims.get(uid) for uid in holders_of(self._engine.state, claim.uid)]
         if not claimants:
-            raise Again("its disruption budget does not allow it yet", _REVOKED_PAUSE)
+            raise RetryLater("its disruption budget does not allow it yet", _REVOKED_PAUSE)
         now = self._now()
         for claimant in claimants:
             if claimant is not None and claimant.state == HELD:
@@ -122,7 +122,7 @@ class Evictor:
         self._spare(claim.uid, spared=True)
         self.changed()
         if self._must_leave(claim):  # not for others only
-            raise Again("its disruption budget does not allow it yet", _REVOKED_PAUSE)
+            raise RetryLater("its disruption budget does not allow it yet", _REVOKED_PAUSE)
 
     def _spare(self, uid: str, *, spared: bool) -> None:
         if uid in self._engine.state.claims:

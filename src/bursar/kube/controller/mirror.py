@@ -20,7 +20,7 @@ from bursar.kube.admission.predicate import AdmissionOptions, Governed, PodFacts
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.object_cache import ObjectCache, published
 from bursar.kube.controller.object_sync import ObjectSync, QuotaSelection
-from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, PlacementJudge
+from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, PlacementRuleSet
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
@@ -57,7 +57,7 @@ class Mirror:
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
         self.cache = ObjectCache(kinds)
-        self.placement = PlacementJudge(registry, self.engine.policies, self.cache, pin_all=options.pin_all)
+        self.placement = PlacementRuleSet(registry, self.engine.policies, self.cache, pin_all=options.pin_all)
         self.shadow = Shadow(self.controller) if options.shadow else None
         if not options.shadow:  # which marks no nodes
             self.cache.unmarked = self.placement.unmarked

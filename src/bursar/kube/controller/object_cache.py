@@ -99,7 +99,7 @@ _BOOKKEEPING = ("managedFields", "resourceVersion", "selfLink")
 
 
 @dataclass(slots=True)
-class Known:
+class CachedObject:
     """An object, and its name on the server, which may differ from its key."""
 
     given: TypedObject
@@ -117,8 +117,8 @@ class ObjectCache:
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
         self.version = 0  # grows with each change of what admission reads
         self._derived = DerivedValues()
-        self._by_kind: dict[str, dict[str, Known]] = {}
-        self._by_namespace: dict[tuple[str, str], dict[str, Known]] = {}  # (kind, namespace)
+        self._by_kind: dict[str, dict[str, CachedObject]] = {}
+        self._by_namespace: dict[tuple[str, str], dict[str, CachedObject]] = {}  # (kind, namespace)
         self._keys: dict[tuple[str, str, str], str] = {}  # (kind, namespace, name on the server) -> our key
         self._written: dict[tuple[str, str, str], dict[str, object]] = {}  # (kind, key, part) -> what we last wrote
         self._since: dict[tuple[str, str], dict[tuple[str, str], str]] = {}  # (kind, key) -> see _transitions
@@ -142,7 +142,7 @@ class ObjectCache:
 
     # For the control loop
 
-    def find(self, kind: str, key: str) -> Known | None:
+    def find(self, kind: str, key: str) -> CachedObject | None:
         return self._by_kind.get(kind, {}).get(key)
 
     def key_at(self, kind: str, namespace: str, name: str) -> str | None:
@@ -183,7 +183,7 @@ class ObjectCache:
 
     def keep(self, given: TypedObject, metadata: Mapping[str, Any]) -> None:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
-        known = Known(given, namespace, name, metadata.get("uid", ""))
+        known = CachedObject(given, namespace, name, metadata.get("uid", ""))
         self.version += given.kind not in DEVICE_KINDS
         self._derived.follow(given.kind.name, given.key, given.body)
         self._by_kind.setdefault(given.kind.name, {})[given.key] = known

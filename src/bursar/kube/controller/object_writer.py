@@ -22,10 +22,10 @@ from bursar.control.actions import REPAIRED, repair_note
 from bursar.kube.client.api import NAMESPACES, Api, JsonPatch, PatchKind, Resource, Writing
 from bursar.kube.client.events import whole_seconds
 from bursar.kube.client.models import RawObject
-from bursar.kube.controller.object_cache import Known, ObjectCache, Report, status_is_ours
+from bursar.kube.controller.object_cache import CachedObject, ObjectCache, Report, status_is_ours
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID, Body
-from bursar.kube.controller.work_queue import Again, KeyedWorkQueue, ObjectKey, Parts, Refused, add_output, sent
+from bursar.kube.controller.work_queue import KeyedWorkQueue, ObjectKey, Parts, Refused, RetryLater, add_output, sent
 from bursar.objects.kinds import NODE, Kind
 from bursar.policies.results import Output
 from bursar.policies.status import condition
@@ -46,7 +46,7 @@ class ObjectWriter:
         self._dry_run = dry_run
         self._wanted: dict[ObjectKey, Parts] = {}  # to be written
         self._last: dict[ObjectKey, Parts] = {}  # as policies last wanted it; not of nodes, whose marks policies read
-        self._own: dict[ObjectKey, Known | None] = {}  # objects that policies own, as last compared
+        self._own: dict[ObjectKey, CachedObject | None] = {}  # objects that policies own, as last compared
         self._sent: dict[ObjectKey, deque[Body]] = {}  # what was written of these
         self._missing: dict[
             ObjectKey, str | None
@@ -281,7 +281,7 @@ class NamespaceKeeper:
             return
         if not wanted and name not in self._lingering:
             self._lingering.add(name)
-            raise Again("its last quota may be replaced", LINGER)
+            raise RetryLater("its last quota may be replaced", LINGER)
         found = await sent(self._api.find(NAMESPACES, name), refused=self._refused(name))
         if found is None or not (wanted or _is_ours(found)):  # applying would create it, or own what is another's
             return

@@ -4,7 +4,7 @@ One strategic merge patch starts a pod: it writes the admission record, narrows 
 gate. It contains the pod's uid, so it fails on another pod of the same name. On a gated pod the API server allows
 required node affinity to be set, or requirements to be added to its terms; so a constraint goes into every term.
 
-``PlacementJudge`` translates a place: a pod whose decision depends on the very node (GPU fractions, CPU pods on GPU
+``PlacementRuleSet`` translates a place: a pod whose decision depends on the very node (GPU fractions, CPU pods on GPU
 nodes) is pinned, a CPU pod placed elsewhere is fenced off the GPU nodes, and for any other pod the scheduler may
 choose a better node.
 
@@ -171,7 +171,7 @@ class Orders:
     keep_off: bool
 
 
-class PlacementJudge:
+class PlacementRuleSet:
     """Judges claims that have their place, by the placement rules of all policies of an engine."""
 
     def __init__(self, registry: Registry, policies: Iterable[Policy], nodes: ObjectView, *, pin_all: bool) -> None:

@@ -25,7 +25,7 @@ from bursar.kube.controller.patches import (
     GATE,
     OWN_LABELS,
     Filled,
-    PlacementJudge,
+    PlacementRuleSet,
     filled_in,
     is_own_annotation,
     narrowed,
@@ -211,7 +211,7 @@ class PodRequest:
 
 class GatedPodReader:
     def __init__(
-        self, controller: Controller, cache: ObjectCache, admission: Admission, placement: PlacementJudge
+        self, controller: Controller, cache: ObjectCache, admission: Admission, placement: PlacementRuleSet
     ) -> None:
         self._controller = controller
         self._cache = cache

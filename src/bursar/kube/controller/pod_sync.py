@@ -27,7 +27,7 @@ from bursar.kube.controller.patches import (
     AdmissionRecord,
     HistoryRecord,
     HoldRecord,
-    PlacementJudge,
+    PlacementRuleSet,
     admission_of,
     hold_of,
 )
@@ -130,7 +130,7 @@ class PodSync:
         controller: Controller,
         cache: ObjectCache,
         admission: Admission,
-        placement: PlacementJudge,
+        placement: PlacementRuleSet,
         governs: Callable[[SeenPod], bool],
         report: Report,
         obstacle: Callable[[SeenPod], str],

@@ -29,7 +29,7 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
 
 
-class Again(Exception):  # noqa: N818 no error: it says when to try again
+class RetryLater(Exception):  # noqa: N818 no error: it says when to try again
     """The work could not be done now; ``after`` seconds, or the usual pauses."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
@@ -76,7 +76,7 @@ class KeyedWorkQueue(Generic[K]):
                     async with self._width:
                         await self._perform(key)
                     pause = _FIRST_PAUSE
-                except Again as again:
+                except RetryLater as again:
                     self._wanted.add(key)
                     wait = again.after if again.after is not None else pause * (0.5 + random.random())  # noqa: S311
                     pause = min(pause * 2, _LONGEST_PAUSE)
@@ -119,12 +119,12 @@ class LeadershipLost(Exception):  # noqa: N818 no error of ours: another replica
     """Another replica leads now; nothing may be written any more."""
 
 
-class Declined(Again):
+class Declined(RetryLater):
     """The server refused the write itself: it was not carried out, and a retry will hardly help."""
 
 
 async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
-    """The answer to a call; None when its object is gone. Raises ``Again`` (``Declined``) or ``LeadershipLost``.
+    """The answer to a call; None when its object is gone. Raises ``RetryLater`` (``Declined``) or ``LeadershipLost``.
 
     ``refused`` gets the server's message if it refused the write itself.
     """
@@ -145,12 +145,12 @@ async def sent(write: Awaitable[T], *, refused: Refused) -> T | None:
         refused(error.message)
         raise Declined(error.message, _REFUSED_PAUSE) from None
     except Conflict as error:
-        raise Again(error.message) from None
+        raise RetryLater(error.message) from None
     except ApiError as error:
         pause = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
-        raise Again(str(error), pause or None) from None  # a Retry-After of 0 is no pause here
+        raise RetryLater(str(error), pause or None) from None  # a Retry-After of 0 is no pause here
     except KubeError as error:  # no response, or a malformed one
-        raise Again(str(error)) from None
+        raise RetryLater(str(error)) from None
 
 
 ObjectKey = tuple[str, str]
