@@ -80,13 +80,13 @@ class Allowance:
 class Contender:
     """A claim that may be displaced in one way, with its class (worse is lower) and what it would take and free."""
 
-    __slots__ = ("allowances", "claim", "loads", "owner", "rank", "relief", "returning", "seat")
+    __slots__ = ("allowances", "claim", "loads", "member", "owner", "rank", "relief", "returning")
 
-    def __init__(self, claim: Claim, rank: int, owner: str = "", seat: object = None) -> None:
+    def __init__(self, claim: Claim, rank: int, owner: str = "", member: object = None) -> None:
         self.claim: Final = claim
         self.rank: Final = rank
         self.owner: Final = owner  # breaks ties: the id of its quota
-        self.seat: Final = seat  # the policy's own: where it stands in its quota
+        self.member: Final = member  # the policy's own: where it stands in its quota
         self.allowances: list[Allowance] = []
         self.loads: list[int] = []
         self.relief: list[int] = []  # by row; the engine computes it

@@ -304,7 +304,7 @@ class Machine:
         now = self.use()
         book = self.manager._book
         for tree, nodes in self.reference.now.trees.items():
-            seats = book.trees.by_name[tree].seats
+            seats = book.trees.by_name[tree].allocations
             expected = sorted(
                 (seat.stamp, c, seat.node) for (one, c), seat in self.reference.now.seats.items() if one == tree
             )
@@ -331,7 +331,7 @@ class Machine:
 
 
 def sitting(tree: QuotaTreeModel, node: str) -> list[tuple[str, int]]:
-    return [(seat.claim.uid, seat.stamp) for seat in tree.seated(tree.nodes[node])]
+    return [(seat.claim.uid, seat.stamp) for seat in tree.allocated_on(tree.nodes[node])]
 
 
 def without_mode(plain: dict[str, Any]) -> dict[str, object]:

@@ -77,7 +77,7 @@ class Both:
 
 
 def seats(trees: Trees) -> dict[str, dict[str, str]]:
-    return {name: {u: seat.node.name for u, seat in tree.seats.items()} for name, tree in trees.by_name.items()}
+    return {name: {u: seat.node.name for u, seat in tree.allocations.items()} for name, tree in trees.by_name.items()}
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -45,5 +45,5 @@ def test_what_is_kept_does_not_grow_with_what_has_been() -> None:
             world.manager.deallocate("T", f"c{number - 3}")
             world.manager.remove_consumer(f"c{number - 3}")
     tree = world.manager._book.trees.by_name["T"]
-    assert sorted(tree.seats) == ["c597", "c598", "c599"]
+    assert sorted(tree.allocations) == ["c597", "c598", "c599"]
     assert len(world.manager._book.parsed) == 3

@@ -60,7 +60,7 @@ class Cluster:
         for node_name, node in sorted(found.nodes.items()):
             used = node.account.used.amount("count")
             if used:
-                ids = [seat.claim.uid for seat in sorted(found.seated(node), key=lambda seat: seat.stamp)]
+                ids = [seat.claim.uid for seat in sorted(found.allocated_on(node), key=lambda seat: seat.stamp)]
                 parts.append(f"{node_name}{used}" + (f"{{{' '.join(ids)}}}" if ids else ""))
         return " ".join(parts)
 
@@ -227,7 +227,7 @@ def test_explain_shows_every_node_on_the_way() -> None:
     lines = "\n".join(cluster.engine.explain("p").lines())
     assert "FAIL <- first A: hard; count 1 wanted, 2 of 2 in use [trees.quota.count]" in lines
     assert "ok   M: soft; count 1 wanted, 2 of 3 in use" in lines
-    assert "sits on A" in "\n".join(cluster.engine.explain("x").lines())
+    assert "counts on A" in "\n".join(cluster.engine.explain("x").lines())
 
 
 def test_outputs_are_written_once_a_change() -> None:

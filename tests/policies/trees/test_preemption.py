@@ -166,11 +166,11 @@ def test_a_spared_victim_that_was_pushed_before_has_its_old_place_and_stamp() ->
     ):
         manager.add_consumer(forest_consumer(name, *rows))
     assert manager.allocate_forest("F", "v").places == (("T1", "A"),)
-    stamp = manager._book.trees.by_name["T1"].seats["v"].stamp
+    stamp = manager._book.trees.by_name["T1"].allocations["v"].stamp
     assert manager.allocate_forest("F", "w").allocated
     response = manager.allocate_forest("F", "n")
     assert (response.preempted, response.moves) == (("w",), ())
-    seat = manager._book.trees.by_name["T1"].seats["v"]
+    seat = manager._book.trees.by_name["T1"].allocations["v"]
     assert (seat.node.name, seat.stamp) == ("A", stamp)
 
 
@@ -195,8 +195,8 @@ def test_a_legal_set_is_found_if_there_is_one(seed: int) -> None:
         tree = book.trees.by_name["T"]
         (request,) = book.requests(book.claim(name))
         climb = Climb(tree, tree.nodes[row.group], request, Permission(book.claim(name), book.rules), preempting=True)
-        for some in (c for size in range(3) for c in combinations(sorted(tree.seats), size)):
-            assert is_legal(climb, [tree.seats[one] for one in some]) == (set(some) in legal)
+        for some in (c for size in range(3) for c in combinations(sorted(tree.allocations), size)):
+            assert is_legal(climb, [tree.allocations[one] for one in some]) == (set(some) in legal)
         response = manager.allocate("T", name)
         assert response.allocated == bool(legal)
         assert model.allocate(name, ["T"], "") == (response.allocated, list(response.preempted))

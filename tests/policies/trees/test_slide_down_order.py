@@ -31,8 +31,8 @@ def test_newcomers_are_taken_by_priority_in_whatever_order_they_came() -> None:
     ledger = world.manager._book.ledger
     tree = world.manager._book.trees.by_name["T"]
     tx = ledger.begin(0)
-    tx.release(tree.seats["z"].claim, (tree.nodes["L"].account,), (tree.seats["z"].request.cost,))
-    arrived = [tree.seats["x"], tree.seats["y"]]
+    tx.release(tree.allocations["z"].claim, (tree.nodes["L"].account,), (tree.allocations["z"].request.cost,))
+    arrived = [tree.allocations["x"], tree.allocations["y"]]
     assert [mover[2] for mover in _choose(tx, tree, tree.nodes["M"], [], arrived)] == ["y"]
     ledger.abort()
 
@@ -45,5 +45,5 @@ def test_claims_of_different_groups_move_in_one_order() -> None:
     world.manager.get_tree_cache("T").add_node_specs({"A": node("R", 1), "B": node("R", 1)})
     world.manager.update_tree("T")
     assert world.state() == "A1{x} B1{y} R2"
-    seats = world.manager._book.trees.by_name["T"].seats
+    seats = world.manager._book.trees.by_name["T"].allocations
     assert seats["y"].stamp < seats["x"].stamp

@@ -225,7 +225,7 @@ class ElasticRights(Rights):
 
     def precedes(self, one: Contender, other: Contender) -> bool:
         """The last in the order of a quota is its least important."""
-        return before(cast("Member", other.seat), cast("Member", one.seat))
+        return before(cast("Member", other.member), cast("Member", one.member))
 
     def may_help(self, slot: int, least: Claim) -> bool:
         """Without lower priority on the node only other quotas can lose something: what they borrow or do not list."""

@@ -21,7 +21,7 @@ from bursar.policies.trees.forests import find_together
 from bursar.policies.trees.model import QuotaTreeModel, Trees
 from bursar.policies.trees.preemption import find_victims
 from bursar.policies.trees.records import TreeRequest, held_requests
-from bursar.policies.trees.seats import Seat, TreeNode
+from bursar.policies.trees.tree_nodes import TreeAllocation, TreeNode
 from bursar.resources import Vector
 
 _NO_RULES: Final = EvictionRules()
@@ -30,14 +30,14 @@ _NO_RULES: Final = EvictionRules()
 @final
 @dataclass
 class Victim:
-    """A claim that had to leave, and the seats that it had."""
+    """A claim that had to leave, and the allocations that it had."""
 
     claim: Claim
-    seats: list[tuple[QuotaTreeModel, Seat]]
+    allocations: list[tuple[QuotaTreeModel, TreeAllocation]]
 
 
 @final
-class Allocation:
+class Allocator:
     """One attempt to allocate a claim."""
 
     __slots__ = ("claim", "climb", "failed", "origins", "permission", "preempting", "trees", "tx", "victims")
@@ -57,12 +57,14 @@ class Allocation:
         self.preempting: Final = preempting  # False: no claim may have to leave
         self.permission: Final = Permission(claim, rules, protected)
         self.victims: list[Victim] = []
-        self.origins: Final[dict[tuple[str, str], Seat]] = {}  # (tree, uid) -> its seat before it was pushed
+        self.origins: Final[
+            dict[tuple[str, str], TreeAllocation]
+        ] = {}  # (tree, uid) -> its allocation before it was pushed
         self.failed: TreeRequest | None = None  # the request that could not be served
         self.climb: Climb | None = None  # and where its climb ended
 
     def run(self, requests: list[TreeRequest]) -> bool:
-        """Allocate in all trees, in the given order; True leaves the claim seated and its victims count."""
+        """Allocate in all trees, in the given order; True leaves the claim allocated and its victims count."""
         if not self._allocate_all(requests):
             climbs = self._climbs(requests) if self.preempting and len(requests) > 1 else []
             victims = find_together(climbs) if climbs else []
@@ -123,12 +125,12 @@ class Allocation:
 
     def _apply(self, tree: QuotaTreeModel, request: TreeRequest, climb: Climb) -> None:
         """Carry out what the climb worked out."""
-        for seat in climb.gone.values():
-            self._take_out(seat.claim)
+        for allocation in climb.gone.values():
+            self._take_out(allocation.claim)
         settled = climb.nodes[0]
         for push in climb.pushes:
-            if push.seat is not None:
-                self._push(tree, push.seat.claim, push.node)
+            if push.allocation is not None:
+                self._push(tree, push.allocation.claim, push.node)
             elif push.node is not None:
                 self.trees.arrive(self.tx, tree, self.claim.uid, push.node)
                 settled = push.node
@@ -138,16 +140,16 @@ class Allocation:
         if target is None:
             self._take_out(claim)
             return
-        seat = tree.seats[claim.uid]
-        self.origins.setdefault((tree.name, claim.uid), seat)
-        self.trees.lift(self.tx, tree, seat, target)
+        allocation = tree.allocations[claim.uid]
+        self.origins.setdefault((tree.name, claim.uid), allocation)
+        self.trees.lift(self.tx, tree, allocation, target)
 
     def _take_out(self, victim: Claim) -> None:
         """Take a victim out of every tree it holds."""
         held = [request.tree for request in held_requests(victim)]
         left = self.trees.leave_all(self.tx, victim, held)
         if self.origins:
-            left = [(tree, self.origins.get((tree.name, victim.uid), seat)) for tree, seat in left]
+            left = [(tree, self.origins.get((tree.name, victim.uid), allocation)) for tree, allocation in left]
         self.victims.append(Victim(victim, left))
 
     # Minimal harm
@@ -161,26 +163,26 @@ class Allocation:
 
     def _put_back(self, victim: Victim) -> bool:
         mark = self.tx.savepoint()
-        for tree, seat in victim.seats:
-            if not reseat(self.trees, self.tx, tree, seat):
+        for tree, allocation in victim.allocations:
+            if not allocate_again(self.trees, self.tx, tree, allocation):
                 self.tx.rollback_to(mark)
                 return False
-            self.trees.remember(tree, seat)
+            self.trees.remember(tree, allocation)
         return True
 
 
-def reseat(trees: Trees, tx: Transaction, tree: QuotaTreeModel, seat: Seat) -> bool:
-    """Seat a claim again: on its old node with its old stamp, or else as low as it fits. False if it fits nowhere."""
-    cost = seat.request.cost
+def allocate_again(trees: Trees, tx: Transaction, tree: QuotaTreeModel, allocation: TreeAllocation) -> bool:
+    """Allocate a claim on its old node with its old stamp, or else as low as it fits. False if it fits nowhere."""
+    cost = allocation.request.cost
     if tree.root is None or not tree.root.fits(cost):
         return False  # it counts there on any node
-    if seat.node.fits_up(cost):
-        trees.enter(tx, tree, seat.claim, cost, seat.node, seat.stamp)
+    if allocation.node.fits_up(cost):
+        trees.enter(tx, tree, allocation.claim, cost, allocation.node, allocation.stamp)
         return True
-    node = lowest_fit(seat.group, cost)
+    node = lowest_fit(allocation.group, cost)
     if node is None:
         return False
-    trees.enter(tx, tree, seat.claim, cost, node)
+    trees.enter(tx, tree, allocation.claim, cost, node)
     return True
 
 

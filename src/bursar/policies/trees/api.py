@@ -89,9 +89,9 @@ class QuotaTree(Manifest, frozen=True, kw_only=True):
 
 class TreeNodeStatus(Part, frozen=True):
     used: Annotated[Quantities, Meta(description="What is in use here and below.")] = field(default_factory=dict)
-    claims: Annotated[int, Meta(description="How many sit here.")] = 0
+    claims: Annotated[int, Meta(description="How many claims count on exactly this node.")] = 0
     borrowing: Annotated[
-        tuple[str, ...], Meta(description="Those who sit here, but belong to a node below; at most 20.")
+        tuple[str, ...], Meta(description="Of these, the claims that belong to a node below; at most 20.")
     ] = ()
 
 

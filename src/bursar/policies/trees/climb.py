@@ -23,7 +23,7 @@ from bursar.ledger.claims import Claim
 from bursar.policies.policy import EvictionRules
 from bursar.policies.trees.model import QuotaTreeModel
 from bursar.policies.trees.records import TreeRequest, is_pinned
-from bursar.policies.trees.seats import Seat, SeatClass, TreeNode, in_order
+from bursar.policies.trees.tree_nodes import AllocationClass, TreeAllocation, TreeNode, in_order
 
 
 @final
@@ -37,17 +37,17 @@ class Permission:
         self.rules: Final = rules
         self.protected: Final = protected  # uids that may not be victims
         self.known: Final[dict[str, str]] = {}
-        self.refused: Final[list[tuple[Seat, str]]] = []  # who may not be displaced, and why
+        self.refused: Final[list[tuple[TreeAllocation, str]]] = []  # who may not be displaced, and why
 
-    def obstacle(self, seat: Seat) -> str:
-        """Why the claim on this seat may not be displaced; "" if it may."""
-        uid = seat.claim.uid
+    def obstacle(self, allocation: TreeAllocation) -> str:
+        """Why the claim of this allocation may not be displaced; "" if it may."""
+        uid = allocation.claim.uid
         found = self.known.get(uid)
         if found is None:
-            found = self._ask(seat.claim)
+            found = self._ask(allocation.claim)
             self.known[uid] = found
             if found:
-                self.refused.append((seat, found))
+                self.refused.append((allocation, found))
         return found
 
     def _ask(self, victim: Claim) -> str:
@@ -58,31 +58,31 @@ class Permission:
 
 @final
 class Push:
-    """One step of a climb: a seat goes to a node; out of the tree if that is None. The claim's own seat is None."""
+    """One step of a climb: an allocation (None: the claim's own) moves to a node, or out of the tree (None)."""
 
-    __slots__ = ("node", "seat")
+    __slots__ = ("allocation", "node")
 
-    def __init__(self, seat: Seat | None, node: TreeNode | None) -> None:
-        self.seat: Final = seat
+    def __init__(self, allocation: TreeAllocation | None, node: TreeNode | None) -> None:
+        self.allocation: Final = allocation
         self.node: Final = node
 
 
 @final
-class _Sitting:
-    """The seats on a node that may be pushed off it, in order; each is found when it is asked for the first time."""
+class _PushOrder:
+    """The allocations on a node that may be pushed off it, in order; each is found when it is first needed."""
 
     __slots__ = ("found", "rest")
 
-    def __init__(self, rest: Iterator[Seat]) -> None:
-        self.found: Final[list[Seat]] = []
+    def __init__(self, rest: Iterator[TreeAllocation]) -> None:
+        self.found: Final[list[TreeAllocation]] = []
         self.rest: Final = rest
 
-    def at(self, number: int) -> Seat | None:
+    def at(self, number: int) -> TreeAllocation | None:
         while number >= len(self.found):
-            seat = next(self.rest, None)
-            if seat is None:
+            allocation = next(self.rest, None)
+            if allocation is None:
                 return None
-            self.found.append(seat)
+            self.found.append(allocation)
         return self.found[number]
 
 
@@ -102,10 +102,10 @@ class Climb:
         "nodes",
         "permission",
         "preempting",
+        "push_orders",
         "pushes",
         "request",
         "rows",
-        "sitting",
         "tree",
     )
 
@@ -120,14 +120,14 @@ class Climb:
         self.dims: Final = request.cost.indices()
         # By node: how much of each resource is lacking, below 0 if there is room. None as long as nobody asks.
         self.rows: Final[list[list[int] | None]] = [None] * len(self.nodes)
-        self.gone: Final[dict[str, Seat]] = {}
-        self.gone_in: Final[dict[SeatClass, list[int]]] = {}  # what they held, by class of seats on the way
+        self.gone: Final[dict[str, TreeAllocation]] = {}
+        self.gone_in: Final[dict[AllocationClass, list[int]]] = {}  # what they held, by class of allocations on the way
         # The claims on the root of which it is known that they may not be displaced, and what they hold: those of lower
         # priority, and all.
         self.held: Final[set[str]] = set()
         self.held_lower: list[int] = []
         self.held_all: list[int] = []
-        self.sitting: Final[dict[tuple[object, ...], _Sitting]] = {}
+        self.push_orders: Final[dict[tuple[object, ...], _PushOrder]] = {}
         self.pushes: Final[list[Push]] = []  # of the last climb, if it worked
         # Where the last climb ended, as positions in ``nodes`` and ``dims``; -1 stands for the first that is short.
         self.last: int = 0
@@ -143,26 +143,26 @@ class Climb:
                 return at
             node = cast("TreeNode", node.parent)
 
-    def take(self, seat: Seat) -> None:
+    def take(self, allocation: TreeAllocation) -> None:
         """Assume that this claim has left."""
         if not self.gone:
             for at in range(len(self.nodes)):
                 self.row(at)
-        self.gone[seat.claim.uid] = seat
-        self._shift(seat, 1)
+        self.gone[allocation.claim.uid] = allocation
+        self._shift(allocation, 1)
 
-    def give_back(self, seat: Seat) -> None:
+    def give_back(self, allocation: TreeAllocation) -> None:
         """Assume again that this claim is there."""
-        del self.gone[seat.claim.uid]
-        self._shift(seat, -1)
+        del self.gone[allocation.claim.uid]
+        self._shift(allocation, -1)
 
-    def _shift(self, seat: Seat, sign: int) -> None:
-        position = self.position(seat.node)
+    def _shift(self, allocation: TreeAllocation, sign: int) -> None:
+        position = self.position(allocation.node)
         here = [0] * len(self.dims)  # not on the way
-        if self.nodes[position] is seat.node:
-            here = self.gone_in.setdefault(seat.node.classes[seat.request.alike()], here)
+        if self.nodes[position] is allocation.node:
+            here = self.gone_in.setdefault(allocation.node.classes[allocation.request.alike()], here)
         for j in range(len(self.dims)):
-            amount = sign * seat.request.cost.get(self.dims[j])
+            amount = sign * allocation.request.cost.get(self.dims[j])
             if amount:
                 here[j] += amount
                 for at in range(position, len(self.rows)):
@@ -178,7 +178,7 @@ class Climb:
             self.rows[at] = found
         return found
 
-    def held_in(self, one: SeatClass, j: int) -> int:
+    def held_in(self, one: AllocationClass, j: int) -> int:
         """What the claims of a class hold that have not left."""
         gone = self.gone_in.get(one)
         return one.sums.get(self.dims[j]) - (0 if gone is None else gone[j])
@@ -188,7 +188,7 @@ class Climb:
     def run(self) -> bool:
         """Whether the climb works; its steps are in ``pushes`` then, and else ``last`` is where it ended."""
         self.pushes.clear()
-        lifted: list[Seat] = []
+        lifted: list[TreeAllocation] = []
         settled = False
         hard = False
         for at in range(len(self.nodes)):
@@ -222,16 +222,16 @@ class Climb:
                 return False
         return True
 
-    def _push(self, chosen: list[Seat], target: TreeNode | None) -> None:
-        for seat in chosen:
-            self.pushes.append(Push(seat, target))
+    def _push(self, chosen: list[TreeAllocation], target: TreeNode | None) -> None:
+        for allocation in chosen:
+            self.pushes.append(Push(allocation, target))
 
-    def leavers(self) -> list[Seat]:
-        """The seats that the last climb pushed out of the root."""
-        return [push.seat for push in self.pushes if push.seat is not None and push.node is None]
+    def leavers(self) -> list[TreeAllocation]:
+        """The allocations that the last climb pushed out of the root."""
+        return [push.allocation for push in self.pushes if push.allocation is not None and push.node is None]
 
-    def _clear(self, at: int, lifted: list[Seat], lower_only: bool) -> list[Seat]:
-        """The seats to push off a node so that the request fits; empty if that cannot be."""
+    def _clear(self, at: int, lifted: list[TreeAllocation], lower_only: bool) -> list[TreeAllocation]:
+        """The allocations to push off a node so that the request fits; empty if that cannot be."""
         self.missing = -1
         node = self.nodes[at]
         if not self.preempting if node.parent is None else node.hard:
@@ -257,28 +257,30 @@ class Climb:
                 return True
         return False
 
-    def _choose(self, at: int, need: Need, lifted: list[Seat], lower_only: bool) -> list[Seat]:
-        """The seats in order until the request fits, and of these the ones that are needed."""
+    def _choose(self, at: int, need: Need, lifted: list[TreeAllocation], lower_only: bool) -> list[TreeAllocation]:
+        """The allocations in order until the request fits, and of these the ones that are needed."""
         root = self.nodes[at].parent is None
-        sitting = self._sitting(at, need.dims, lower_only)
-        chosen: list[Seat] = []
+        order = self._push_order(at, need.dims, lower_only)
+        chosen: list[TreeAllocation] = []
         number = 0
         pushed = 0
         while True:
-            seat = sitting.at(number)
-            if pushed < len(lifted) and (seat is None or lifted[pushed].request.priority < seat.request.priority):
-                seat = lifted[pushed]
+            allocation = order.at(number)
+            if pushed < len(lifted) and (
+                allocation is None or lifted[pushed].request.priority < allocation.request.priority
+            ):
+                allocation = lifted[pushed]
                 pushed += 1
-                if not need.helps(seat) or (root and not self._may_leave(seat)):
+                if not need.helps(allocation) or (root and not self._may_leave(allocation)):
                     continue
             else:
                 number += 1
-            if seat is None:
+            if allocation is None:
                 return []
-            if seat.claim.uid in self.gone:
+            if allocation.claim.uid in self.gone:
                 continue
-            chosen.append(seat)
-            if need.take(seat):
+            chosen.append(allocation)
+            if need.take(allocation):
                 return need.needed(chosen)
 
     def short(self, at: int) -> list[int]:
@@ -292,7 +294,7 @@ class Climb:
             self.missing = self.short(self.last)[0]
         return self.missing
 
-    def _movable(self, at: int, j: int, lifted: list[Seat], lower_only: bool) -> int:
+    def _movable(self, at: int, j: int, lifted: list[TreeAllocation], lower_only: bool) -> int:
         """How much of a resource could be pushed off a node at most."""
         found = 0
         if self.nodes[at].parent is None:
@@ -300,8 +302,8 @@ class Climb:
         for one in self.nodes[at].classes.values():
             if self._is_pushable(one, at, lower_only):
                 found += self.held_in(one, j)
-        for seat in lifted:
-            found += seat.request.cost.get(self.dims[j])
+        for allocation in lifted:
+            found += allocation.request.cost.get(self.dims[j])
         return found
 
     def held_on_root(self, j: int, lower_only: bool) -> int:
@@ -310,61 +312,61 @@ class Climb:
             return 0
         return self.held_lower[j] if lower_only else self.held_all[j]
 
-    def _is_pushable(self, one: SeatClass, at: int, lower_only: bool) -> bool:
+    def _is_pushable(self, one: AllocationClass, at: int, lower_only: bool) -> bool:
         if lower_only and one.priority >= self.request.priority:
             return False
         return self.nodes[at].parent is not None or (not one.pinned and one.kind == self.request.kind)
 
-    def _first(self, at: int, need: Need, lower_only: bool) -> Seat | None:
-        """The seat that is pushed first, if that is enough: nearly always it is."""
+    def _first(self, at: int, need: Need, lower_only: bool) -> TreeAllocation | None:
+        """The allocation that is pushed first, if that is enough: nearly always it is."""
         node = self.nodes[at]
-        best: SeatClass | None = None
+        best: AllocationClass | None = None
         for one in node.classes.values():
             if self._is_pushable(one, at, lower_only) and one.holds(need.dims) and (best is None or one.precedes(best)):
                 best = one
         if best is None:
             return None
-        seat = self.tree.seats[best.first()]
-        if not need.is_met_by(seat) or seat.claim.uid in self.gone:
+        allocation = self.tree.allocations[best.first()]
+        if not need.is_met_by(allocation) or allocation.claim.uid in self.gone:
             return None
-        return None if node.parent is None and self.permission.obstacle(seat) else seat
+        return None if node.parent is None and self.permission.obstacle(allocation) else allocation
 
-    def _may_leave(self, seat: Seat) -> bool:
-        if seat.request.kind != self.request.kind or seat.request.pinned:
+    def _may_leave(self, allocation: TreeAllocation) -> bool:
+        if allocation.request.kind != self.request.kind or allocation.request.pinned:
             return False
-        return not self.permission.obstacle(seat)
+        return not self.permission.obstacle(allocation)
 
-    def _sitting(self, at: int, dims: list[int], lower_only: bool) -> _Sitting:
+    def _push_order(self, at: int, dims: list[int], lower_only: bool) -> _PushOrder:
         key = (at, lower_only, *dims)
-        found = self.sitting.get(key)
+        found = self.push_orders.get(key)
         if found is None:
-            found = _Sitting(self._pushable(at, dims, lower_only))
-            self.sitting[key] = found
+            found = _PushOrder(self._pushable(at, dims, lower_only))
+            self.push_orders[key] = found
         return found
 
-    def _pushable(self, at: int, dims: list[int], lower_only: bool) -> Iterator[Seat]:
-        """The seats on a node that hold one of these resources and may be pushed off it, in order."""
+    def _pushable(self, at: int, dims: list[int], lower_only: bool) -> Iterator[TreeAllocation]:
+        """The allocations on a node that hold one of these resources and may be pushed off it, in order."""
         node = self.nodes[at]
         classes = [c for c in node.classes.values() if self._is_pushable(c, at, lower_only) and c.holds(dims)]
         for uid in in_order(classes):
-            seat = self.tree.seats[uid]
-            if node.parent is None and self._is_held(seat):
+            allocation = self.tree.allocations[uid]
+            if node.parent is None and self._is_held(allocation):
                 continue
-            yield seat
+            yield allocation
 
-    def _is_held(self, seat: Seat) -> bool:
+    def _is_held(self, allocation: TreeAllocation) -> bool:
         """Whether a claim on the root may not be displaced; it is noted, so that it is not counted on again."""
-        if not self.permission.obstacle(seat):
+        if not self.permission.obstacle(allocation):
             return False
-        if seat.claim.uid not in self.held:
+        if allocation.claim.uid not in self.held:
             if not self.held:
                 self.held_lower = [0] * len(self.dims)
                 self.held_all = [0] * len(self.dims)
-            self.held.add(seat.claim.uid)
+            self.held.add(allocation.claim.uid)
             for j in range(len(self.dims)):
-                amount = seat.request.cost.get(self.dims[j])
+                amount = allocation.request.cost.get(self.dims[j])
                 self.held_all[j] += amount
-                if seat.request.priority < self.request.priority:
+                if allocation.request.priority < self.request.priority:
                     self.held_lower[j] += amount
         return True
 
@@ -380,32 +382,32 @@ class Need:
         self.dims: Final = [climb.dims[j] for j in short]
         self.lacking: Final = [row[j] for j in short]
 
-    def helps(self, seat: Seat) -> bool:
-        """Whether taking the seat away frees a resource that is lacking."""
-        cost = seat.request.cost
+    def helps(self, allocation: TreeAllocation) -> bool:
+        """Whether taking the allocation away frees a resource that is lacking."""
+        cost = allocation.request.cost
         for dim in self.dims:
             if cost.get(dim) > 0:
                 return True
         return False
 
-    def is_met_by(self, seat: Seat) -> bool:
-        """Whether nothing is lacking if this seat alone is taken away."""
-        cost = seat.request.cost
+    def is_met_by(self, allocation: TreeAllocation) -> bool:
+        """Whether nothing is lacking if this allocation alone is taken away."""
+        cost = allocation.request.cost
         for i in range(len(self.dims)):
             if self.lacking[i] > cost.get(self.dims[i]):
                 return False
         return True
 
-    def take(self, seat: Seat) -> bool:
-        """Count the seat as taken away; whether nothing is lacking then."""
-        return self._shift(seat, -1)
+    def take(self, allocation: TreeAllocation) -> bool:
+        """Count the allocation as taken away; whether nothing is lacking then."""
+        return self._shift(allocation, -1)
 
-    def give_back(self, seat: Seat) -> bool:
-        """Count the seat as there again; whether nothing is lacking even so."""
-        return self._shift(seat, 1)
+    def give_back(self, allocation: TreeAllocation) -> bool:
+        """Count the allocation as there again; whether nothing is lacking even so."""
+        return self._shift(allocation, 1)
 
-    def _shift(self, seat: Seat, sign: int) -> bool:
-        cost = seat.request.cost
+    def _shift(self, allocation: TreeAllocation, sign: int) -> bool:
+        cost = allocation.request.cost
         met = True
         for i in range(len(self.dims)):
             lacking = self.lacking[i] + sign * cost.get(self.dims[i])
@@ -413,14 +415,14 @@ class Need:
             met = met and lacking <= 0
         return met
 
-    def needed(self, chosen: list[Seat]) -> list[Seat]:
-        """The chosen seats without those that are not needed, dropped from the last one back."""
+    def needed(self, chosen: list[TreeAllocation]) -> list[TreeAllocation]:
+        """The chosen allocations without those that are not needed, dropped from the last one back."""
         if len(chosen) == 1:
             return chosen  # without it nothing was met
-        kept: list[Seat] = []
-        for seat in reversed(chosen):
-            if not self.give_back(seat):
-                self.take(seat)
-                kept.append(seat)
+        kept: list[TreeAllocation] = []
+        for allocation in reversed(chosen):
+            if not self.give_back(allocation):
+                self.take(allocation)
+                kept.append(allocation)
         kept.reverse()
         return kept

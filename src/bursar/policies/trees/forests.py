@@ -46,8 +46,8 @@ def _candidates(climbs: list[Climb]) -> list[Claim]:
     """Those of all trees, in the order of the first tree that has them; of many, a few more than can be tried."""
     found: dict[str, Claim] = {}
     for climb in climbs:
-        for seat in in_candidate_order(climb):
-            found.setdefault(seat.claim.uid, seat.claim)
+        for allocation in in_candidate_order(climb):
+            found.setdefault(allocation.claim.uid, allocation.claim)
             if len(found) > _ALL_SETS:
                 return list(found.values())
     return list(found.values())
@@ -68,17 +68,17 @@ def _is_promising(climbs: list[Climb], candidates: list[Claim]) -> bool:
 def _leave(climbs: list[Climb], claims: list[Claim]) -> None:
     for climb in climbs:
         for claim in claims:
-            seat = climb.tree.seats.get(claim.uid)
-            if seat is not None and claim.uid not in climb.gone:
-                climb.take(seat)
+            allocation = climb.tree.allocations.get(claim.uid)
+            if allocation is not None and claim.uid not in climb.gone:
+                climb.take(allocation)
 
 
 def _return(climbs: list[Climb], claims: list[Claim]) -> None:
     for climb in climbs:
         for claim in claims:
-            seat = climb.gone.get(claim.uid)
-            if seat is not None:
-                climb.give_back(seat)
+            allocation = climb.gone.get(claim.uid)
+            if allocation is not None:
+                climb.give_back(allocation)
 
 
 def _failing(climbs: list[Climb], victims: list[Claim]) -> list[int]:
@@ -91,7 +91,7 @@ def _failing(climbs: list[Climb], victims: list[Claim]) -> list[int]:
     failing: list[int] = []
     for at in range(len(climbs)):
         if climbs[at].run():
-            pushed = [seat.claim for seat in climbs[at].leavers()]
+            pushed = [allocation.claim for allocation in climbs[at].leavers()]
             _leave(climbs[at + 1 :], pushed)
             gone.extend(pushed)
         else:
@@ -103,8 +103,8 @@ def _failing(climbs: list[Climb], victims: list[Claim]) -> list[int]:
 def _is_needed(climbs: list[Climb], victim: Claim, others: list[Claim]) -> bool:
     """Whether the climb fails without it in a tree where it is a candidate."""
     for at in _failing(climbs, others):
-        seat = climbs[at].tree.seats.get(victim.uid)
-        if seat is not None and is_candidate(climbs[at], seat):
+        allocation = climbs[at].tree.allocations.get(victim.uid)
+        if allocation is not None and is_candidate(climbs[at], allocation):
             return True
     return False
 
@@ -121,7 +121,7 @@ def _in_turn(climbs: list[Climb]) -> list[Claim]:
             if not find_victims(climb):
                 waiting = True
                 continue
-            found = [seat.claim for uid, seat in climb.gone.items() if uid not in known]
+            found = [allocation.claim for uid, allocation in climb.gone.items() if uid not in known]
             victims.extend(found)
             _leave(climbs, found)
         if not waiting:

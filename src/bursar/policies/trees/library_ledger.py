@@ -14,7 +14,7 @@ from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.policy import EvictionRules
-from bursar.policies.trees.allocation import Allocation
+from bursar.policies.trees.allocation import Allocator
 from bursar.policies.trees.model import SPEC, QuotaTreeModel, Trees
 from bursar.policies.trees.records import NAME, TreeRequest, held_requests, spec_requests, tree_name
 from bursar.policies.trees.responses import Move, QuotaError
@@ -35,7 +35,7 @@ class TreeTransaction:
     def __init__(self, book: TreeLedger, cause: tuple[object, ...]) -> None:
         self.book: Final = book
         self.cause: Final = cause
-        # Once it is committed: the changes, and the trees whose seats or documents they wrote.
+        # Once it is committed: the changes, and the trees whose allocations or documents they wrote.
         self.changes: tuple[Change, ...] = ()
         self.trees: list[str] = []
 
@@ -111,9 +111,9 @@ class TreeLedger:
         self.tx.set_bindings(claim, (self.trees.binding(both),))
         return bound
 
-    def allocate(self, claim: Claim, requests: list[TreeRequest]) -> Allocation:
+    def allocate(self, claim: Claim, requests: list[TreeRequest]) -> Allocator:
         """Allocate by the rules, or in maintenance mode by force. The attempt has the victims, or what failed."""
-        attempt = Allocation(self.trees, self.tx, claim, rules=self.rules)
+        attempt = Allocator(self.trees, self.tx, claim, rules=self.rules)
         if self.mode() == MAINTENANCE:
             self._force(claim, requests)
         elif not attempt.run(requests):
@@ -157,9 +157,9 @@ class TreeLedger:
         """The consumers that the last operation moved to another node, without the one that it was about."""
         found: list[Move] = []
         for (name, uid), source in self.trees.origins.items():
-            seat = self.trees.seat(name, uid)
-            if seat is not None and uid != but and seat.node.name != source:
-                found.append(Move(uid, name, source, seat.node.name))
+            allocation = self.trees.allocation(name, uid)
+            if allocation is not None and uid != but and allocation.node.name != source:
+                found.append(Move(uid, name, source, allocation.node.name))
         return tuple(found)
 
     def is_as_left(self, changes: tuple[Change, ...]) -> bool:

@@ -167,8 +167,8 @@ class QuotaManager:
         """Delete a tree that is in no forest and on which no consumer is allocated."""
         with self._lock:
             tree = self._book.tree(tree_name)
-            if tree.seats:
-                raise QuotaError(f"the tree {tree_name} is in use: {len(tree.seats)} consumers are allocated")
+            if tree.allocations:
+                raise QuotaError(f"the tree {tree_name} is in use: {len(tree.allocations)} consumers are allocated")
             forest = self._book.forest_of(tree_name)
             if forest:
                 raise QuotaError(f"the tree {tree_name} belongs to the forest {forest}")
@@ -217,7 +217,7 @@ class QuotaManager:
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
         """Whether the consumer is allocated on the tree, by itself or through a forest."""
         with self._lock:
-            return consumer_id in self._book.tree(tree_name).seats
+            return consumer_id in self._book.tree(tree_name).allocations
 
     # Updates
 
@@ -301,9 +301,9 @@ class QuotaManager:
 
     def _check_unused(self, forest: str, trees: tuple[str, ...]) -> None:
         for name in trees:
-            for seat in self._book.tree(name).seats.values():
-                if seat.request.forest == forest:
-                    raise QuotaError(f"the forest {forest} is in use: {seat.claim.uid} is allocated on it")
+            for allocation in self._book.tree(name).allocations.values():
+                if allocation.request.forest == forest:
+                    raise QuotaError(f"the forest {forest} is in use: {allocation.claim.uid} is allocated on it")
 
     def _set_forest(self, name: str, trees: tuple[str, ...] | None) -> None:
         with self._book.transaction("forest", name) as tx:

@@ -1,4 +1,4 @@
-"""The trees of a ledger as decisions see them: nodes with their accounts, and the seats of claims (``seats``).
+"""The trees of a ledger as decisions see them: nodes with their accounts, and the allocations of claims.
 
 Everything here is derived from two kinds of tables: ``trees.spec`` (tree -> its document) and, for each tree,
 ``trees.at/<tree>`` (uid -> (node, stamp)). Every arrival at a node takes a new stamp. So the order of arrival is a
@@ -22,7 +22,7 @@ from bursar.policies.trees.records import (
     held_requests,
     layout,
 )
-from bursar.policies.trees.seats import Seat, TreeNode, Waiting, in_order
+from bursar.policies.trees.tree_nodes import TreeAllocation, TreeNode, Waiting, in_order
 from bursar.resources import Vector
 
 SPEC: Final = "trees.spec"
@@ -32,9 +32,10 @@ _KEPT: Final = 65_536  # entries of a cache
 
 @final
 class QuotaTreeModel:
-    """One tree and its seats."""
+    """One tree and its allocations."""
 
     __slots__ = (
+        "allocations",
         "body",
         "dangling",
         "dirty",
@@ -43,7 +44,6 @@ class QuotaTreeModel:
         "name",
         "nodes",
         "root",
-        "seats",
         "shapes",
         "table",
     )
@@ -60,7 +60,7 @@ class QuotaTreeModel:
                 parent.leaf = False
             self.nodes[spec.name] = TreeNode(spec.name, parent, spec.hard, accounts[account_name(name, spec.name)])
         self.root: Final[TreeNode | None] = self.nodes[found.root] if found.root else None
-        self.seats: Final[dict[str, Seat]] = {}
+        self.allocations: Final[dict[str, TreeAllocation]] = {}
         self.shapes: Final[dict[Vector, Vector]] = {}  # request -> what of it the tree counts
         # Hints for the next slide-down. One too many costs time and changes nothing, so they need no undo.
         self.dirty: bool = False  # there are any
@@ -82,35 +82,35 @@ class QuotaTreeModel:
         lacking = [(n, r) for n in self.nodes for r in self.body.resources if r not in self.body.nodes[n].quota]
         return tuple([f"the quota of node {node} leaves out {name}: it is unlimited there" for node, name in lacking])
 
-    def add(self, seat: Seat) -> None:
-        uid = seat.claim.uid
-        node = seat.node
-        request = seat.request
-        self.seats[uid] = seat
-        node.add(request, seat.stamp, uid)
-        if seat.group is not None and seat.group is not node:
-            child = node.toward(seat.group).name
+    def add(self, allocation: TreeAllocation) -> None:
+        uid = allocation.claim.uid
+        node = allocation.node
+        request = allocation.request
+        self.allocations[uid] = allocation
+        node.add(request, allocation.stamp, uid)
+        if allocation.group is not None and allocation.group is not node:
+            child = node.toward(allocation.group).name
             waiting = node.down.get(child)
             if waiting is None:
                 waiting = Waiting()
                 node.down[child] = waiting
-            waiting.add(request.cost, (-request.priority, seat.stamp, uid))
+            waiting.add(request.cost, (-request.priority, allocation.stamp, uid))
 
     def remove(self, uid: str) -> None:
-        seat = self.seats.pop(uid)
-        node = seat.node
-        request = seat.request
-        node.remove(request, seat.stamp, uid)
-        if seat.group is not None and seat.group is not node:
-            child = node.toward(seat.group).name
+        allocation = self.allocations.pop(uid)
+        node = allocation.node
+        request = allocation.request
+        node.remove(request, allocation.stamp, uid)
+        if allocation.group is not None and allocation.group is not node:
+            child = node.toward(allocation.group).name
             waiting = node.down[child]
-            waiting.remove(request.cost, (-request.priority, seat.stamp, uid))
+            waiting.remove(request.cost, (-request.priority, allocation.stamp, uid))
             if not waiting.shapes:
                 del node.down[child]
 
-    def seated(self, node: TreeNode) -> list[Seat]:
-        """The seats on a node: lower priority first, then longest there."""
-        return [self.seats[uid] for uid in in_order(list(node.classes.values()))]
+    def allocated_on(self, node: TreeNode) -> list[TreeAllocation]:
+        """The allocations on a node: lower priority first, then longest there."""
+        return [self.allocations[uid] for uid in in_order(list(node.classes.values()))]
 
 
 def account_name(tree: str, node: str) -> str:
@@ -124,7 +124,7 @@ class Trees(Watcher):
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_name: Final[dict[str, QuotaTreeModel]] = {}
-        self.by_table: Final[dict[str, QuotaTreeModel]] = {}  # the same, by the table of their seats
+        self.by_table: Final[dict[str, QuotaTreeModel]] = {}  # the same, by the table of their allocations
         self.dirty: list[QuotaTreeModel] = []  # trees in which a claim may slide down, each once
         self.bindings: Final[dict[tuple[Entry, ...], Binding]] = {}
         self.origins: Final[dict[tuple[str, str], str]] = {}  # (tree, uid) -> its node before this operation
@@ -140,34 +140,34 @@ class Trees(Watcher):
             if old is not None:
                 tree.remove(key)
             if new is not None:
-                self._add_seat(tree, key, new)
+                self._add_allocation(tree, key, new)
 
     def _rebuild(self, name: str, cell: object) -> None:
         self.by_name.pop(name, None)
         self.by_table.pop(AT + name, None)
         self.dirty = [tree for tree in self.dirty if tree.name != name]
-        self.bindings.clear()  # a claim that is bound again must get a new binding, or its seats are not read
+        self.bindings.clear()  # a claim that is bound again must get a new binding, or its allocations are not read
         if cell is None:
             return
         body = body_of(cell)
         tree = QuotaTreeModel(name, body, layout(body), self.state.accounts)
         self.by_name[name] = tree
         self.by_table[tree.table] = tree
-        for uid, seat in self.state.cells(tree.table).items():
-            self._add_seat(tree, uid, seat)
+        for uid, allocation in self.state.cells(tree.table).items():
+            self._add_allocation(tree, uid, allocation)
 
-    def _add_seat(self, tree: QuotaTreeModel, uid: str, cell: object) -> None:
+    def _add_allocation(self, tree: QuotaTreeModel, uid: str, cell: object) -> None:
         place, stamp = cast("tuple[str, int]", cell)
         claim = self.state.claims[uid]
         for request in held_requests(claim):
             if request.tree == tree.name:
-                tree.add(Seat(claim, request, tree.nodes[place], tree.nodes.get(request.group), stamp))
+                tree.add(TreeAllocation(claim, request, tree.nodes[place], tree.nodes.get(request.group), stamp))
 
     # Reading
 
-    def seat(self, tree: str, uid: str) -> Seat | None:
+    def allocation(self, tree: str, uid: str) -> TreeAllocation | None:
         found = self.by_name.get(tree)
-        return None if found is None else found.seats.get(uid)
+        return None if found is None else found.allocations.get(uid)
 
     def binding(self, requests: list[TreeRequest]) -> Binding:
         """The binding with these requests, one for all claims that have the same."""
@@ -196,36 +196,36 @@ class Trees(Watcher):
         self.arrive(tx, tree, claim.uid, node, stamp)
         tx.charge(claim, node.accounts, node.costs(cost))
 
-    def leave(self, tx: Transaction, tree: QuotaTreeModel, seat: Seat) -> None:
+    def leave(self, tx: Transaction, tree: QuotaTreeModel, allocation: TreeAllocation) -> None:
         """Take the claim out of the tree and release it there."""
-        node = seat.node
+        node = allocation.node
         self._freed(tree, node)
-        tx.put(NAME, tree.table, seat.claim.uid, None)
-        tx.release(seat.claim, node.accounts, node.costs(seat.request.cost))
+        tx.put(NAME, tree.table, allocation.claim.uid, None)
+        tx.release(allocation.claim, node.accounts, node.costs(allocation.request.cost))
 
-    def leave_all(self, tx: Transaction, claim: Claim, names: list[str]) -> list[tuple[QuotaTreeModel, Seat]]:
-        """Take the claim out of these trees; returns the seats that it had."""
-        found: list[tuple[QuotaTreeModel, Seat]] = []
+    def leave_all(self, tx: Transaction, claim: Claim, names: list[str]) -> list[tuple[QuotaTreeModel, TreeAllocation]]:
+        """Take the claim out of these trees; returns the allocations that it had."""
+        found: list[tuple[QuotaTreeModel, TreeAllocation]] = []
         for name in names:
             tree = self.by_name.get(name)
-            seat = None if tree is None else tree.seats.get(claim.uid)
-            if tree is not None and seat is not None:
-                self.leave(tx, tree, seat)
-                found.append((tree, seat))
+            allocation = None if tree is None else tree.allocations.get(claim.uid)
+            if tree is not None and allocation is not None:
+                self.leave(tx, tree, allocation)
+                found.append((tree, allocation))
         return found
 
-    def lift(self, tx: Transaction, tree: QuotaTreeModel, seat: Seat, parent: TreeNode) -> None:
+    def lift(self, tx: Transaction, tree: QuotaTreeModel, allocation: TreeAllocation, parent: TreeNode) -> None:
         """Move the claim one node up, where it is charged already."""
-        self.remember(tree, seat)
-        self._freed(tree, seat.node)
-        tx.release(seat.claim, (seat.node.account,), (seat.request.cost,))
-        self.arrive(tx, tree, seat.claim.uid, parent)
+        self.remember(tree, allocation)
+        self._freed(tree, allocation.node)
+        tx.release(allocation.claim, (allocation.node.account,), (allocation.request.cost,))
+        self.arrive(tx, tree, allocation.claim.uid, parent)
 
-    def remember(self, tree: QuotaTreeModel, seat: Seat) -> None:
+    def remember(self, tree: QuotaTreeModel, allocation: TreeAllocation) -> None:
         """Note the claim's node before this operation, for the report of moves."""
-        key = (tree.name, seat.claim.uid)
+        key = (tree.name, allocation.claim.uid)
         if key not in self.origins:
-            self.origins[key] = seat.node.name
+            self.origins[key] = allocation.node.name
 
     def _freed(self, tree: QuotaTreeModel, node: TreeNode) -> None:
         tree.freed.add(node.name)

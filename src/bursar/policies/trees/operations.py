@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bursar.ledger.claims import Claim
 from bursar.policies.results import Refusal
-from bursar.policies.trees.allocation import Allocation
+from bursar.policies.trees.allocation import Allocator
 from bursar.policies.trees.library_ledger import NORMAL, TreeLedger
 from bursar.policies.trees.model import QuotaTreeModel
 from bursar.policies.trees.records import NAME, TreeRequest, held_requests, renamed_spec
@@ -60,7 +60,7 @@ def _allocate(
     if token is not None:
         watched = {*_watched(book, bound, forest), *operation.trees}
         token.complete(operation.changes, watched, before, book.versions)
-    places = tuple([(one.tree, book.trees.by_name[one.tree].seats[uid].node.name) for one in bound])
+    places = tuple([(one.tree, book.trees.by_name[one.tree].allocations[uid].node.name) for one in bound])
     preempted = tuple([victim.claim.uid for victim in attempt.victims])
     warnings = _warnings(book, requests, bound)
     return AllocationResponse(uid, True, places, preempted, book.moves(uid), (), (), skipped, token, warnings)
@@ -91,7 +91,7 @@ def _refused(
     book: TreeLedger,
     claim: Claim,
     bound: list[TreeRequest],
-    attempt: Allocation,
+    attempt: Allocator,
     failed: TreeRequest,
     skipped: tuple[str, ...],
     token: Token | None,
@@ -184,7 +184,7 @@ def _rename_groups(book: TreeLedger, tree: str, renames: dict[str, str]) -> None
 
 
 def _release_all(book: TreeLedger, tree: str, uid: str) -> None:
-    """Release a consumer that lost its seat in one tree from all trees of the forest that it was allocated on."""
+    """Release a consumer that lost its allocation in one tree from all trees of the forest that it was allocated on."""
     claim = book.claim(uid)
     for request in held_requests(claim):
         if request.tree == tree:

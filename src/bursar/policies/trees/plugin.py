@@ -60,10 +60,12 @@ def _borrowed(tree: QuotaTreeModel) -> dict[str, Vector]:
     """By group: what its consumers use of nodes above it."""
     found: dict[str, Vector] = {}
     for node in tree.nodes.values():
-        for seat in [] if node.leaf else tree.seated(node):
-            if seat.group is not None and seat.group is not node:
-                known = found.get(seat.group.name)
-                found[seat.group.name] = seat.request.cost if known is None else known.plus(seat.request.cost)
+        for allocation in [] if node.leaf else tree.allocated_on(node):
+            if allocation.group is not None and allocation.group is not node:
+                known = found.get(allocation.group.name)
+                found[allocation.group.name] = (
+                    allocation.request.cost if known is None else known.plus(allocation.request.cost)
+                )
     return found
 
 
@@ -88,10 +90,12 @@ def explain_row(policy: TreesPolicy, row: QuotaRecord) -> Check | None:
         children.append(Check(f"above {tree.name}:{at.name}", True, ", ".join(parts) or "no limit"))
         at = at.parent
     for other in tree.nodes.values():
-        for seat in [] if other.leaf else tree.seated(other):
-            if seat.group is node and other is not node:
-                amounts = ", ".join(f"{name} {amount}" for name, amount in seat.request.cost.show().items())
-                children.append(Check("borrows", True, f"{seat.claim.key} has {amounts} of {tree.name}:{other.name}"))
+        for allocation in [] if other.leaf else tree.allocated_on(other):
+            if allocation.group is node and other is not node:
+                amounts = ", ".join(f"{name} {amount}" for name, amount in allocation.request.cost.show().items())
+                children.append(
+                    Check("borrows", True, f"{allocation.claim.key} has {amounts} of {tree.name}:{other.name}")
+                )
     soft = "hard: it borrows nothing" if node.hard else "soft: it may borrow from above"
     note = "the root" if node.parent is None else soft
     return Check(row.subject, not row.exceeded, note, tuple(children))
@@ -100,11 +104,11 @@ def explain_row(policy: TreesPolicy, row: QuotaRecord) -> Check | None:
 def borrowers(policy: TreesPolicy) -> set[str]:
     """The claims that are charged above their own group."""
     return {
-        seat.claim.uid
+        allocation.claim.uid
         for tree in policy.trees.by_name.values()
         for node in tree.nodes.values()
-        for seat in ([] if node.leaf else tree.seated(node))
-        if seat.group is not node
+        for allocation in ([] if node.leaf else tree.allocated_on(node))
+        if allocation.group is not node
     }
 
 

@@ -18,7 +18,7 @@ from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
 from bursar.policies.rights import NEVER_NAMED
-from bursar.policies.trees.allocation import Allocation, lowest_fit
+from bursar.policies.trees.allocation import Allocator, lowest_fit
 from bursar.policies.trees.model import Trees
 from bursar.policies.trees.records import (
     NAME,
@@ -31,9 +31,9 @@ from bursar.policies.trees.records import (
 )
 from bursar.policies.trees.refresh import refresh, remove, replace_binding
 from bursar.policies.trees.refusals import group_refusal, quota_refusal, topics, tree_check
-from bursar.policies.trees.seats import Seat, TreeNode
 from bursar.policies.trees.slide_down import slide_down
 from bursar.policies.trees.status import TreeStatusWriter
+from bursar.policies.trees.tree_nodes import TreeAllocation, TreeNode
 
 KIND: Final = "trees.QuotaTree"
 
@@ -58,7 +58,7 @@ class TreesPolicy(QuotaPolicy):
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
-        """Apply or remove a tree; returns the counted claims that name it and have no seat in it."""
+        """Apply or remove a tree; returns the counted claims that name it and have no allocation in it."""
         body = setting.body
         name = setting.key
         if body is None:
@@ -71,14 +71,14 @@ class TreesPolicy(QuotaPolicy):
         if what:
             raise SettingError(f"QuotaTree {name}", f"spec.nodes.{node}", what)
         refresh(self.trees, tx, name, body, {})
-        return self._unseated(name)
+        return self._unallocated(name)
 
-    def _unseated(self, tree: str) -> list[str]:
-        seats = self.trees.by_name[tree].seats
+    def _unallocated(self, tree: str) -> list[str]:
+        allocations = self.trees.by_name[tree].allocations
         found: list[str] = []
         for uid in sorted(self.state.claims):
             claim = self.state.claims[uid]
-            if claim.counts() and uid not in seats and tree in [request.tree for request in spec_requests(claim)]:
+            if claim.counts() and uid not in allocations and tree in [request.tree for request in spec_requests(claim)]:
                 found.append(uid)
         return found
 
@@ -122,10 +122,10 @@ class TreesPolicy(QuotaPolicy):
             for request in requests:
                 self._force(tx, claim, request)
             return None
-        gentle = Allocation(self.trees, tx, claim, False)
+        gentle = Allocator(self.trees, tx, claim, False)
         if gentle.run(requests):
             return None
-        whole = Allocation(self.trees, tx, claim)
+        whole = Allocator(self.trees, tx, claim)
         if not whole.run(requests):
             tx.rollback_to(mark)
             return self._refusal(requests, whole)
@@ -134,7 +134,7 @@ class TreesPolicy(QuotaPolicy):
         tx.rollback_to(mark)
         return self._refusal(requests, gentle)
 
-    def _refusal(self, requests: list[TreeRequest], attempt: Allocation) -> Refusal:
+    def _refusal(self, requests: list[TreeRequest], attempt: Allocator) -> Refusal:
         """The refusal of the tree that refused. A change of any other tree of the claim may lead to other victims."""
         failed = cast("TreeRequest", attempt.failed)
         others: list[str] = []
@@ -146,7 +146,7 @@ class TreesPolicy(QuotaPolicy):
     def _force(self, tx: Transaction, claim: Claim, request: TreeRequest) -> None:
         """Charge the claim on the lowest node that fits; if none does, as high as it may borrow, over the quota."""
         tree = self.trees.by_name.get(request.tree)
-        if tree is None or tree.root is None or claim.uid in tree.seats:
+        if tree is None or tree.root is None or claim.uid in tree.allocations:
             return
         group = tree.nodes.get(request.group)
         node = lowest_fit(group, request.cost)
@@ -158,35 +158,35 @@ class TreesPolicy(QuotaPolicy):
         self.trees.leave_all(tx, claim, [request.tree for request in bound_requests(binding)])
 
     def recharge(self, tx: Transaction, claim: Claim, old: Binding, new: Binding, forced: bool) -> Refusal | None:
-        """Move the claim to another binding: unchanged requests keep their seat, resized ones that fit their node."""
+        """Move the claim to another binding. Unchanged requests keep their node, and resized ones where they fit."""
         mark = tx.savepoint()
         before = {request.tree: request for request in bound_requests(old)}
         fresh: list[TreeRequest] = []
-        resized: list[tuple[TreeRequest, TreeRequest, Seat]] = []
+        resized: list[tuple[TreeRequest, TreeRequest, TreeAllocation]] = []
         for request in bound_requests(new):
             held = before.pop(request.tree, None)
-            seat = self.trees.seat(request.tree, claim.uid)
-            if held is None or seat is None:
+            allocation = self.trees.allocation(request.tree, claim.uid)
+            if held is None or allocation is None:
                 fresh.append(request)
             elif held.entry() != request.entry():
                 self.trees.leave_all(tx, claim, [request.tree])
                 if held.group == request.group:
-                    resized.append((request, held, seat))
+                    resized.append((request, held, allocation))
                 else:
                     fresh.append(request)
         self.trees.leave_all(tx, claim, list(before))
         replace_binding(tx, claim, new)
-        for request, held, seat in resized:
-            if forced or _fits_grown(seat.node, request, held):
+        for request, held, allocation in resized:
+            if forced or _fits_grown(allocation.node, request, held):
                 tree = self.trees.by_name[request.tree]
-                self.trees.enter(tx, tree, claim, request.cost, seat.node, seat.stamp)
+                self.trees.enter(tx, tree, claim, request.cost, allocation.node, allocation.stamp)
             else:
                 fresh.append(request)
         if forced:
             for request in fresh:
                 self._force(tx, claim, request)
             return None
-        attempt = Allocation(self.trees, tx, claim, False)
+        attempt = Allocator(self.trees, tx, claim, False)
         if attempt.run(fresh):
             return None
         refusal = self._refusal(fresh, attempt)
@@ -209,22 +209,22 @@ class TreesPolicy(QuotaPolicy):
                     break
 
     def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
-        """The stamp of its seat on the way of the claim. Claims of other types, and elsewhere, never have to leave."""
+        """The stamp of its allocation on the claim's path. Claims of other types, or elsewhere, never have to leave."""
         for request in bound_requests(binding):
-            seat = self.trees.seat(request.tree, victim.uid)
-            if seat is None or seat.request.kind != request.kind:
+            allocation = self.trees.allocation(request.tree, victim.uid)
+            if allocation is None or allocation.request.kind != request.kind:
                 continue
             group = self.trees.by_name[request.tree].nodes.get(request.group)
-            at = -1 if group is None else group.depth - seat.node.depth
-            if group is not None and at >= 0 and (group if at == 0 else group.above[at - 1]) is seat.node:
-                return seat.stamp
+            at = -1 if group is None else group.depth - allocation.node.depth
+            if group is not None and at >= 0 and (group if at == 0 else group.above[at - 1]) is allocation.node:
+                return allocation.stamp
         return NEVER_NAMED
 
     def _find_victims(self, tx: Transaction, claim: Claim, binding: Binding, protected: frozenset[str]) -> list[Claim]:
         """The claims that a whole allocation would preempt; the allocation is rolled back."""
         mark = tx.savepoint()
         tx.set_bindings(claim, (binding,))
-        attempt = Allocation(self.trees, tx, claim, True, self.eviction_rules, protected)
+        attempt = Allocator(self.trees, tx, claim, True, self.eviction_rules, protected)
         attempt.run(list(bound_requests(binding)))
         tx.rollback_to(mark)
         return [victim.claim for victim in attempt.victims]
@@ -240,9 +240,11 @@ class TreesPolicy(QuotaPolicy):
         waiting = claim.state == PENDING
         for request in bound_requests(binding):
             tree = self.trees.by_name.get(request.tree)
-            seat = self.trees.seat(request.tree, claim.uid)
-            if seat is not None:
-                children.append(Check(f"tree {request.tree}", True, f"group {request.group}, sits on {seat.node.name}"))
+            allocation = self.trees.allocation(request.tree, claim.uid)
+            if allocation is not None:
+                children.append(
+                    Check(f"tree {request.tree}", True, f"group {request.group}, counts on {allocation.node.name}")
+                )
             elif tree is not None:
                 passed = not waiting or lowest_fit(tree.nodes.get(request.group), request.cost) is not None
                 children.append(tree_check(tree, request, passed))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bursar.policies.trees.climb import Climb
-from bursar.policies.trees.seats import Seat, SeatClass, in_order
+from bursar.policies.trees.tree_nodes import AllocationClass, TreeAllocation, in_order
 
 _ONE_BY_ONE: Final = 32  # so many candidates are tried one by one; more of them in steps that double
 _ALL_SETS: Final = 12  # up to so many candidates all sets are tried
@@ -35,43 +35,43 @@ def find_victims(climb: Climb) -> bool:
     return False
 
 
-def is_legal(climb: Climb, victims: list[Seat]) -> bool:
+def is_legal(climb: Climb, victims: list[TreeAllocation]) -> bool:
     """Whether the claim may displace exactly these: each is a candidate, and the climb works once they have left."""
-    for seat in victims:
-        if not is_candidate(climb, seat):
+    for allocation in victims:
+        if not is_candidate(climb, allocation):
             return False
-    for seat in victims:
-        climb.take(seat)
+    for allocation in victims:
+        climb.take(allocation)
     works = climb.run()
-    for seat in victims:
-        climb.give_back(seat)
+    for allocation in victims:
+        climb.give_back(allocation)
     return works
 
 
-def is_candidate(climb: Climb, seat: Seat) -> bool:
-    """Whether the claim on this seat may be displaced by priority: it sits on the way, and nothing protects it."""
-    request = seat.request
+def is_candidate(climb: Climb, allocation: TreeAllocation) -> bool:
+    """Whether priority allows to preempt this allocation: it is on the way, and nothing protects its claim."""
+    request = allocation.request
     if request.priority >= climb.request.priority or request.kind != climb.request.kind:
         return False
-    return seat.node in climb.nodes and not climb.permission.obstacle(seat)
+    return allocation.node in climb.nodes and not climb.permission.obstacle(allocation)
 
 
-def _is_candidate_class(climb: Climb, one: SeatClass) -> bool:
+def _is_candidate_class(climb: Climb, one: AllocationClass) -> bool:
     return one.priority < climb.request.priority and one.kind == climb.request.kind and not one.pinned
 
 
-def in_candidate_order(climb: Climb) -> Iterator[Seat]:
+def in_candidate_order(climb: Climb) -> Iterator[TreeAllocation]:
     """Those that hold what is short on their node or above it, in order."""
-    classes: list[SeatClass] = []
+    classes: list[AllocationClass] = []
     short: list[int] = []
     for at in range(len(climb.nodes) - 1, -1, -1):
         short.extend([climb.dims[j] for j in climb.short(at)])
         alike = climb.nodes[at].classes.values()
         classes.extend([one for one in alike if _is_candidate_class(climb, one) and one.holds(short)])
     for uid in in_order(classes):
-        seat = climb.tree.seats[uid]
-        if uid not in climb.gone and not climb.permission.obstacle(seat):
-            yield seat
+        allocation = climb.tree.allocations[uid]
+        if uid not in climb.gone and not climb.permission.obstacle(allocation):
+            yield allocation
 
 
 # Whether it can be
@@ -109,14 +109,14 @@ def _gain(climb: Climb, at: int, j: int) -> int:
 # The search
 
 
-def _first_that_do(climb: Climb, candidates: Iterator[Seat]) -> list[Seat]:
+def _first_that_do(climb: Climb, candidates: Iterator[TreeAllocation]) -> list[TreeAllocation]:
     """The shortest list of candidates, in order, after which the climb works; empty if there is none."""
-    chosen: list[Seat] = []
+    chosen: list[TreeAllocation] = []
     failed = 0  # so many do not do
     due = 1
-    for seat in candidates:
-        climb.take(seat)
-        chosen.append(seat)
+    for allocation in candidates:
+        climb.take(allocation)
+        chosen.append(allocation)
         if len(chosen) < due:
             continue
         if climb.run():
@@ -128,12 +128,12 @@ def _first_that_do(climb: Climb, candidates: Iterator[Seat]) -> list[Seat]:
     climb.short_of()  # while all are away
     found = _any_set(climb, chosen)
     _resize(climb, chosen, len(chosen), 0)
-    for seat in found:
-        climb.take(seat)
+    for allocation in found:
+        climb.take(allocation)
     return found
 
 
-def _shortest(climb: Climb, chosen: list[Seat], failed: int) -> list[Seat]:
+def _shortest(climb: Climb, chosen: list[TreeAllocation], failed: int) -> list[TreeAllocation]:
     """Halve the distance between a length that fails and one that works; the rest is given back."""
     works = len(chosen)
     now = works
@@ -149,7 +149,7 @@ def _shortest(climb: Climb, chosen: list[Seat], failed: int) -> list[Seat]:
     return chosen[:works]
 
 
-def _resize(climb: Climb, chosen: list[Seat], now: int, wanted: int) -> None:
+def _resize(climb: Climb, chosen: list[TreeAllocation], now: int, wanted: int) -> None:
     """Let the first ``wanted`` of the chosen be away, where the first ``now`` are."""
     for at in range(now, wanted):
         climb.take(chosen[at])
@@ -157,25 +157,25 @@ def _resize(climb: Climb, chosen: list[Seat], now: int, wanted: int) -> None:
         climb.give_back(chosen[at])
 
 
-def _spare(climb: Climb, chosen: list[Seat]) -> None:
+def _spare(climb: Climb, chosen: list[TreeAllocation]) -> None:
     """Give back those that are not needed, the most important first, and work out the climb for the rest."""
-    for seat in reversed(chosen):
-        climb.give_back(seat)
+    for allocation in reversed(chosen):
+        climb.give_back(allocation)
         if not climb.run():
-            climb.take(seat)
-    for seat in chosen:  # those that stay away, in order again
-        if climb.gone.pop(seat.claim.uid, None) is not None:
-            climb.gone[seat.claim.uid] = seat
+            climb.take(allocation)
+    for allocation in chosen:  # those that stay away, in order again
+        if climb.gone.pop(allocation.claim.uid, None) is not None:
+            climb.gone[allocation.claim.uid] = allocation
     climb.run()
 
 
-def _any_set(climb: Climb, candidates: list[Seat]) -> list[Seat]:
+def _any_set(climb: Climb, candidates: list[TreeAllocation]) -> list[TreeAllocation]:
     """The legal set whose most important member is least important; all candidates are away, and the climb failed."""
     if len(candidates) > _ALL_SETS or not could_be_pushed(climb):
         return []
     last, missing = climb.last, climb.short_of()
     _resize(climb, candidates, len(candidates), 0)
-    found: list[Seat] = []
+    found: list[TreeAllocation] = []
     for number in range(1, 2 ** len(candidates)):
         members = [candidates[i] for i in range(len(candidates)) if number >> i & 1]
         if is_legal(climb, members):

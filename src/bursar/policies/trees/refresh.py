@@ -23,24 +23,24 @@ from bursar.policies.trees.records import (
     layout,
     spec_requests,
 )
-from bursar.policies.trees.seats import Seat
+from bursar.policies.trees.tree_nodes import TreeAllocation
 from bursar.resources import UNLIMITED, Limits, dimension
 
 
 @final
 @dataclass
-class _CarriedSeat:
-    """One seat on its way into the new tree."""
+class _CarriedAllocation:
+    """One allocation on its way into the new tree."""
 
-    seat: Seat
+    allocation: TreeAllocation
     request: TreeRequest  # in the claim's new binding
     place: str  # "" for none
     stays: bool  # on the same node, by its old or its new name
-    changed: bool  # the seat or the request
+    changed: bool  # the allocation or the request
 
 
 def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: dict[str, str]) -> tuple[str, ...]:
-    """Put a document in force; returns the uids of claims that lost their seat. ``renames``: old name -> new name."""
+    """Put a document in force; returns the uids of claims that lost their node. ``renames``: old name -> new name."""
     old = trees.by_name.get(name)
     found = layout(body)
     carried = [] if old is None else _carry(trees, old, body, found, renames)
@@ -55,14 +55,14 @@ def refresh(trees: Trees, tx: Transaction, name: str, body: TreeBody, renames: d
     _close(tx, trees, name, old, tree)
     tree.freed.update(tree.nodes)
     trees.touch(tree)
-    return tuple([one.seat.claim.uid for one in carried if not one.place])
+    return tuple([one.allocation.claim.uid for one in carried if not one.place])
 
 
 def remove(trees: Trees, tx: Transaction, name: str) -> None:
-    """Remove a tree, with all its seats."""
+    """Remove a tree, with all its allocations."""
     tree = trees.by_name[name]
-    for uid in sorted(tree.seats):
-        trees.leave(tx, tree, tree.seats[uid])
+    for uid in sorted(tree.allocations):
+        trees.leave(tx, tree, tree.allocations[uid])
     tx.put(NAME, SPEC, name, None)
     for node in tree.nodes.values():
         tx.close_account(node.account)
@@ -82,27 +82,27 @@ def over_quota(tree: QuotaTreeModel) -> tuple[tuple[str, str, int, int], ...]:
 
 def _carry(
     trees: Trees, old: QuotaTreeModel, body: TreeBody, found: Layout, renames: dict[str, str]
-) -> list[_CarriedSeat]:
+) -> list[_CarriedAllocation]:
     paths = _paths(found)
     parents = {node.parent for node in found.order}
     recount = body.resources != old.body.resources
-    carried: list[_CarriedSeat] = []
-    for seat in sorted(old.seats.values(), key=_stamp):
-        before = seat.request
+    carried: list[_CarriedAllocation] = []
+    for allocation in sorted(old.allocations.values(), key=_stamp):
+        before = allocation.request
         group = renames.get(before.group, before.group)
-        node = renames.get(seat.node.name, seat.node.name)
+        node = renames.get(allocation.node.name, allocation.node.name)
         place = _place(group, node, found, paths, parents)
-        trees.origins.setdefault((old.name, seat.claim.uid), node if node in paths else seat.node.name)
-        request = before if group == before.group and not recount else _counted_again(seat, group, body)
-        changed = place != node or place != seat.node.name  # another node may have its node's old name now
+        trees.origins.setdefault((old.name, allocation.claim.uid), node if node in paths else allocation.node.name)
+        request = before if group == before.group and not recount else _counted_again(allocation, group, body)
+        changed = place != node or place != allocation.node.name  # another node may have its node's old name now
         if request is not before and not changed:
             changed = group != before.group or request.cost != before.cost
-        carried.append(_CarriedSeat(seat, request, place, place == node, changed))
+        carried.append(_CarriedAllocation(allocation, request, place, place == node, changed))
     return carried
 
 
-def _stamp(seat: Seat) -> int:
-    return seat.stamp
+def _stamp(allocation: TreeAllocation) -> int:
+    return allocation.stamp
 
 
 def _place(group: str, node: str, found: Layout, paths: dict[str, tuple[str, ...]], parents: set[str]) -> str:
@@ -113,34 +113,34 @@ def _place(group: str, node: str, found: Layout, paths: dict[str, tuple[str, ...
     return group
 
 
-def _counted_again(seat: Seat, group: str, body: TreeBody) -> TreeRequest:
-    """The seat's request with its group's new name, and its cost computed again from the claim's spec."""
-    cost = seat.request.cost
-    for named in spec_requests(seat.claim):
-        if named.tree == seat.request.tree:
+def _counted_again(allocation: TreeAllocation, group: str, body: TreeBody) -> TreeRequest:
+    """The allocation's request with its group's new name, and its cost computed again from the claim's spec."""
+    cost = allocation.request.cost
+    for named in spec_requests(allocation.claim):
+        if named.tree == allocation.request.tree:
             cost = named.cost.only(body.resources)
-    return seat.request.changed(group, cost, seat.request.forest)
+    return allocation.request.changed(group, cost, allocation.request.forest)
 
 
-def _take_out(trees: Trees, tx: Transaction, tree: str, one: _CarriedSeat, same_paths: bool) -> None:
-    seat = one.seat
+def _take_out(trees: Trees, tx: Transaction, tree: str, one: _CarriedAllocation, same_paths: bool) -> None:
+    allocation = one.allocation
     if one.changed or not same_paths:
-        tx.release(seat.claim, seat.node.accounts, seat.node.costs(seat.request.cost))
+        tx.release(allocation.claim, allocation.node.accounts, allocation.node.costs(allocation.request.cost))
     if one.changed:
-        tx.put(NAME, trees.by_name[tree].table, seat.claim.uid, None)
+        tx.put(NAME, trees.by_name[tree].table, allocation.claim.uid, None)
         if one.place:
-            _set_request(trees, tx, seat.claim, one.request)
+            _set_request(trees, tx, allocation.claim, one.request)
 
 
-def _bring_in(trees: Trees, tx: Transaction, tree: QuotaTreeModel, one: _CarriedSeat, same_paths: bool) -> None:
+def _bring_in(trees: Trees, tx: Transaction, tree: QuotaTreeModel, one: _CarriedAllocation, same_paths: bool) -> None:
     if not one.place:
         return
-    claim = one.seat.claim
+    claim = one.allocation.claim
     node = tree.nodes[one.place]
     if one.changed:
-        trees.arrive(tx, tree, claim.uid, node, one.seat.stamp if one.stays else 0)
+        trees.arrive(tx, tree, claim.uid, node, one.allocation.stamp if one.stays else 0)
     if one.changed or not same_paths:
-        tx.charge(claim, node.accounts, node.costs(tree.seats[claim.uid].request.cost))
+        tx.charge(claim, node.accounts, node.costs(tree.allocations[claim.uid].request.cost))
 
 
 def _set_request(trees: Trees, tx: Transaction, claim: Claim, new: TreeRequest) -> None:
@@ -150,7 +150,7 @@ def _set_request(trees: Trees, tx: Transaction, claim: Claim, new: TreeRequest) 
 
 
 def replace_binding(tx: Transaction, claim: Claim, new: Binding) -> None:
-    """Make sure that the claim has this binding of the policy: seats are read from it.
+    """Make sure that the claim has this binding of the policy: allocations are read from it.
 
     The engine writes the new bindings of a claim after the last policy has charged it. A claim that had no binding
     of this policy keeps the new one in a free slot until then.

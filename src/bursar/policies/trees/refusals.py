@@ -10,11 +10,11 @@ from typing import cast
 
 from bursar.ledger.claims import Claim
 from bursar.policies.results import Check, Refusal, refusal_for
-from bursar.policies.trees.allocation import Allocation
+from bursar.policies.trees.allocation import Allocator
 from bursar.policies.trees.climb import Climb
 from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.records import NAME, TreeRequest
-from bursar.policies.trees.seats import SeatClass, TreeNode, in_order
+from bursar.policies.trees.tree_nodes import AllocationClass, TreeNode, in_order
 from bursar.resources import Vector
 
 
@@ -30,7 +30,7 @@ def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
     return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
 
 
-def quota_refusal(attempt: Allocation, request: TreeRequest) -> Refusal:
+def quota_refusal(attempt: Allocator, request: TreeRequest) -> Refusal:
     """The refusal of a claim that found no place. If a victim was not to be had, it says who."""
     tree = attempt.trees.by_name[request.tree]
     wrong = group_refusal(tree, request.group)
@@ -52,19 +52,19 @@ def _would_leave(claim: Claim, obstacle: str) -> str:
 def _protected(climb: Climb) -> str:
     """Which claim holds what the binding node lacks, and may not be displaced only because something protects it."""
     dim = climb.dims[climb.short_of()]
-    for seat, obstacle in climb.permission.refused:
-        on_way = seat.node in climb.nodes and climb.position(seat.node) <= climb.last
-        if on_way and seat.request.cost.get(dim) > 0:
-            return _would_leave(seat.claim, obstacle)
+    for allocation, obstacle in climb.permission.refused:
+        on_way = allocation.node in climb.nodes and climb.position(allocation.node) <= climb.last
+        if on_way and allocation.request.cost.get(dim) > 0:
+            return _would_leave(allocation.claim, obstacle)
     for node in climb.nodes[: climb.last + 1]:
         for one in node.classes.values():
             obstacle = _obstacle(climb, node, one)
             if obstacle and one.holds([dim]):
-                return _would_leave(climb.tree.seats[next(in_order([one]))].claim, obstacle)
+                return _would_leave(climb.tree.allocations[next(in_order([one]))].claim, obstacle)
     return ""
 
 
-def _obstacle(climb: Climb, node: TreeNode, one: SeatClass) -> str:
+def _obstacle(climb: Climb, node: TreeNode, one: AllocationClass) -> str:
     """What alone protects claims that are alike; "" if they may leave, or their priority protects them."""
     if one.priority >= climb.request.priority and node.parent is not None:
         return ""

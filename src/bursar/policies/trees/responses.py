@@ -112,7 +112,7 @@ class AllocationResponse:
         """The tree of checks: what each node on the way had at the time of the call."""
         if not self.allocated:
             return Check(f"{self.consumer_id} is not allocated", False, self.message, self.checks)
-        children = [Check(tree, True, f"sits on {node}") for tree, node in self.places]
+        children = [Check(tree, True, f"counts on {node}") for tree, node in self.places]
         children.extend([Check(move.tree, True, repr(move)) for move in self.moves])
         children.extend([Check("preempted", True, uid) for uid in self.preempted])
         return Check(f"{self.consumer_id} is allocated", True, "", tuple(children))
@@ -169,7 +169,7 @@ def states_of(tree: QuotaTreeModel) -> dict[str, NodeState]:
     """Every node by name, parents before their children, as it is now."""
     found: dict[str, NodeState] = {}
     for name, node in tree.nodes.items():
-        sitting = sorted([(seat.stamp, seat.claim.uid) for seat in tree.seated(node)])
+        sitting = sorted([(allocation.stamp, allocation.claim.uid) for allocation in tree.allocated_on(node)])
         account = node.account
         parent = "" if node.parent is None else node.parent.name
         ids = tuple([uid for _, uid in sitting])

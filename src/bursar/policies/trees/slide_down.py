@@ -15,7 +15,7 @@ from typing import cast
 
 from bursar.ledger.transaction import Transaction
 from bursar.policies.trees.model import QuotaTreeModel, Trees
-from bursar.policies.trees.seats import Seat, TreeNode
+from bursar.policies.trees.tree_nodes import TreeAllocation, TreeNode
 from bursar.resources import Vector
 
 Mover = tuple[object, ...]
@@ -50,10 +50,10 @@ def _is_settled(tree: QuotaTreeModel) -> bool:
                 return False
             node = node.parent
     for uid in tree.moved:
-        seat = tree.seats.get(uid)
-        if seat is None or seat.group is None or seat.group is seat.node:
+        allocation = tree.allocations.get(uid)
+        if allocation is None or allocation.group is None or allocation.group is allocation.node:
             continue
-        if seat.node.toward(seat.group).fits(seat.request.cost):
+        if allocation.node.toward(allocation.group).fits(allocation.request.cost):
             return False
     return True
 
@@ -62,11 +62,11 @@ def _settle(trees: Trees, tx: Transaction, tree: QuotaTreeModel) -> None:
     if _is_settled(tree):
         return
     freed = _freed_children(tree)
-    arrived: dict[str, list[Seat]] = {}
+    arrived: dict[str, list[TreeAllocation]] = {}
     for uid in tree.moved:
-        seat = tree.seats.get(uid)
-        if seat is not None:
-            arrived.setdefault(seat.node.name, []).append(seat)
+        allocation = tree.allocations.get(uid)
+        if allocation is not None:
+            arrived.setdefault(allocation.node.name, []).append(allocation)
     todo = [(tree.nodes[name].depth, name) for name in {*freed, *arrived}]
     heapify(todo)
     while todo:
@@ -76,13 +76,13 @@ def _settle(trees: Trees, tx: Transaction, tree: QuotaTreeModel) -> None:
         movers = _choose(tx, tree, node, children, arrived.pop(name, []))
         movers.sort()
         for mover in movers:
-            seat = tree.seats[cast("str", mover[2])]
-            child = node.toward(cast("TreeNode", seat.group))
-            trees.remember(tree, seat)
-            trees.arrive(tx, tree, seat.claim.uid, child)
+            allocation = tree.allocations[cast("str", mover[2])]
+            child = node.toward(cast("TreeNode", allocation.group))
+            trees.remember(tree, allocation)
+            trees.arrive(tx, tree, allocation.claim.uid, child)
             if child.name not in arrived and child.name not in freed:
                 heappush(todo, (depth + 1, child.name))
-            arrived.setdefault(child.name, []).append(tree.seats[seat.claim.uid])
+            arrived.setdefault(child.name, []).append(tree.allocations[allocation.claim.uid])
 
 
 def _freed_children(tree: QuotaTreeModel) -> dict[str, list[TreeNode]]:
@@ -101,7 +101,7 @@ def _freed_children(tree: QuotaTreeModel) -> dict[str, list[TreeNode]]:
 
 
 def _choose(
-    tx: Transaction, tree: QuotaTreeModel, node: TreeNode, children: list[TreeNode], arrived: list[Seat]
+    tx: Transaction, tree: QuotaTreeModel, node: TreeNode, children: list[TreeNode], arrived: list[TreeAllocation]
 ) -> list[Mover]:
     """The claims that move down from a node. Each is charged to the child at once."""
     movers: list[Mover] = []
@@ -111,16 +111,16 @@ def _choose(
         if child.name in node.down:
             _pull(tx, tree, node, child, movers)
     newcomers: list[Mover] = []
-    for seat in arrived:
-        group = seat.group
+    for allocation in arrived:
+        group = allocation.group
         if group is not None and group is not node and node.toward(group).name not in open_to_all:
-            newcomers.append((-seat.request.priority, seat.stamp, seat.claim.uid))
+            newcomers.append((-allocation.request.priority, allocation.stamp, allocation.claim.uid))
     newcomers.sort()
     for mover in newcomers:
-        seat = tree.seats[cast("str", mover[2])]
-        child = node.toward(cast("TreeNode", seat.group))
-        if child.fits(seat.request.cost):
-            tx.charge(seat.claim, (child.account,), (seat.request.cost,))
+        allocation = tree.allocations[cast("str", mover[2])]
+        child = node.toward(cast("TreeNode", allocation.group))
+        if child.fits(allocation.request.cost):
+            tx.charge(allocation.claim, (child.account,), (allocation.request.cost,))
             movers.append(mover)
     return movers
 
@@ -141,7 +141,7 @@ def _pull(tx: Transaction, tree: QuotaTreeModel, node: TreeNode, child: TreeNode
         if at < 0:
             return
         mover = cast("Mover", heads[at])
-        tx.charge(tree.seats[cast("str", mover[2])].claim, (child.account,), (costs[at],))
+        tx.charge(tree.allocations[cast("str", mover[2])].claim, (child.account,), (costs[at],))
         movers.append(mover)
         if at not in taken:
             taken[at] = iter(waiting.shapes[costs[at]])

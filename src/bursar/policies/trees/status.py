@@ -12,7 +12,7 @@ from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
 from bursar.policies.trees.model import AT, SPEC, QuotaTreeModel, Trees
 from bursar.policies.trees.refresh import over_quota
-from bursar.policies.trees.seats import TreeNode, in_order
+from bursar.policies.trees.tree_nodes import TreeNode, in_order
 from bursar.resources import dimension
 
 OBJECT: Final = "QuotaTree.bursar.dev"
@@ -74,9 +74,9 @@ def _borrowing(tree: QuotaTreeModel, node: TreeNode) -> list[str]:
     if not node.down:
         return found
     for uid in in_order(list(node.classes.values())):
-        seat = tree.seats[uid]
-        if seat.group is not node:
-            found.append(seat.claim.key)
+        allocation = tree.allocations[uid]
+        if allocation.group is not node:
+            found.append(allocation.claim.key)
             if len(found) == MOST_NAMED:
                 break
     found.sort()

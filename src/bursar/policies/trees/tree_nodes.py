@@ -1,11 +1,12 @@
-"""What sits on the nodes of a tree, in the orders in which decisions ask for it.
+"""The nodes of a tree and the claims that are allocated on them, in the orders in which decisions ask for them.
 
-A seat is the node on which a claim counts; the claim counts in every node above it too, in the nodes' accounts.
+An allocation is a claim on the node on which it counts. It counts in every node above it too, in the nodes' accounts.
 
 The claims on a node are listed by classes: alike in priority, type, whether they may be victims, and the resources that
 they hold. With the sums of each class a decision sees whether it is of any use to look at the claims one by one.
 
-References go up only (a node knows its ancestors, never its children or seats), so that an old tree is freed at once.
+References go up only (a node knows its ancestors, never its children or allocations), so that an old tree is freed
+at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bursar.resources import Tally, Vector
 
 
 @final
-class SeatClass:
+class AllocationClass:
     """Claims on one node that are alike: (stamp, uid) in order, and what they hold together."""
 
     __slots__ = ("dims", "kind", "order", "pinned", "priority", "sums")
@@ -45,14 +46,14 @@ class SeatClass:
         """The uid of the one that is longest on the node."""
         return cast("str", self.order.chunks[0][0][1])
 
-    def precedes(self, other: SeatClass) -> bool:
+    def precedes(self, other: AllocationClass) -> bool:
         """Whether its first one comes before the other's: lower priority, or longer on the node."""
         if self.priority != other.priority:
             return self.priority < other.priority
         return self.order.chunks[0][0] < other.order.chunks[0][0]
 
 
-def in_order(classes: list[SeatClass]) -> Iterator[str]:
+def in_order(classes: list[AllocationClass]) -> Iterator[str]:
     """The uids of these classes: lower priority first, then longest on its node. Nothing may move meanwhile."""
     classes = sorted(classes, key=_priority)
     at = 0
@@ -70,7 +71,7 @@ def in_order(classes: list[SeatClass]) -> Iterator[str]:
                 yield cast("str", key[1])
 
 
-def _priority(one: SeatClass) -> int:
+def _priority(one: AllocationClass) -> int:
     return one.priority
 
 
@@ -153,7 +154,7 @@ class TreeNode:
         self.accounts: Final[tuple[Account, ...]] = (account, *[node.account for node in self.above])
         self.leaf: bool = True
         self.count: int = 0  # the claims that count here
-        self.classes: Final[dict[tuple[object, ...], SeatClass]] = {}  # and these claims, by what they are alike in
+        self.classes: Final[dict[tuple[object, ...], AllocationClass]] = {}  # those claims, by class
         self.down: Final[dict[str, Waiting]] = {}  # those of them that belong below, by child
 
     def toward(self, group: TreeNode) -> TreeNode:
@@ -165,7 +166,7 @@ class TreeNode:
         alike = request.alike()
         found = self.classes.get(alike)
         if found is None:
-            found = SeatClass(request)
+            found = AllocationClass(request)
             self.classes[alike] = found
         found.order.add((stamp, uid))
         found.sums.add(request.cost)
@@ -196,8 +197,8 @@ class TreeNode:
 
 
 @final
-class Seat:
-    """The node on which a claim counts in one tree."""
+class TreeAllocation:
+    """A claim in one tree: the node on which it counts, and the group that it belongs to."""
 
     __slots__ = ("claim", "group", "node", "request", "stamp")
 
