@@ -385,7 +385,12 @@ class PoolsPolicy(QuotaPolicy):
             refusal = too_large(self.derived, branch, claim, binding)
             if refusal is not None or not self.demand_rules.has_node(claim):
                 return refusal  # where no node takes it, nodes say why
-        return check(self.derived, binding, None)
+        refusal = check(self.derived, binding, None)
+        if refusal is None or refusal.reason.startswith(f"{NAME}.{RUNTIME_RULE}.") or not claim.spec.preempts:
+            return refusal
+        if not self.derived.options.runtime or next(self._victims(claim, binding, refusal), None) is None:
+            return refusal
+        return refusal.listening(_topics_of_runtime(self.derived, branch))  # victims may do, and the runtime refuse next
 
     def gang_obstacle(self, claims: list[Claim]) -> Refusal | None:
         bindings = [binding for binding in [claim.binding_of(NAME) for claim in claims] if binding is not None]
@@ -395,19 +400,19 @@ class PoolsPolicy(QuotaPolicy):
         return check(self.derived, new, old)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
+        return self._victims(claim, binding, refusal)
+
+    def _victims(self, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Claims of the same quota with a lower priority that use the resource that is short."""
         branch = self.derived.forest.branches[binding.accounts[1].name]
-        if refusal.reason.startswith((f"{NAME}.{RUNTIME_RULE}.", f"{NAME}.{MAX_RULE}.")) and (
-            branch.name != DEFAULT or self.derived.options.default_preemption
-        ):
-            return self._victims(claim, branch, refusal.resource)
-        return iter(())
-
-    def _victims(self, claim: Claim, branch: Branch, resource: str) -> Iterator[Claim]:
+        if not refusal.reason.startswith((f"{NAME}.{RUNTIME_RULE}.", f"{NAME}.{MAX_RULE}.")):
+            return
+        if branch.name == DEFAULT and not self.derived.options.default_preemption:
+            return
         for candidate in branch.members.least_important_first():
             if candidate.spec.priority >= claim.spec.priority:
                 return
-            if candidate.uid in branch.members.claims and candidate.spec.quota_requests.amount(resource) > 0:
+            if candidate.uid in branch.members.claims and candidate.spec.quota_requests.amount(refusal.resource) > 0:
                 yield candidate
 
     # Answers
