@@ -245,23 +245,39 @@ def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
         return ILLEGAL
     if best.victims == mine.victims:
         return SAME  # on whatever node
-    if not best.victims:
+    if not best.victims or mine.victims not in _least_sets(judge, mine.node):
         return OTHER
-    if mine.node != best.node and (judge.lacking[mine.node] or judge.node_key(best)[:-1] != judge.node_key(mine)[:-1]):
-        return OTHER
-    return SAME if _as_good(judge, mine, judge.choose_on(mine.node) or ()) else OTHER
+    if mine.node == best.node or not judge.lacking[mine.node] and _beats(judge, mine, best, without_name=True):
+        return SAME
+    others = [Choice(node, ()) for node in judge.world.nodes if node != mine.node]
+    return SAME if all(_beats(judge, mine, other) for other in others) else OTHER
 
 
-def _as_good(judge: Judge, mine: Choice, least: tuple[str, ...]) -> bool:
+def _beats(judge: Judge, mine: Choice, other: Choice, without_name: bool = False) -> bool:
+    """Whether the choice does no more harm than one of the least sets on the other node, however ties end there."""
+    parts = -1 if without_name else None
+    keys = [judge.node_key(Choice(other.node, victims))[:parts] for victims in _least_sets(judge, other.node)]
+    return not keys or judge.node_key(mine)[:parts] <= max(keys)
+
+
+def _least_sets(judge: Judge, node: str) -> list[tuple[str, ...]]:
+    """The least set on a node, and those that differ from it first in claims that are equally important."""
+    least = judge.choose_on(node)
+    if least is None:
+        return []
+    return [tuple(sorted(found)) for found in judge.legal_sets(node) if _as_good(judge, node, found, least)]
+
+
+def _as_good(judge: Judge, node: str, found: tuple[str, ...], least: tuple[str, ...]) -> bool:
     """Whether it is that set, or the first that differ, the most important first, are equally important."""
-    if set(least) <= set(mine.victims):
-        return len(least) == len(mine.victims)
+    if set(least) <= set(found):
+        return len(least) == len(found)
     known = {claim.name: claim for claim in judge.world.claims}
 
     def ranked(names: tuple[str, ...]) -> list[tuple[tuple[int, int, int], str]]:
-        return sorted(((judge.importance(known[name], mine.node), name) for name in names), reverse=True)
+        return sorted(((judge.importance(known[name], node), name) for name in names), reverse=True)
 
-    pairs = zip(ranked(mine.victims), ranked(least), strict=False)
+    pairs = zip(ranked(found), ranked(least), strict=False)
     first = next((pair for pair in pairs if pair[0] != pair[1]), None)
     return first is not None and first[0][0] == first[1][0]
 
