@@ -247,7 +247,7 @@ def fault_of(judge: Judge, best: Choice | None, mine: Choice | None) -> str:
         return SAME  # on whatever node
     if not best.victims or mine.victims not in _least_sets(judge, mine.node):
         return OTHER
-    if mine.node == best.node or not judge.lacking[mine.node] and _beats(judge, mine, best, without_name=True):
+    if mine.node == best.node or (not judge.lacking[mine.node] and _beats(judge, mine, best, without_name=True)):
         return SAME
     others = [Choice(node, ()) for node in judge.world.nodes if node != mine.node]
     return SAME if all(_beats(judge, mine, other) for other in others) else OTHER

@@ -57,3 +57,12 @@ def test_worlds_in_which_full_nodes_decide_what_is_not_listed(seed: int) -> None
     on the full node only, although another node has room.
     """
     assert [one.fault for one in elastic_worlds.play(seed)] == [SAME]
+
+
+def test_a_world_in_which_only_a_full_node_has_victims_although_another_has_room() -> None:
+    assert [one.fault for one in elastic_worlds.play(82_583)] == [SAME]
+
+
+@pytest.mark.parametrize("seed", [20_458, 51_386])
+def test_worlds_in_which_equally_important_victims_on_a_node_decide_which_node_is_taken(seed: int) -> None:
+    assert [one.fault for one in elastic_worlds.play(seed)] == [SAME]

@@ -73,7 +73,18 @@ class PreemptionPlan:
 class VictimSearch:
     """The search for one decision. ``cut`` says that sets were left unjudged, because there are too many."""
 
-    __slots__ = ("amounts_tell", "claim", "clearing", "core", "governed", "judged", "quota_rows", "rights", "victims")
+    __slots__ = (
+        "amounts_tell",
+        "claim",
+        "clearing",
+        "core",
+        "governed",
+        "judged",
+        "only_varying",
+        "quota_rows",
+        "rights",
+        "victims",
+    )
 
     def __init__(self, core: Core, claim: Claim) -> None:
         self.core: Final = core
@@ -83,6 +94,7 @@ class VictimSearch:
         self.governed: str = ""  # the policy that gave the rights
         self.quota_rows: list[Row] = []
         self.amounts_tell: bool = True  # of the quotas that refuse
+        self.only_varying: bool = False  # full nodes help only where other claims may be displaced
         self.victims: EligibleVictims = EligibleVictims(core, claim)
         self.clearing: Final = NodeClearing(claim, self.victims, self.judged)
 
@@ -106,13 +118,14 @@ class VictimSearch:
             open_now = best_node(core, self.claim, free)
             if not open_now:
                 return self._over_nodes(free, None)
-            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node. Less harm
-            # is done on a full node only by fewer victims, or by claims that are of a worse class there.
+            # If nodes have room, only quotas refuse, and whom they need to take does not depend on the node, unless
+            # claims are of a worse class on full nodes. Otherwise less harm is done there only by fewer victims.
             plan = self._plan_at(open_now)
-            if plan is None or not self.amounts_tell:
+            if not self.amounts_tell:
                 return plan
-            if len(plan.victims) <= 1 and plan.worst == 0 and not self.rights.vary_by_node():
+            if (plan is None or (len(plan.victims) <= 1 and plan.worst == 0)) and not self.rights.vary_by_node():
                 return plan
+            self.only_varying = plan is None
             return self._over_nodes(free, plan)
         finally:
             for policy in core.searching:
@@ -303,6 +316,8 @@ class VictimSearch:
         residents = keeper.residents(slot)
         if rows is None or residents is None:
             return self._plan_by_trial(name)
+        if self.only_varying and not self.rights.vary_where(rows):
+            return None
         if not self.amounts_tell:
             return self._plan_by_clearing(name, rows, residents, best)
         plan = self._least_plan(Shortage(name, self.quota_rows, rows), residents)

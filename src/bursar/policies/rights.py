@@ -141,6 +141,10 @@ class Rights:
         """Whether claims may be of a worse class, or may be displaced at all, only on a node that is full."""
         return False
 
+    def vary_where(self, lacking: list[Row]) -> bool:
+        """Whether they do on a node that lacks this."""
+        return False
+
     def may_help(self, slot: int, least: Claim) -> bool:
         """Whether any claim of a node may be a contender; ``least`` is the one of lowest priority there."""
         return least.spec.priority < self.claimant.spec.priority

@@ -246,11 +246,20 @@ class ElasticRights(Rights):
 
     def vary_by_node(self) -> bool:
         """Whether some quota does not list what the claimant requests: its claims are beyond-share on full nodes."""
-        in_force = len(self.book.quotas) - len(self.book.removed)
         for dim in self.claimant.spec.quota_requests.indices():
-            if self.book.listing.get(dim, 0) < in_force:
+            if self._left_out(dim):
                 return True
         return False
+
+    def vary_where(self, lacking: list[Row]) -> bool:
+        for row in lacking:
+            if self._left_out(row.dim):
+                return True
+        return False
+
+    def _left_out(self, dim: int) -> bool:
+        """Whether some quota in force does not list the dimension."""
+        return self.book.listing.get(dim, 0) < len(self.book.quotas) - len(self.book.removed)
 
     def everywhere(self, way: int, shortage: Shortage) -> Iterator[Contender]:
         total = False

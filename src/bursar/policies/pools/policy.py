@@ -390,7 +390,7 @@ class PoolsPolicy(QuotaPolicy):
             return refusal
         if not self.derived.options.runtime or next(self._victims(claim, binding, refusal), None) is None:
             return refusal
-        return refusal.listening(_topics_of_runtime(self.derived, branch))  # victims may do, and the runtime refuse next
+        return refusal.listening(_topics_of_runtime(self.derived, branch))  # it may refuse when victims have left
 
     def gang_obstacle(self, claims: list[Claim]) -> Refusal | None:
         bindings = [binding for binding in [claim.binding_of(NAME) for claim in claims] if binding is not None]
