@@ -77,6 +77,7 @@ class Core:
         "evictees",
         "eviction_rules",
         "following",
+        "granting",
         "keepers",
         "known",
         "known_version",
@@ -109,6 +110,7 @@ class Core:
         self.settling: Final = [p for p in policies if overrides(p, Policy, "settle")]
         self.keepers: Final = [p for p in self.placing if overrides(p, PlacementPolicy, "residents")]
         self.searching: Final = [p for p in policies if overrides(p, PreemptionHooks, "search_begins")]
+        self.granting: Final = [p for p in policies if overrides(p, PreemptionHooks, "node_victims_topics")]
         self.advancing: Final = [p for p in policies if overrides(p, TimeHooks, "advance")]
         self.revoking: Final = [p for p in policies if overrides(p, TimeHooks, "revocations")]
         self.waking: Final = [p for p in policies if overrides(p, TimeHooks, "next_due")]

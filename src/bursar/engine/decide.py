@@ -24,7 +24,6 @@ from bursar.engine.rebinding import rebind
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal, Setting, SettingError
-from bursar.policies.rights import ROOM_TAKEN
 from bursar.selectors import NodeNeeds
 
 
@@ -174,14 +173,15 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
             refusals = (*no_node(core, claim), *refusals)
         refusals = _with_limit(search, refusals)
         refusals = _with_protected(search, refusals, placed=True)
-        refusals = (refusals[0].listening(_rights_topics(core, claim)), *refusals[1:])
+        refusals = (refusals[0].listening(_victims_topics(core, claim, refusals)), *refusals[1:])
     return refused(claim, at, refusals)
 
 
-def _rights_topics(core: Core, claim: Claim) -> tuple[str, ...]:
-    """What may change whom a claim with rights of its own may displace on nodes."""
-    rights = [policy.node_victims_topic() for policy in core.searching if policy.concerns(claim)]
-    return (*rights, ROOM_TAKEN) if rights else ()
+def _victims_topics(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> tuple[str, ...]:
+    """What may change whom the claim may displace on nodes, beside what the refusals wait for."""
+    heard = {topic for refusal in refusals for topic in refusal.topics}
+    named = [topic for p in core.granting if p.concerns(claim) for topic in p.node_victims_topics(claim)]
+    return tuple([topic for topic in named if topic not in heard])
 
 
 def _only_nodes_are_in_the_way(core: Core, claim: Claim, refusals: tuple[Refusal, ...]) -> bool:

@@ -167,9 +167,9 @@ class PreemptionHooks(TimeHooks):
         """
         return ANY_STANDING
 
-    def node_victims_topic(self) -> str:
-        """The topic whose change may change whom claims may displace on nodes: refused claims wait for it too."""
-        return ""
+    def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
+        """Topics whose change may change whom the claim may displace on nodes: a refused claim waits for them, too."""
+        return ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -20,7 +20,7 @@ from mypy_extensions import mypyc_attr
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
 
-# The topic of claims with rights: what a node is short of may decide whom they may displace there.
+# The topic of claims that may displace others by what a node is short of.
 ROOM_TAKEN: Final = "room taken"
 
 # Answers of ``standing`` that are no place in an order.

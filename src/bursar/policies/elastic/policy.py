@@ -37,7 +37,7 @@ from bursar.policies.elastic.settings import (
 from bursar.policies.elastic.status import ElasticStatusWriter
 from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
-from bursar.policies.rights import Rights, Row
+from bursar.policies.rights import ROOM_TAKEN, Rights, Row
 from bursar.resources import Vector
 
 
@@ -181,8 +181,8 @@ class ElasticPolicy(QuotaPolicy):
     def missing(self, claim: Claim, binding: Binding) -> list[Row]:
         return self.missing_in_accounts(binding)
 
-    def node_victims_topic(self) -> str:
-        return TOTAL
+    def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
+        return (TOTAL, ROOM_TAKEN)  # what a node is short of may decide, too
 
     # Answers
 

@@ -208,6 +208,15 @@ class TreesPolicy(QuotaPolicy):
                     protected |= {victim.uid}
                     break
 
+    def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
+        """A group that has room displaces no claim; once others took the room, it takes back what it lent."""
+        binding = claim.binding_of(NAME)
+        found: list[str] = []
+        for request in () if binding is None else bound_requests(binding):
+            tree = self.trees.by_name.get(request.tree)
+            found.extend(() if tree is None else topics(tree, request))
+        return tuple(found)
+
     def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
         """The stamp of its allocation on the claim's path. Claims of other types, or elsewhere, never have to leave."""
         for request in bound_requests(binding):
