@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,7 @@ def h200(index: int = 0, **given: object) -> dict[str, Any]:
         "minor": index,
         "bus": f"00000000:{index + 1:02X}:00.0",
         "total": 143771 * MIB,
-        "reserved": 626 * MIB,
+        "reserved": 644939776,
         "mig": None,  # a list of MIG devices
         "processes": [],
         "percent": 0,
@@ -223,6 +224,8 @@ class FakeNvml:
         return str(links[link])
 
     def nvmlDeviceGetTopologyCommonAncestor(self, one: str, other: str) -> int:
+        if one == other:
+            raise NVMLError(NOT_SUPPORTED)
         return 40 if self._card(one)["minor"] // 2 == self._card(other)["minor"] // 2 else 50
 
     # MIG
@@ -232,8 +235,7 @@ class FakeNvml:
         return [mode, mode]
 
     def nvmlDeviceGetMaxMigDeviceCount(self, handle: str) -> int:
-        self._card(handle)
-        return 7
+        return 0 if self._card(handle)["mig"] is None else 7
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, slot: int) -> str:
         parts = self._card(handle)["mig"] or []
@@ -284,11 +286,11 @@ class FakeNvml:
         _, part = self._find(handle)
         if part is not None:
             raise NVMLError(NOT_SUPPORTED)
-        working = [one for one in self._processes(handle) if one.get("percent", 0)]
-        if not working:
+        listed = self._processes(handle)
+        if not listed:
             raise NVMLError(NOT_FOUND)
         now = time.time_ns() // 1000
-        return [SimpleNamespace(pid=one["pid"], timeStamp=now, smUtil=one["percent"]) for one in working]
+        return [SimpleNamespace(pid=one["pid"], timeStamp=now, smUtil=one.get("percent", 0)) for one in listed]
 
     # Events
 
@@ -312,3 +314,32 @@ class FakeNvml:
                     state["xids"].remove(xid)
                     return SimpleNamespace(device=xid["gpu"], eventType=8, eventData=xid["code"])
         raise NVMLError(TIMEOUT)
+
+
+def smi(path: Path, arguments: list[str]) -> list[str]:
+    """The lines of ``nvidia-smi --query-gpu=... --format=csv,noheader``; MiB are cut up as the real one does."""
+    fake = FakeNvml(path)
+    fake.nvmlInit()
+    fields = next(one for one in arguments if one.startswith("--query-gpu=")).partition("=")[2].split(",")
+    lines = []
+    for index in range(fake.nvmlDeviceGetCount()):
+        handle = fake.nvmlDeviceGetHandleByIndex(index)
+        memory = fake.nvmlDeviceGetMemoryInfo(handle, fake.nvmlMemory_v2)
+        known = {
+            "index": str(index),
+            "uuid": handle,
+            "name": fake.nvmlDeviceGetName(handle),
+            "memory.total": f"{memory.total // MIB} MiB",
+            "memory.reserved": f"{-(-memory.reserved // MIB)} MiB",
+            "driver_version": fake.nvmlSystemGetDriverVersion(),
+            "pci.bus_id": fake.nvmlDeviceGetPciInfo(handle).busId,
+            "mig.mode.current": "Enabled" if fake.nvmlDeviceGetMigMode(handle)[0] else "Disabled",
+        }
+        lines.append(", ".join(known[field] for field in fields))
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    """As the program ``nvidia-smi``."""
+    sys.stdout.writelines(f"{line}\n" for line in smi(Path(os.environ[STATE]), arguments))
+    return 0

@@ -23,7 +23,7 @@ def test_a_card_is_described(tmp_path: Path) -> None:
         FIRST,
         0,
         "NVIDIA H200",
-        memory=(143771 - 626) * MIB,
+        memory=143771 * MIB - 644939776,
         total_memory=143771 * MIB,
         tflops="989",
         driver="580.159.04",
@@ -161,9 +161,9 @@ def test_processes_and_what_they_do(tmp_path: Path) -> None:
     assert (sample.percent, dict(sample.processes), sample.measured) == (60, {ME: 60}, True)
 
 
-def test_a_gpu_that_did_nothing(tmp_path: Path) -> None:
+def test_a_process_that_did_nothing(tmp_path: Path) -> None:
     (sample,) = FakeMachine(tmp_path, h200(processes=[{"pid": ME, "memory": 7}])).driver().sample()
-    assert (sample.percent, dict(sample.processes), sample.measured) == (0, {}, False)
+    assert (sample.percent, dict(sample.processes), sample.measured) == (0, {ME: 0}, True)
 
 
 # The fake

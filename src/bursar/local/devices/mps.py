@@ -1,24 +1,26 @@
 """MPS daemons, one per GPU, under which jobs share it with limits of memory and threads.
 
-A daemon is started for the first job with a fraction of its GPU and ended after the last one, so that jobs with whole
-GPUs find no memory taken. It outlives a restart of Bursar, which adopts the daemon that runs in its folder. One MPS
-server serves one user, so a GPU belongs to one user while jobs have fractions of it.
+A daemon is started for the first job with a fraction of its GPU, as the user of that job, and ended after the last one,
+so that jobs with whole GPUs find no memory taken. One MPS server serves one user, so a GPU belongs to one user while
+jobs have fractions of it. Daemons outlive a restart of Bursar, which adopts those that run in their folders.
 
 Limits are set twice: in the environment of the job, and as the default of the daemon (the largest of its jobs), for
-programs that drop the environment. They guard against mistakes, not against malice.
+programs that drop the environment. They guard against mistakes, not against malice: the daemon obeys its user, and a
+program that does not find the daemon runs beside it without limits.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bursar.local.devices.api import DeviceBusyError, DeviceError, DeviceEvent, JobDevices
 
@@ -29,14 +31,16 @@ MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _PATIENCE: Final = 10.0  # seconds until a daemon must answer
+_COMMAND_NAME: Final = 15  # characters of a program's name that the kernel keeps
 _MIB: Final = 2**20
 
 
 class MpsDaemon:
-    """The control daemon of one GPU, known by its folder."""
+    """The control daemon of one GPU for one user, known by its folder."""
 
-    def __init__(self, gpu: str, folder: Path, cgroup: str = "") -> None:
+    def __init__(self, gpu: str, user: int, folder: Path, cgroup: str = "") -> None:
         self.gpu = gpu
+        self.user = user
         self._folder = folder
         self._cgroup = cgroup
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,51 +51,67 @@ class MpsDaemon:
         return {PIPES: str(self._folder / "pipe"), LOGS: str(self._folder / "log")}
 
     def start(self) -> None:
-        """Unless it runs; ``DeviceError`` if it cannot be started."""
+        """Unless it answers; ``DeviceError`` if it cannot be started."""
         if self.answers():
             return
         self.kill()
-        for name in ("", "pipe", "log"):
-            (self._folder / name).mkdir(mode=0o755, parents=True, exist_ok=True)
-        output = self._folder / "log" / "daemon.log"
         try:
-            with output.open("ab") as log:
+            self._make_folders()
+            with (self._folder / "daemon.log").open("ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 a program of the driver
-                    [CONTROL, "-f"],
-                    env={**os.environ, **self.environment, VISIBLE: self.gpu},
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
+                    [CONTROL, "-f"], env={**os.environ, **self.environment, VISIBLE: self.gpu}, cwd="/",
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._identity(),
                 )  # fmt: skip
+            (self._folder / "pid").write_text(str(self._process.pid), encoding="ascii")
         except OSError as error:
-            raise DeviceError(f"MPS cannot be started: {CONTROL}: {error.strerror}") from error
-        (self._folder / "pid").write_text(str(self._process.pid), encoding="ascii")
+            raise DeviceError(f"MPS of GPU {self.gpu} cannot be started: {error}") from error
         if self._cgroup:
             with suppress(OSError):
                 Path(self._cgroup, "cgroup.procs").write_text(str(self._process.pid), encoding="ascii")
-        self._await(output)
+        self._await()
 
-    def _await(self, output: Path) -> None:
+    def _make_folders(self) -> None:
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name in ("pipe", "log"):
+            inner = self._folder / name
+            inner.mkdir(mode=0o700, exist_ok=True)
+            if os.geteuid() == 0:
+                os.chown(inner, self.user, -1)
+
+    def _identity(self) -> dict[str, Any]:
+        """Root starts the daemon as the user of the jobs."""
+        if os.geteuid() != 0 or self.user == 0:
+            return {}
+        try:
+            group = pwd.getpwuid(self.user).pw_gid
+        except KeyError:
+            group = self.user
+        return {"user": self.user, "group": group, "extra_groups": []}
+
+    def _await(self) -> None:
         end = time.monotonic() + _PATIENCE
         while not self.answers():
-            ended = self._process is not None and self._process.poll() is not None
-            if ended or time.monotonic() > end:
+            if not self.runs() or time.monotonic() > end:
                 self.kill()
-                said = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                raise DeviceError(f"MPS of GPU {self.gpu} does not start: {said[-1] if said else 'it says nothing'}")
+                said = (self._folder / "daemon.log").read_text(encoding="utf-8", errors="replace").split("\n")
+                last = next((line.strip() for line in reversed(said) if line.strip()), "it says nothing")
+                raise DeviceError(f"MPS of GPU {self.gpu} does not start: {last}")
             time.sleep(0.05)
 
-    def command(self, line: str) -> str:
-        """What the daemon answers; ``DeviceError`` if it does not."""
+    def command(self, *lines: str) -> str:
+        """What the daemon answers; ``DeviceError`` if it does not, or does not know a command."""
+        asked = "".join(f"{line}\n" for line in lines)
         try:
             done = subprocess.run(  # noqa: S603 a program of the driver
-                [CONTROL], input=f"{line}\n", env={**os.environ, **self.environment}, cwd="/",
-                capture_output=True, text=True, timeout=_PATIENCE, check=False,
+                [CONTROL], input=asked, env={**os.environ, **self.environment}, cwd="/", capture_output=True,
+                encoding="utf-8", errors="replace", timeout=_PATIENCE, check=False, **self._identity(),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise DeviceError(f"MPS of GPU {self.gpu} does not answer: {error}") from error
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise DeviceError(f"MPS of GPU {self.gpu} refuses {line!r}: {said or done.returncode}")
-        return done.stdout.strip()
+        said = (done.stdout.strip() or done.stderr.strip()).replace("\n", " ")
+        if done.returncode or "Unknown command" in said:
+            raise DeviceError(f"MPS of GPU {self.gpu} refuses {'; '.join(lines)!r}: {said or done.returncode}")
+        return str(done.stdout).strip()
 
     def runs(self) -> bool:
         """Whether its process is there: cheap, so it can be asked all the time."""
@@ -118,11 +138,12 @@ class MpsDaemon:
 
     def limit(self, memory: int, percent: int) -> None:
         """The limits of clients that name none, and of those that name more."""
-        self.command(f"set_default_device_pinned_mem_limit 0 {memory // _MIB}M")
-        self.command(f"set_default_active_thread_percentage {percent}")
+        amount = f"{memory // _MIB}M"
+        lines = [f"set_default_device_pinned_mem_limit 0 {amount}", f"set_default_active_thread_percentage {percent}"]
         for server in self.servers():
-            self.command(f"set_device_pinned_mem_limit {server} 0 {memory // _MIB}M")
-            self.command(f"set_active_thread_percentage {server} {percent}")
+            lines += [f"set_device_pinned_mem_limit {server} 0 {amount}"]
+            lines += [f"set_active_thread_percentage {server} {percent}"]
+        self.command(*lines)
 
     def stop(self) -> None:
         """Its clients are gone."""
@@ -130,7 +151,7 @@ class MpsDaemon:
             self.command("quit -t 5")
             end = time.monotonic() + _PATIENCE
             while self.runs() and time.monotonic() < end:
-                time.sleep(0.05)
+                time.sleep(0.02)
         self.kill()
 
     def kill(self) -> None:
@@ -143,14 +164,16 @@ class MpsDaemon:
             self._process.wait()
             self._process = None
         shutil.rmtree(self._folder / "pipe", ignore_errors=True)
+        (self._folder / "pid").unlink(missing_ok=True)
 
     def _recorded(self) -> int | None:
-        """The daemon that an earlier server started here, if that process is still one."""
+        """The process of the daemon, also of one that an earlier server started, if it is still one."""
         try:
             pid = int((self._folder / "pid").read_text(encoding="ascii"))
-            return pid if CONTROL[:15] in Path(f"/proc/{pid}/comm").read_text(encoding="utf-8") else None
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")
         except (OSError, ValueError):
             return None
+        return pid if name.endswith(f"({CONTROL[:_COMMAND_NAME]}") and rest.split()[0] != "Z" else None
 
 
 class MpsDaemons:
@@ -159,7 +182,7 @@ class MpsDaemons:
     def __init__(self, folder: Path, cgroup: str = "") -> None:
         self._folder = folder
         self._cgroup = cgroup
-        self._daemons: dict[str, MpsDaemon] = {}
+        self._daemons: dict[str, MpsDaemon] = {}  # by GPU that jobs have fractions of
         self._jobs: dict[str, dict[str, JobDevices]] = {}  # by GPU, by uid of the job
 
     def prepare(self, job: JobDevices) -> dict[str, str]:
@@ -167,43 +190,42 @@ class MpsDaemons:
         (gpu,) = job.gpus
         user = self.user_of(gpu)
         if user not in {None, job.user}:
-            raise DeviceBusyError(f"MPS gives fractions of GPU {gpu} to one user at a time")
-        daemon = self._daemon(gpu)
-        daemon.start()
-        self._jobs.setdefault(gpu, {})[job.uid] = job
+            raise DeviceBusyError(f"GPU {gpu} is shared by jobs of another user: MPS serves one user at a time")
+        self._enter(job)
         try:
+            self._daemons[gpu].start()
             self._limit(gpu)
         except DeviceError:
             self.release(job)
             raise
         limits = {MEMORY: f"0={job.vram // _MIB}M"} if job.vram else {}
-        return {**daemon.environment, **limits, THREADS: str(job.percent or 100)}
+        return {**self._daemons[gpu].environment, **limits, THREADS: str(job.percent or 100)}
 
     def adopt(self, jobs: Iterable[JobDevices]) -> None:
-        """Jobs that run since before this server started."""
+        """Jobs that run since before this server started, if they have a daemon."""
         for job in jobs:
-            if not job.whole and len(job.gpus) == 1:
-                self._jobs.setdefault(job.gpus[0], {})[job.uid] = job
+            if not job.whole and len(job.gpus) == 1 and self._made(job.gpus[0], job.user).runs():
+                self._enter(job)
 
     def release(self, job: JobDevices) -> None:
         for gpu in job.gpus:
             tenants = self._jobs.get(gpu, {})
             if tenants.pop(job.uid, None) is not None and not tenants:
                 del self._jobs[gpu]
-                self._daemon(gpu).stop()
+                self._daemons.pop(gpu).stop()
 
     def user_of(self, gpu: str) -> int | None:
-        return next((job.user for job in self._jobs.get(gpu, {}).values()), None)
+        return self._daemons[gpu].user if gpu in self._daemons else None
 
     def watch(self) -> list[DeviceEvent]:
         """Start daemons again that ended under their jobs."""
         events: list[DeviceEvent] = []
-        for gpu in sorted(self._jobs):
-            if self._daemon(gpu).runs():
+        for gpu, daemon in sorted(self._daemons.items()):
+            if daemon.runs():
                 continue
             message = "the MPS daemon ended and was started again; programs that used it have failed"
             try:
-                self._daemon(gpu).start()
+                daemon.start()
                 self._limit(gpu)
             except DeviceError as error:
                 message = str(error)
@@ -212,18 +234,22 @@ class MpsDaemons:
 
     def own_pids(self) -> set[int]:
         """The MPS servers, which the driver lists among the processes of their GPU."""
-        return {pid for gpu in self._jobs for pid in self._daemon(gpu).servers()}
+        return {pid for daemon in self._daemons.values() for pid in daemon.servers()}
 
-    def _daemon(self, gpu: str) -> MpsDaemon:
+    def _enter(self, job: JobDevices) -> None:
+        (gpu,) = job.gpus
         if gpu not in self._daemons:
-            self._daemons[gpu] = MpsDaemon(gpu, self._folder / short(gpu), self._cgroup)
-        return self._daemons[gpu]
+            self._daemons[gpu] = self._made(gpu, job.user)
+        self._jobs.setdefault(gpu, {})[job.uid] = job
+
+    def _made(self, gpu: str, user: int) -> MpsDaemon:
+        return MpsDaemon(gpu, user, self._folder / f"{short(gpu)}-{user}", self._cgroup)
 
     def _limit(self, gpu: str) -> None:
-        tenants: Mapping[str, JobDevices] = self._jobs[gpu]
-        most = max(job.vram for job in tenants.values())
+        tenants = self._jobs[gpu].values()
+        most = max(job.vram for job in tenants)
         if most:
-            self._daemon(gpu).limit(most, max(job.percent or 100 for job in tenants.values()))
+            self._daemons[gpu].limit(most, max(job.percent or 100 for job in tenants))
 
 
 def short(gpu: str) -> str:

@@ -22,6 +22,7 @@ from bursar.local.devices.api import (
     GpuDevice,
     GpuDriver,
     GpuProcess,
+    GpuSample,
     JobDevices,
     JobOfPid,
     NoDriver,
@@ -34,6 +35,7 @@ from bursar.local.devices.samples import IdleEvictions, UsageBook
 from bursar.local.devices.strays import StrayWatch, held_gpus
 
 INVENTORY_EVERY: Final = 10.0
+SAMPLE_EVERY: Final = 5.0  # the driver measures processes about once a second: one of its samples is in between
 AMD_VISIBLE: Final = "ROCR_VISIBLE_DEVICES"
 ADVISORY: Final = "GPU access is advisory"
 BOOKS_ONLY: Final = "fractions are books only"
@@ -89,6 +91,8 @@ class LocalDevices:
         self._known: dict[str, GpuDevice] = {}
         self._failed: dict[str, str] = {}  # by GPU: the XID that took it out of service
         self._looked = -INVENTORY_EVERY
+        self._sampled = -SAMPLE_EVERY
+        self._samples: list[GpuSample] = []
         self._first = True
         self._held: dict[str, str] = {}
         self._down = ""  # why the driver does not answer
@@ -156,7 +160,10 @@ class LocalDevices:
 
     def _observe(self, now: float, jobs: Sequence[JobDevices], job_of_pid: JobOfPid, report: DeviceReport) -> None:
         processes = self.driver.processes()
-        report.usage = self._usage.update(now, jobs, processes, self.driver.sample(), job_of_pid)
+        if now - self._sampled >= SAMPLE_EVERY:
+            self._sampled = now
+            self._samples = self.driver.sample()
+        report.usage = self._usage.update(now, jobs, processes, self._samples, job_of_pid)
         report.strays = self._strays.update(now, processes, job_of_pid, self.mps.own_pids())
         report.held = held_gpus(report.strays) if self.options.strays == "hold" else {}
         for uuid in sorted(report.held.keys() - self._held.keys()):
