@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from benchmarks.children import COMPILED, INTERPRETED, measure
 from benchmarks.rows import AT_MOST, Row
 from benchmarks.timing import say
+from bursar.objects.bounds import MOST_EXPRESSIONS, MOST_TERMS
 
 _CYCLES = 1_000_000
 _PAIRS = 200_000
@@ -13,6 +14,8 @@ _GIGABYTES = 1.5
 _COUNT = 20_000  # pairs in a run
 _SLOW_COUNT = 3_000
 _FEW_LEAVES, _MANY_LEAVES = 7, 9_000  # with the accounts above them 10, and 9,991
+_NODES = 5_000
+_FASTER = 20  # than asking every node for every term
 _FEW_CLAIMS, _MANY_CLAIMS = 1_000, 1_000_000
 
 
@@ -21,6 +24,7 @@ def rows() -> Iterator[Row]:
     yield from _decisions()
     yield from _growth()
     yield from _memory()
+    yield from _affinity()
     yield from _quantities()
 
 
@@ -76,6 +80,18 @@ def _memory() -> Iterator[Row]:
         found = measure("benchmarks.work.deciding:memory", COMPILED, claims=_MANY_CLAIMS, own_bindings=own)
         yield Row(f"1,000,000 claims in 3 policies, {note}", found["total"] / 1e9, "GB", _GIGABYTES, AT_MOST)
         yield Row(f"a claim in 3 policies, {note}", found["each"], "bytes")
+
+
+def _affinity() -> Iterator[Row]:
+    """At the bounds of what is read of a pod."""
+    found = measure(
+        "benchmarks.work.affinity:masks", COMPILED, nodes=_NODES, requirements=MOST_EXPRESSIONS, most=MOST_TERMS
+    )
+    what = f"mask of {MOST_TERMS} terms, {MOST_EXPRESSIONS:,} requirements, {_NODES:,} nodes"
+    yield Row(what, 1000 / found["made"], "ms")
+    yield Row("the same with 4 terms", 1000 / found["small"], "ms")
+    yield Row("the same by asking every node", 1000 / found["compared"], "ms")
+    yield Row("mask against asking every node", found["made"] / found["compared"], "times", _FASTER)
 
 
 def _quantities() -> Iterator[Row]:

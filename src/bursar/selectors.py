@@ -52,8 +52,8 @@ class Requirement:
         return found is not None and self._compares(found)
 
     def _compares(self, found: str) -> bool:
-        left = _integer(found)
-        right = _integer(self.values[0]) if len(self.values) == 1 else None
+        left = integer_of(found)
+        right = integer_of(self.values[0]) if len(self.values) == 1 else None
         if left is None or right is None:
             return False
         return left > right if self.operator == "Gt" else left < right
@@ -62,7 +62,8 @@ class Requirement:
         return [self.key, self.operator, list(self.values)]
 
 
-def _integer(text: str) -> int | None:
+def integer_of(text: str) -> int | None:
+    """The 64-bit integer that a label value is; None if it is none."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _LONGEST_INTEGER:
         return None

@@ -221,10 +221,29 @@ def test_everything_that_makes_a_difference_makes_another_spec() -> None:
 
 
 def test_a_cache_is_bounded_and_forgets_the_least_recently_used() -> None:
-    cache = SpecCache(size=2)
+    cache = SpecCache()
+    cache.get("a", lambda: ["a"])
+    cache = SpecCache(most=2 * cache.bytes)
     kept = cache.get("a", lambda: ["a"])
     dropped = cache.get("b", lambda: ["b"])
     cache.get("a", list)
     cache.get("c", lambda: ["c"])
     assert cache.get("a", list) is kept
     assert cache.get("b", lambda: ["b"]) is not dropped
+
+
+def test_a_cache_is_bounded_by_bytes_not_by_entries() -> None:
+    most = 1_000_000
+    cache = SpecCache(most)
+    for number in range(100):
+        one = read_pod(pod(f"p{number}", annotations={"note": f"{number}" + "x" * 100_000}))
+        claim_from_pod(one, 0, NO_CLASSES, (), cache)
+    assert 100_000 < cache.bytes <= most
+
+
+def test_one_entry_larger_than_the_cache_is_kept_alone() -> None:
+    cache = SpecCache(most=1_000)
+    large = cache.get("x" * 10_000, lambda: ["x"])
+    assert cache.get("x" * 10_000, list) is large
+    cache.get("y", list)
+    assert cache.bytes <= 1_000

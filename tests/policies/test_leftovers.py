@@ -39,8 +39,8 @@ _BOUNDED = {
     *("BindingCache.bindings", "BindingCache.bindings[]", "Core.known", "CostCache.known", "GpuNodeIndex.rankings"),
     *("GpuNodeIndex.shapes", "NodeColumns.changes", "NodeColumns.shares", "NodePools.fitting", "NodePools.fitting[]"),
     *(
-        "Masks.allowed",
-        "Masks.selected",
+        "NodeMasks.allowed",
+        "NodeMasks.selected",
         "NodesPolicy.costs",
         "Patterns.known",
         "PossibleNodes.known",
@@ -63,7 +63,13 @@ _BOUNDED = {
     *[f"GpuNodeIndex.{part}" for part in ("changes", "positions", "span_at", "spans")],
     "Wakeups.moves",  # of one moment
     # One slot for each node that was ever there.
-    *("Masks.facts", "NodeIndex.names", "NodeIndex.slots", "NodeResidentIndex.residents", "NodeResidentIndex.slots"),
+    *(
+        "NodeMasks.facts",
+        "NodeIndex.names",
+        "NodeIndex.slots",
+        "NodeResidentIndex.residents",
+        "NodeResidentIndex.slots",
+    ),
     *("NodeIndex.changed", "QuotaNodeIndex.facts", "QuotaNodeIndex.slots"),
 }
 

@@ -252,6 +252,11 @@ CONTROL_REASONS: Final = (
         "Take away the constraint that the note names (volumes, spread, pod affinity, resource claims).",
     ),
     Reason(
+        "control.too-large",
+        "Kubernetes only: the pod has more of something than is read, so that no pod can slow decisions down.",
+        "Shorten the field that the note names; a pod must be created anew. A pod that runs counts all the same.",
+    ),
+    Reason(
         "control.place-lost",
         "Kubernetes only: the scheduler could not bind the pod where Bursar had a place for it, in time.",
         "Its owner creates it anew; see the scheduler's events on the pod.",

@@ -14,7 +14,7 @@ from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
 from bursar.ledger.transaction import Ledger, Transaction
-from bursar.policies.placement_kit import NodeIndex
+from bursar.policies.placement_kit import NodeIndex, SpecWeights
 from bursar.policies.policy import (
     ConcernVersion,
     NeedsSource,
@@ -60,9 +60,6 @@ class Concerned:
         self.quotas: Final = [p for p in policies if not isinstance(p, PlacementPolicy)]
 
 
-_KEPT: Final = 4096  # specs and namespaces for which it is known whom they concern
-
-
 @final
 class Core:
     """The ledger and the policies over it, listed by the hooks that they implement."""
@@ -95,6 +92,7 @@ class Core:
         "settling",
         "tx",
         "waking",
+        "weights",
         "writing",
     )
 
@@ -127,6 +125,7 @@ class Core:
         self.concern_version: Final = ConcernVersion()
         self.known: Final[dict[tuple[ClaimSpec, str], Concerned]] = {}
         self.known_version: int = 0
+        self.weights: Final = SpecWeights()
         self.last: Concerned = Concerned(None, "", policies)  # whom the last claim that was asked about concerns
         needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
         self.possible: Final = PossibleNodes(self.ledger.state, self.nodes, self.placing, needs_of)
@@ -148,13 +147,14 @@ class Core:
             return self.last
         if self.known_version != self.concern_version.number:
             self.known_version = self.concern_version.number
+            self.weights.total = 0
             self.known.clear()
         elif claim.spec is self.last.spec and claim.namespace == self.last.namespace:
             return self.last
         key = (claim.spec, claim.namespace)
         found = self.known.get(key)
         if found is None:
-            if len(self.known) >= _KEPT:
+            if self.weights.full(claim.spec):
                 self.known.clear()
             others = [p for p in self.selective if not p.concerns(claim)]
             found = Concerned(claim.spec, claim.namespace, [p for p in self.policies if p not in others])

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.ledger.state import State
-from bursar.policies.placement_kit import NodeIndex, remember
+from bursar.policies.placement_kit import NodeIndex, SpecWeights
 from bursar.policies.policy import DemandRules, NeedsSource, PlacementPolicy, Policy, overrides
 from bursar.selectors import NodeNeeds
 
@@ -47,6 +47,7 @@ class PossibleNodes(DemandRules):
         self.selective: Final = [overrides(policy, Policy, "concerns") for policy in placing]
         self.needs_of: Final = needs_of
         self.known: Final[dict[tuple[ClaimSpec, str], Witness]] = {}
+        self.weights: Final = SpecWeights()
         self.changes: int = 0  # of what policies count
         self.judged: tuple[int, int] = (0, 0)  # the versions at which all pending claims were judged last
 
@@ -70,7 +71,10 @@ class PossibleNodes(DemandRules):
         key = (claim.spec, claim.namespace)
         found = self.known.get(key)
         if found is None or not self._holds(found, needs):
-            found = remember(self.known, key, Witness(needs, self._first(claim), self.nodes.version))
+            if found is None and self.weights.full(claim.spec):
+                self.known.clear()
+            found = Witness(needs, self._first(claim), self.nodes.version)
+            self.known[key] = found
         return found.slot >= 0
 
     def _holds(self, found: Witness, needs: tuple[NodeNeeds, ...]) -> bool:

@@ -142,6 +142,10 @@ class ContainerSpec:
         return [self.name, dict(self.requests.pairs()), dict(self.limits.pairs()), self.role]
 
 
+_EMPTY_SPEC: Final = 1_024  # bytes
+_GROWTH: Final = 4  # how much larger objects are than their record
+
+
 @final
 @mypyc_attr(acyclic=True)
 class ClaimSpec:
@@ -165,6 +169,7 @@ class ClaimSpec:
         "priority",
         "quota_requests",
         "requests",
+        "size",
     )
 
     def __init__(
@@ -202,6 +207,7 @@ class ClaimSpec:
         self.details: Final = details if details is not None else {}  # plain data by policy, for claims without a pod
         self.placeable: Final = placeable  # False: judged by quota policies only, takes no node
         self.mark_cache: i64 = 0
+        self.size: i64 = 0  # of its record in bytes; known with the mark
 
     @property
     def mark(self) -> i64:
@@ -209,8 +215,21 @@ class ClaimSpec:
         if self.mark_cache == 0:
             # Sorted and encoded, not repr: the order of labels does not count, and the text of repr changes
             # with the version of Python. It also refuses here what could not stand in a journal.
-            self.mark_cache = fingerprint_bytes(msgspec.json.encode(self.record(), order="deterministic")) or 1
+            self._sized()
         return self.mark_cache
+
+    def _sized(self) -> int:
+        """Computes size and mark once; returns the size."""
+        if self.size == 0:
+            encoded = msgspec.json.encode(self.record(), order="deterministic")
+            self.mark_cache = fingerprint_bytes(encoded) or 1
+            self.size = len(encoded)
+        return self.size
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly: for caches that keep specs of claims that are gone."""
+        return _EMPTY_SPEC + _GROWTH * self._sized()
 
     def record(self) -> dict[str, object]:
         """Plain data, leaving out what has its default."""

@@ -15,6 +15,7 @@ import msgspec
 
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.objects import core
+from bursar.objects.bounds import excess
 from bursar.objects.core import ObjectMeta, Pod, PodSpec, PriorityClass
 from bursar.objects.decode import ManifestError, check_choice
 from bursar.objects.requests import is_sidecar, pod_resources
@@ -128,11 +129,21 @@ T = TypeVar("T")
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
 
 
-class SpecCache:
-    """Specs and their parts by content, the least recently used dropped first."""
+CACHED_BYTES = 128 * 1024 * 1024
+_ENTRY = 512  # bytes of any entry
+_GROWTH = 4  # how much larger objects are than the content that is their key
 
-    def __init__(self, size: int = 65_536) -> None:
-        self._size = size
+
+class SpecCache:
+    """Specs and their parts by content, the least recently used dropped first.
+
+    It is bounded by bytes, estimated from the keys, not by entries: users decide how large a spec is, and deleted pods
+    leave theirs behind.
+    """
+
+    def __init__(self, most: int = CACHED_BYTES) -> None:
+        self._most = most
+        self.bytes = 0
         self._entries: OrderedDict[Hashable, object] = OrderedDict()
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
@@ -142,9 +153,21 @@ class SpecCache:
             return cast("T", self._entries[key])
         built = build()
         self._entries[key] = built
-        if len(self._entries) > self._size:
-            self._entries.popitem(last=False)
+        self.bytes += _weight(key)
+        while self.bytes > self._most and len(self._entries) > 1:
+            oldest, _ = self._entries.popitem(last=False)
+            self.bytes -= _weight(oldest)
         return built
+
+
+def _weight(key: Hashable) -> int:
+    return _ENTRY + _GROWTH * _length(key)
+
+
+def _length(key: object) -> int:
+    if isinstance(key, bytes | str):
+        return len(key)
+    return sum(_length(part) for part in key) if isinstance(key, tuple) else 8
 
 
 def claim_from_pod(
@@ -164,7 +187,10 @@ def claim_from_pod(
 
 
 def check_pod(pod: Pod) -> None:
-    """All that can be wrong with a pod by itself."""
+    """All that can be wrong with a pod by itself. One that names its node runs there, whatever else it says."""
+    too_much = None if pod.spec.node_name else excess(pod, {})
+    if too_much is not None:
+        raise too_much
     pod_resources(pod.spec)
     node_needs(pod.spec)
     check_choice(pod.spec.preemption_policy, _POLICIES, "spec.preemptionPolicy")

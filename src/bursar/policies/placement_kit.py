@@ -12,7 +12,7 @@ from typing import Final, TypeVar, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, u8
 
-from bursar.ledger.claims import Binding, Claim
+from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account, Ordered
 from bursar.ledger.transaction import Transaction
 from bursar.policies.results import Check
@@ -35,6 +35,29 @@ def remember(cache: dict[K, V], key: K, value: V, bound: int = CACHED) -> V:
         cache.clear()
     cache[key] = value
     return value
+
+
+SPECS_WEIGH: Final = 64 * 1024 * 1024  # bytes
+
+
+@final
+class SpecWeights:
+    """How much the specs weigh that a cache keeps, which outlive their claims: users decide how large each is."""
+
+    __slots__ = ("most", "total")
+
+    def __init__(self, most: int = SPECS_WEIGH) -> None:
+        self.most: Final = most
+        self.total: int = 0
+
+    def full(self, spec: ClaimSpec) -> bool:
+        """Counts one more spec; returns whether the cache must be emptied first."""
+        weight = spec.weight
+        self.total += weight
+        if self.total <= self.most:
+            return False
+        self.total = weight
+        return True
 
 
 @final

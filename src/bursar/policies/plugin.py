@@ -160,6 +160,7 @@ class PodMarks:
     own_labels: tuple[str, ...] = ()  # only Bursar writes these
     own_annotations: tuple[str, ...] = ()
     records: tuple[str, ...] = ()  # of the own annotations: say what a bound pod has
+    read_annotations: tuple[str, ...] = ()  # how others begin that it reads; on Kubernetes all further ones are dropped
 
     @staticmethod
     def joined(marks: Iterable[PodMarks]) -> PodMarks:

@@ -68,15 +68,18 @@ class _TypedLine(Wire, Generic[T], frozen=True):
 
 
 class Typed(Generic[T]):
-    """Reads objects into a struct; ``identify`` returns its metadata."""
+    """Reads objects into a struct; ``identify`` returns its metadata, ``narrow`` what is kept of it."""
 
-    def __init__(self, struct: type[T], identify: Callable[[T], Meta]) -> None:
+    def __init__(
+        self, struct: type[T], identify: Callable[[T], Meta], narrow: Callable[[T], T] = lambda given: given
+    ) -> None:
         self._identify = identify
+        self._narrow = narrow
         self._decode = msgspec.json.Decoder(struct).decode
         self._decode_line = msgspec.json.Decoder(_TypedLine[struct]).decode  # type: ignore[valid-type]
 
     def __call__(self, _meta: Meta, raw: bytes) -> T:
-        return self._decode(raw)
+        return self._narrow(self._decode(raw))
 
     def line(self, line: bytes) -> WatchEvent[T] | None:
         """The event in a line; None: it is none, or must be read step by step."""
@@ -84,7 +87,9 @@ class Typed(Generic[T]):
             found = self._decode_line(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return WatchEvent(found.type, self._identify(found.object), found.object) if found.type in _CHANGES else None
+        if found.type not in _CHANGES:
+            return None
+        return WatchEvent(found.type, self._identify(found.object), self._narrow(found.object))
 
 
 class Bookmark(NamedTuple):

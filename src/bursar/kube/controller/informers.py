@@ -1,9 +1,10 @@
 """Informers: one reflector per kind, all feeding one listener, and what is kept of each object.
 
-A pod is kept as a struct with the fields that decisions read. A node is kept as the fields of its struct and the
-annotations that policies read: a real node is tens of kilobytes, and agents rewrite other annotations every half
-minute. Fields that are not kept cost no memory, and their changes cause no work. Other objects are kept whole except
-for ``managedFields``, because strict kinds are refused for unknown fields.
+A pod is kept as a struct with the fields that decisions read, and with the annotations that policies read, because
+everybody who may create pods decides how large they are. A node is kept in the same way: a real node is tens of
+kilobytes, and agents rewrite other annotations every half minute. Fields that are not kept cost no memory, and their
+changes cause no work. Other objects are kept whole except for ``managedFields``, because strict kinds are refused for
+unknown fields.
 
 ``QuotaView`` follows the quota kinds for the webhook, which every replica serves.
 """
@@ -19,14 +20,23 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
+from bursar.kube.admission.predicate import (
+    MIRROR,
+    OWN_ANNOTATIONS,
+    OWN_PREFIX,
+    QUOTA_ANNOTATIONS,
+    AdmissionOptions,
+    quota_labels,
+)
 from bursar.kube.client.api import PODS, Api, Resource
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.watch import Decode, Following, Typed
-from bursar.kube.controller.pod_model import SeenPod, identity
+from bursar.kube.controller.pod_model import SeenAffinity, SeenPod, identity, user_annotations
+from bursar.objects.bounds import excess
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind
-from bursar.policies.plugin import D, DerivedValues, ObjectView, default_registry
+from bursar.policies.plugin import D, DerivedValues, ObjectView, default_registry, installed_marks
 
 READ_MARKS = tuple(prefix for plugin in default_registry() for prefix in plugin.node_annotations)
 """Prefixes of the node annotations that policies read."""
@@ -58,6 +68,43 @@ def _object(_meta: Meta, raw: bytes) -> bytes:
     metadata = _decode_parts(body["metadata"])
     metadata.pop(_MANAGED, None)
     return _encode({**body, "metadata": metadata})
+
+
+_MARKS = installed_marks()
+_QUOTA_LABELS = quota_labels(AdmissionOptions())
+READ_OF_PODS = (
+    *(OWN_PREFIX, MIRROR, *_MARKS.own_annotations, *_MARKS.fixed_annotations, *_MARKS.read_annotations),
+    *(name for demand in _MARKS.demands for name in demand.annotations),
+)
+"""How the annotations of pods begin that are kept."""
+
+
+def narrowed_pod(pod: SeenPod) -> SeenPod:
+    """The pod as it is kept. All labels are: selectors of disruption budgets may name any of them at any time."""
+    meta = pod.metadata
+    annotations = {name: value for name, value in meta.annotations.items() if name.startswith(READ_OF_PODS)}
+    if len(annotations) != len(meta.annotations):
+        pod = structs.replace(pod, metadata=structs.replace(meta, annotations=annotations))
+    problem = excess(pod, user_annotations(annotations))
+    return pod if problem is None else _cut(pod, str(problem))
+
+
+def _cut(pod: SeenPod, problem: str) -> SeenPod:
+    """A pod beyond a bound (see ``objects.bounds``). While it is gated it is refused for that.
+
+    On its node it counts. So it keeps its resources, and the labels and annotations that decide how it is charged:
+    guards keep those as they were when the pod was created.
+    """
+    meta = pod.metadata
+    labels = {name: value for name, value in meta.labels.items() if _QUOTA_LABELS.names(name)}
+    fixed = {
+        name: value
+        for name, value in meta.annotations.items()
+        if OWN_ANNOTATIONS.names(name) or QUOTA_ANNOTATIONS.names(name)
+    }
+    spec = structs.replace(pod.spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
+    meta = structs.replace(meta, labels=labels, annotations=fixed)
+    return structs.replace(pod, metadata=meta, spec=spec, excess=problem)
 
 
 log = logging.getLogger(__name__)
@@ -92,7 +139,7 @@ class Watches:
         pods = _Handler[SeenPod](
             "Pod", lambda _, pod: take(listener.pod_seen, pod), lambda meta: take(listener.pod_gone, meta)
         )
-        self._pods = Reflector(api, PODS, Typed(SeenPod, identity), pods)
+        self._pods = Reflector(api, PODS, Typed(SeenPod, identity, narrowed_pod), pods)
 
     def _all(self) -> list[Reflector[Any]]:
         return [*(reflector for _, reflector in self._objects), self._pods]

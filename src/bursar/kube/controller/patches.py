@@ -44,6 +44,7 @@ OWN_LABELS: Final = frozenset(installed_marks().own_labels)
 INVALID: Final = "control.invalid"
 UNJUDGED: Final = "control.unjudged"
 PREEMPTED: Final = "control.preempted-by-others"
+TOO_LARGE: Final = "control.too-large"
 
 
 def is_own_annotation(name: str) -> bool:

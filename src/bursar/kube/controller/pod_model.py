@@ -83,6 +83,7 @@ class SeenPod(Pod, frozen=True):
     metadata: SeenMeta = SeenMeta()
     spec: SeenSpec = SeenSpec()
     status: SeenStatus = SeenStatus()
+    excess: str = field(name="", default="")  # how it exceeds what is read of a pod; not of the API server
 
     @property
     def key(self) -> str:
@@ -169,7 +170,7 @@ def milliseconds(timestamp: str) -> int:
 
 def decision_input(pod: SeenPod) -> tuple[object, ...]:
     """The fields that a gated pod may change and that a decision reads."""
-    return pod.spec, *_marks(pod)
+    return pod.spec, pod.excess, *_marks(pod)
 
 
 def input_changed(before: SeenPod, pod: SeenPod) -> bool:
@@ -188,7 +189,7 @@ def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
 
 
 Body = dict[str, Any]
-_KEPT = 4096  # readings
+_KEPT = 16 * 1024 * 1024  # bytes of the keys of readings, which weigh a few times as much
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(PodSpec) if field.name != "affinity")
 _fields_of = attrgetter(*_FIELDS)
 _encode = msgspec.json.Encoder().encode
@@ -219,16 +220,18 @@ class GatedPodReader:
         self._placement = placement
         self._readings: dict[bytes, PodRequest] = {}  # by equivalence class, at one version of the object cache
         self._version = -1
+        self.bytes = 0  # of the keys
 
     def read(self, pod: SeenPod) -> PodRequest:
         """The request of the pod; raises ``ManifestError``."""
-        if self._version != self._cache.version or len(self._readings) >= _KEPT:
+        if self._version != self._cache.version or self.bytes > _KEPT:
             self._readings.clear()
-            self._version = self._cache.version
+            self._version, self.bytes = self._cache.version, 0
         key = class_key(pod)
         found = self._readings.get(key)
         if found is None:
             found = self._readings[key] = self._read(pod)
+            self.bytes += len(key)
         return found
 
     def _read(self, pod: SeenPod) -> PodRequest:

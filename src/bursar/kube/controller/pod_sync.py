@@ -23,6 +23,7 @@ from bursar.kube.controller.patches import (
     HOLD,
     INVALID,
     PREEMPTED,
+    TOO_LARGE,
     UNJUDGED,
     AdmissionRecord,
     HistoryRecord,
@@ -228,6 +229,10 @@ class PodSync:
     def _sync_pending(self, tracked: TrackedPod) -> None:
         """Read the request of a gated pod, as the embedded cluster would admit it."""
         if self._is_obstructed(tracked):
+            return
+        if tracked.seen.excess:
+            self.back_off(tracked)
+            self._refuse(tracked, TOO_LARGE, tracked.seen.excess)
             return
         try:
             tracked.reading = reading = self.gated_pods.read(tracked.seen)

@@ -33,7 +33,7 @@ from bursar.policies.crossquota.arguments import (
 from bursar.policies.crossquota.gpu_patterns import Patterns
 from bursar.policies.gpus.worker import is_worker
 from bursar.policies.nodes.rules import stock
-from bursar.policies.placement_kit import REMOVED, remember
+from bursar.policies.placement_kit import REMOVED, SpecWeights
 from bursar.policies.results import Body
 from bursar.quantity import QuantityError
 from bursar.resources import NO_LIMITS, Limits, Vector, dimension
@@ -149,6 +149,7 @@ class Scope:
         self.arguments: Final = arguments
         self.patterns: Final = patterns
         self.reasons: Final[dict[ClaimSpec, str]] = {}  # by identity: why it is not limited, "" if it is
+        self.weights: Final = SpecWeights()
 
     def limited(self, claim: Claim) -> bool:
         return not self.why_not(claim)
@@ -160,7 +161,10 @@ class Scope:
         spec = claim.spec
         found = self.reasons.get(spec)
         if found is None:
-            found = remember(self.reasons, spec, self._why_not(spec))
+            if self.weights.full(spec):
+                self.reasons.clear()
+            found = self._why_not(spec)
+            self.reasons[spec] = found
         return found
 
     def _why_not(self, spec: ClaimSpec) -> str:

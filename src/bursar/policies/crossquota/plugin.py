@@ -29,7 +29,7 @@ from bursar.policies.crossquota.arguments import (
     Arguments,
     read_arguments,
 )
-from bursar.policies.crossquota.node_quota import CrossQuotaNodeBody, count_gpus
+from bursar.policies.crossquota.node_quota import MIRROR, CrossQuotaNodeBody, count_gpus
 from bursar.policies.crossquota.policy import CrossQuotaPolicy
 from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.plugin import PlacementRules, Plugin, PodMarks, Reason
@@ -221,7 +221,7 @@ PLUGIN = Plugin(
     title="CPU pods on GPU nodes ([guide](crossquota.md))",
     quotas=QuotaTable(rows=quota_rows),
     fixes=FixFields(limits=no_limit_fields),
-    pods=PodMarks(fixed_annotations=(STRATEGY,)),
+    pods=PodMarks(fixed_annotations=(STRATEGY,), read_annotations=(MIRROR,)),
     node_annotations=(NODE_MARKS,),
     placement=GpuNodeFence,
     everywhere=exempt_namespaces,

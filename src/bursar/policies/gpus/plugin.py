@@ -344,6 +344,7 @@ PLUGIN = Plugin(
         fixed_annotations=(*DEMANDS, VENDOR),
         own_annotations=(GPU_IDS, CONTAINER_GPUS, HARD_PERCENT),
         records=(GPU_IDS, CONTAINER_GPUS),
+        read_annotations=(DOMAIN,),
     ),
     placement=GpuPins,
     needs_node=is_worker,

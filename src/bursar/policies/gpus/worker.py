@@ -17,7 +17,7 @@ from typing import Final, final
 import msgspec
 
 from bursar.ledger.claims import ClaimSpec
-from bursar.policies.placement_kit import remember
+from bursar.policies.placement_kit import SpecWeights
 from bursar.quantity import MILLI, UNIT, QuantityError, parse
 from bursar.resources import Vector, from_amounts
 
@@ -303,6 +303,7 @@ class WorkerCache:
 
     def __init__(self) -> None:
         self.known: Final[dict[ClaimSpec, Worker | Unreadable | None]] = {}  # by identity
+        self.weights: Final = SpecWeights()
 
     def of(self, spec: ClaimSpec) -> Worker | Unreadable | None:
         if spec in self.known:
@@ -312,4 +313,7 @@ class WorkerCache:
             found = read_worker(spec.labels, spec.annotations)
         except Unreadable as problem:
             found = Unreadable(problem.annotation, problem.problem)  # without the traceback of the caught one
-        return remember(self.known, spec, found)
+        if self.weights.full(spec):
+            self.known.clear()
+        self.known[spec] = found
+        return found

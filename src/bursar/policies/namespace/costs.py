@@ -17,7 +17,7 @@ from bursar.policies.gpus.fleet import GONE, GPUS, Kind, fleet_of, gpu_of, peak
 from bursar.policies.gpus.selection import choose, held, recorded_names, suiting
 from bursar.policies.gpus.units import Capacity, UnitRequests, Units, UnitTable, peak_of
 from bursar.policies.gpus.worker import Worker, total_cost
-from bursar.policies.nodes.rules import facts_of
+from bursar.policies.nodes.masks import masks_of
 from bursar.policies.placement_kit import NodeIndex
 from bursar.resources import Vector
 from bursar.selectors import NO_NEEDS, NodeNeeds
@@ -35,6 +35,7 @@ class Costs:
     def __init__(self, state: State, nodes: NodeIndex) -> None:
         self.state: Final = state
         self.fleet: Final = fleet_of(state, nodes)
+        self.masks: Final = masks_of(nodes)
         self.units: Final = UnitTable(state, self.fleet)
         self.requests: Final = UnitRequests()
         self.bindings: Final[dict[Account, dict[tuple[Vector, int], Binding]]] = {}
@@ -94,12 +95,9 @@ class Costs:
             return self.fleet.largest(worker)
         suits = self.fleet.suitable(worker)
         gpus = self.fleet.gpus
-        kinds = [(gpu.tflops, gpu.vram) for at, gpu in enumerate(gpus) if suits[at] and self._selects(needs, gpu.node)]
+        masks = self.masks
+        kinds = [(one.tflops, one.vram) for at, one in enumerate(gpus) if suits[at] and masks.selects(needs, one.node)]
         return peak(worker, kinds)
-
-    def _selects(self, needs: NodeNeeds, node: str) -> bool:
-        facts = facts_of(node, self.state.cell("nodes", node))
-        return facts is None or needs.selects(node, facts.labels)
 
     # Whole GPUs
 
@@ -131,7 +129,7 @@ class Costs:
         """Per dimension the most that a unit has on any node where the claim may run."""
         if _anywhere(needs):
             return peak_of(list(units.kinds))
-        return peak_of([units.by_node[node] for node in units.by_node if self._selects(needs, node)])
+        return peak_of([units.by_node[node] for node in units.by_node if self.masks.selects(needs, node)])
 
 
 def claimed(spec: ClaimSpec) -> tuple[Capacity, int, list[str]]:

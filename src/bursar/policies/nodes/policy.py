@@ -16,8 +16,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from bursar.ledger.claims import Binding, Claim
-from bursar.ledger.state import Account
+from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
+from bursar.policies.nodes.masks import masks_of
 from bursar.policies.nodes.rules import (
     NAME,
     PORT,
@@ -39,10 +40,11 @@ from bursar.policies.placement_kit import (
     ONE_POD,
     REMOVED,
     BindingCache,
+    NodeIndex,
     close_if_empty,
     remember,
 )
-from bursar.policies.policy import PlacementPolicy
+from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
 from bursar.policies.rights import Row
 from bursar.resources import Vector, first_short
@@ -59,9 +61,13 @@ class NodesPolicy(PlacementPolicy):
 
     def __init__(self) -> None:
         super().__init__(NAME, (KIND,))
-        self.index: Final = NodeResidentIndex()
+        self.index: NodeResidentIndex = NodeResidentIndex(masks_of(self.nodes))
         self.bindings: Final = BindingCache()
         self.costs: Final[dict[Vector, Vector]] = {}  # by requests
+
+    def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
+        super().attach(state, nodes, needs_of)
+        self.index = NodeResidentIndex(masks_of(nodes))
 
     # Settings
 

@@ -13,10 +13,10 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
-from bursar.policies.nodes.rules import NodeFacts, Port, clash, facts_of, failed_rule
+from bursar.policies.nodes.masks import NodeMasks
+from bursar.policies.nodes.rules import NodeFacts, Port, clash, facts_of
 from bursar.policies.placement_kit import NOTHING, REMOVED, LimitColumn, Residents, SlotMask, remember
 from bursar.resources import UNLIMITED, Limits, Tally, Vector, dimension
-from bursar.selectors import NodeNeeds
 
 FULL_SCORE: Final = 100_000_000  # 100 points, in millionths
 # Spreading only breaks ties between nodes that the dialects score alike.
@@ -25,7 +25,6 @@ _UNLIMITED: Final[i64] = UNLIMITED
 _HALF: Final[i64] = 10_000  # two steps of this make FULL_SCORE
 _SMALL: Final[i64] = UNLIMITED // 10_000  # below it, a step stays inside 64 bits
 _SHARES: Final = 64  # requests whose scores are cached
-_MASKS: Final = 256  # node needs whose masks are cached
 _LOG: Final = 65_536  # changes that are logged; after that, all scores are computed again
 
 
@@ -160,46 +159,13 @@ def share_left(free: i64, wanted: i64, cap: i64) -> i64:
 
 
 @final
-class Masks:
-    """Node facts by slot, and the nodes that some needs allow or select. Masks are cached until any node changes."""
-
-    def __init__(self) -> None:
-        self.facts: Final[list[NodeFacts | None]] = []
-        self.allowed: Final[dict[NodeNeeds, bytes]] = {}  # needs are compared by identity
-        self.selected: Final[dict[NodeNeeds, bytes]] = {}
-
-    def set_slot(self, slot: int, facts: NodeFacts | None) -> None:
-        while len(self.facts) <= slot:
-            self.facts.append(None)
-        self.facts[slot] = facts
-        self.allowed.clear()
-        self.selected.clear()
-
-    def allowing(self, needs: NodeNeeds) -> bytes:
-        """Nodes that no rule closes to a claim with these needs."""
-        found = self.allowed.get(needs)
-        if found is None:
-            mask = bytes([0 if f is None or failed_rule(needs, f) else 1 for f in self.facts])
-            found = remember(self.allowed, needs, mask, _MASKS)
-        return found
-
-    def selecting(self, needs: NodeNeeds) -> bytes:
-        """Nodes that these needs select, whatever their taints."""
-        found = self.selected.get(needs)
-        if found is None:
-            mask = bytes([0 if f is None or not needs.selects(f.name, f.labels) else 1 for f in self.facts])
-            found = remember(self.selected, needs, mask, _MASKS)
-        return found
-
-
-@final
 class NodeResidentIndex:
     """Everything about nodes that follows from accounts and cells."""
 
-    def __init__(self) -> None:
+    def __init__(self, masks: NodeMasks) -> None:
         self.slots: Final[dict[str, int]] = {}  # by account name; a slot is never given to another node
         self.columns: Final = NodeColumns()
-        self.masks: Final = Masks()
+        self.masks: Final = masks
         self.residents: Final[list[Residents]] = []  # by slot
         self.removed: Final[set[str]] = set()  # names of deleted nodes that still have an account
         self.ports: Final[dict[int, dict[str, tuple[Port, ...]]]] = {}  # host ports in use, by slot and uid
