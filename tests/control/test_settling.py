@@ -72,7 +72,7 @@ def test_the_claims_that_move_are_named() -> None:
 
 
 def test_time_that_passes_is_progress() -> None:
-    watch = Wakeups(Queue())
+    watch = Wakeups(Queue(), [])
     watch.moves["a/p#1"] = 7
     rounds = LivelockGuard(State(), watch, 50)
     for now in range(1, 4):

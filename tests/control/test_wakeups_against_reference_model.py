@@ -32,7 +32,7 @@ class RestlessWatch(Wakeups):
 def restless() -> TestBed:
     """Every pod is a class of its own there."""
     bed = TestBed(registry=registry())
-    watch = RestlessWatch(bed.controller.queue)
+    watch = RestlessWatch(bed.controller.queue, bed.engine.policies)
     bed.controller.queue._history = _itself
     bed.controller._watch = bed.controller._actor._watch = watch
     bed.engine.listener = watch

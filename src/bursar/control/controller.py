@@ -123,7 +123,7 @@ class Controller:
         self.queue = Queue(lambda claim: displaced_by(engine.state, claim.uid))
         self._registry = registry
         self._ports = ports
-        self._watch = Wakeups(self.queue)
+        self._watch = Wakeups(self.queue, self.engine.policies)
         self._actor = Actor(engine, self._watch, ports)
         self._pods = PodBook(registry)
         self._devices = DeviceCharging(engine, self._actor)

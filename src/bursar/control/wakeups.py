@@ -18,7 +18,7 @@ It follows the commits, so that a look costs the same however many pods terminat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bursar.control.gangs import forked
 from bursar.control.queue import Queue
@@ -30,6 +30,7 @@ from bursar.ledger.claims import HELD, RESERVED, TERMINATING, Binding, Claim, Cl
 from bursar.ledger.journal import Record
 from bursar.ledger.state import Account
 from bursar.objects.pods import DEVICE_DETAILS
+from bursar.policies.policy import Policy
 from bursar.policies.rights import ROOM_TAKEN
 from bursar.resources import Vector
 
@@ -199,19 +200,13 @@ class Helped:
             else:
                 (self.topics if relief or not account.physical else self.taken)[account.topic] = None
 
-    def changed(self, bindings: tuple[Binding | None, ...]) -> None:
-        """The claim that is bound so is another one now."""
-        _add_topics(bindings, self.topics)
+    def changed(self, topics: Iterable[str]) -> None:
+        """The claim whose bindings have these topics is another one now."""
+        self.topics.update(dict.fromkeys(topics))
 
-    def left(self, bindings: tuple[Binding | None, ...]) -> None:
-        """A victim that was bound so cannot come back, whatever becomes of its claimant."""
-        _add_topics(bindings, self.displacing)
-
-
-def _add_topics(bindings: tuple[Binding | None, ...], topics: dict[str, None]) -> None:
-    for binding in bindings:
-        if binding is not None:
-            topics.update((account.topic, None) for account in binding.accounts)
+    def left(self, topics: Iterable[str]) -> None:
+        """A victim whose bindings had these topics cannot come back, whatever becomes of its claimant."""
+        self.displacing.update(dict.fromkeys(topics))
 
 
 _NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful", "claiming")
@@ -220,8 +215,9 @@ _NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful", "cl
 class Wakeups(CommitListener):
     """Notes of the commits since the last step that carried out decisions."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, policies: Iterable[Policy]) -> None:
         self.queue = queue
+        self._policies = {policy.name: policy for policy in policies}
         self.terminating = TerminatingUsage()
         self.reserved: dict[str, Claim] = {}  # may start on their own
         self.groups: dict[str, None] = {}  # gangs of which a member came, moved or left
@@ -252,11 +248,11 @@ class Wakeups(CommitListener):
             if isinstance(change, SetState):
                 touched[change.claim.uid] = change.claim
                 if change.new == TERMINATING and change.claim.leaving:
-                    helped.left(change.claim.bindings)
+                    helped.left(self._topics_of(change.claim.bindings))
             elif isinstance(change, DropClaim):
                 gone[change.claim.uid] = change.claim
                 if change.claim.uid in touched:
-                    helped.left(change.bindings)
+                    helped.left(self._topics_of(change.bindings))
             elif isinstance(change, SetField):
                 self._field(change, touched, helped)
             elif isinstance(change, SetBindings):
@@ -271,6 +267,11 @@ class Wakeups(CommitListener):
         else:
             self._wake(helped)
 
+    def _topics_of(self, bindings: tuple[Binding | None, ...]) -> Iterator[str]:
+        for binding in bindings:
+            if binding is not None:
+                yield from self._policies[binding.policy].topics_of(binding)
+
     def _follow(self, touched: dict[str, Claim], gone: dict[str, Claim]) -> None:
         for uid, claim in touched.items():
             if uid not in gone:
@@ -284,7 +285,7 @@ class Wakeups(CommitListener):
             touched[claim.uid] = claim
         elif change.field == SPEC:
             # Even when it costs the same as before, it may be a victim now, or none any more.
-            helped.changed(claim.bindings)
+            helped.changed(self._topics_of(claim.bindings))
             if claim.uid in self.queue:
                 self.queue.add(claim)
             self._regrouped(change.old, change.new)

@@ -153,10 +153,7 @@ class PreemptionHooks(TimeHooks):
         return iter(())
 
     def missing(self, claim: Claim, binding: Binding) -> list[Row] | None:
-        """What the claim is short of, if it fits as soon as victims have freed that much; [] if it fits.
-
-        Returns None if amounts in accounts do not tell: victims are then found by trial.
-        """
+        """What the claim is short of, [] if it fits; None if amounts do not tell, and victims are found by trial."""
         return None
 
     def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
@@ -166,6 +163,10 @@ class PreemptionHooks(TimeHooks):
         where amounts do not tell, to rule out nodes. A policy that has it may name claims of any priority.
         """
         return ANY_STANDING
+
+    def topics_of(self, binding: Binding) -> tuple[str, ...]:
+        """The topics of what a claim that is bound so may free."""
+        return tuple([account.topic for account in binding.accounts])
 
     def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
         """Topics whose change may change whom the claim may displace on nodes: a refused claim waits for them, too."""

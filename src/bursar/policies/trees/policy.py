@@ -211,8 +211,11 @@ class TreesPolicy(QuotaPolicy):
     def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
         """A group that has room displaces no claim; once others took the room, it takes back what it lent."""
         binding = claim.binding_of(NAME)
+        return () if binding is None else self.topics_of(binding)
+
+    def topics_of(self, binding: Binding) -> tuple[str, ...]:
         found: list[str] = []
-        for request in () if binding is None else bound_requests(binding):
+        for request in bound_requests(binding):
             tree = self.trees.by_name.get(request.tree)
             found.extend(() if tree is None else topics(tree, request))
         return tuple(found)
