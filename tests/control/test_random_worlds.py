@@ -53,9 +53,9 @@ def run_world(seed: int, steps: int = STEPS) -> int:
     return rests
 
 
-# Worlds in which a claim was once left waiting: 16, 300 and 332 for a victim that came to be gone for good, 13053 for such
-# a victim in a quota tree, 494 for a gang of different pods whose first member finds another best node when room is taken,
-# 8006 for a claim that nodes refused before others took the room of its group, so that it may take back what was lent.
+# Worlds in which a claim was once left waiting: 16, 300 and 332 for a victim that came to be gone for good, 13053 for
+# one in a quota tree, 494 for a gang of different pods whose first member finds another best node when room is taken,
+# 8006 for a claim that nodes refused before others took the room of its group, so that it may reclaim what was lent.
 @pytest.mark.parametrize("seed", [*range(12), 16, 300, 332, 494, 8006, 13053])
 def test_a_random_world_comes_to_rest(seed: int) -> None:
     assert run_world(seed) > STEPS // 4
