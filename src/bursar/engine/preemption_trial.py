@@ -109,15 +109,22 @@ class Trial:
         chosen.append(victim)
 
     def _until_it_fits(self, chosen: list[Claim]) -> bool:
+        """Twice as many victims each time the same refusal stays. Those too many come last, and are spared again."""
+        count = 1
         while True:
             refusals = self.core.attempt(self.claim, self.place, False)
             if not refusals:
                 return True
+            count = 2 * count if refusals[0].reason == self.reason else 1
             victim = self._next(refusals)
             if victim is None:
                 return False
-            begin_eviction(self.core, victim)
-            chosen.append(victim)
+            left = count
+            while victim is not None:
+                begin_eviction(self.core, victim)
+                chosen.append(victim)
+                left -= 1
+                victim = self._pull() if left else None
 
     def _next(self, refusals: tuple[Refusal, ...]) -> Claim | None:
         """The next victim for the binding refusal, from the policy that refused."""
