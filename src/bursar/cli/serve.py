@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -26,11 +26,17 @@ from bursar.cli.connection import fail
               help="The largest request body, in bytes.")  # fmt: skip
 @click.option("--request-timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
               help="Seconds that a request may take.")  # fmt: skip
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="What to log to stderr.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="How to log: lines of text, or of JSON.")  # fmt: skip
 def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     max_body: int,
     request_timeout: float,
+    log_level: str,
+    log_format: Literal["text", "json"],
     **given: Any,  # noqa: ANN401
 ) -> None:
     """Run the cluster of this machine and its HTTP API until interrupted.
@@ -38,9 +44,11 @@ def serve(
     Everything that was acknowledged is in the store file, whatever happens to the process. Exit code 0: ended by a
     signal; 1: the store or the address cannot be used; 2: the command line is wrong.
     """
+    from bursar.server import logs
     from bursar.server.app import RequestLimits
     from bursar.server.serve import ServeOptions, StartError, UnsafeError, serve_forever
 
+    logs.configure(log_level, log_format)
     limits = RequestLimits(max_body, request_timeout)
     options = ServeOptions(**given, certificate=tls_cert, key=tls_key, limits=limits)
     try:
