@@ -17,8 +17,9 @@ from benchmarks.work.tree import LEAVES, TreePolicy
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
 from bursar.policies.results import Setting
+from bursar.store.committer import GroupCommitter
 from bursar.store.snapshots import restore, take
-from bursar.store.store import Batch, GroupCommitter, Store
+from bursar.store.store import Batch, Store
 
 _POLICY = "tree"
 _TOGETHER = 1_000  # pairs a transaction when a journal is made

@@ -8,8 +8,9 @@ from click.testing import CliRunner, Result
 
 from bursar.cli import exit_codes
 from bursar.cli.main import cli
-from bursar.store.snapshots import packed, prune, take, unpacked
+from bursar.store.snapshots import packed, take, unpacked
 from bursar.store.store import Batch, Store
+from bursar.store.upkeep import prune
 from tests.audit.forgery import resealed
 from tests.audit.test_auditor import record, small_history
 from tests.store.world import filled, lines_of

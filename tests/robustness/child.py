@@ -1,7 +1,8 @@
 """A process that decides, commits and acknowledges until somebody kills it.
 
 Each batch holds the journal lines of a decision (or two) and two objects with the same number. What was acknowledged is
-printed as ``<last record> <number>``, one line each, after the commit returned. Snapshots are taken meanwhile.
+printed as ``<last record> <number>``, one line each, after the commit returned. Snapshots and backups are taken
+meanwhile.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from random import Random
 
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
+from bursar.store.committer import GroupCommitter
 from bursar.store.snapshots import restore, take
-from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
+from bursar.store.store import Batch, ObjectWrite, Store
+from bursar.store.upkeep import backup
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.toy_policies import spec
 
@@ -43,9 +46,13 @@ class Load:
     def run(self) -> None:
         for _ in range(_CALLERS):
             threading.Thread(target=self._call, daemon=True).start()
+        copy = self.store.path.with_name("copy.db")
+        fresh = copy.with_name(f"fresh-{self.name}.db")
         while True:
             threading.Event().wait(_BETWEEN_SNAPSHOTS)
             take(self.store)
+            backup(self.store.path, fresh)
+            fresh.replace(copy)
 
     def _call(self) -> None:
         while True:

@@ -1,5 +1,7 @@
 """Kill -9 at random instants: nothing acknowledged is lost, nothing is half applied, the journal audits clean.
 
+Backups are made meanwhile: the last one, restored, is the store as it was then.
+
 ``python -m tests.robustness.kill --rounds 200`` is the long form of ``test_kill``.
 """
 
@@ -15,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 from bursar.audit.auditor import Auditor
+from bursar.store import upkeep
 from bursar.store.snapshots import restore
 from bursar.store.store import Store
 from tests.engine.machine import new_engine
@@ -33,6 +36,7 @@ class Killer:
     rounds: int = 0
     acknowledged: int = 0
     unacknowledged: int = 0
+    restored: int = 0
 
     def round(self) -> None:
         self.rounds += 1
@@ -40,6 +44,7 @@ class Killer:
         acks = self._live_and_die(rng)
         if self.path.exists():
             self._judge(acks)
+            self._judge_backup()
 
     def _live_and_die(self, rng: Random) -> dict[str, int]:
         """Start the child, kill it at some instant; what it acknowledged, with the record it named."""
@@ -51,6 +56,8 @@ class Killer:
                 first = child.stdout.readline()
                 assert first == b"ready\n", "the child did not start"
                 heard = b"".join(child.stdout.readline() for _ in range(rng.randrange(MOST_AWAITED)))
+                if self.rounds % 2:
+                    self._await_backup()
                 time.sleep(rng.random() * 0.15)
             else:
                 time.sleep(rng.random() * 0.6)
@@ -59,6 +66,11 @@ class Killer:
         words = [line.split() for line in heard.splitlines() if line != b"ready"]
         whole = words if heard.endswith(b"\n") or not words else words[:-1]
         return {number.decode(): int(seq) for seq, number in whole}
+
+    def _await_backup(self) -> None:
+        end = time.monotonic() + 60
+        while not self.path.with_name("copy.db").exists() and time.monotonic() < end:
+            time.sleep(0.01)
 
     def _judge(self, acks: dict[str, int]) -> None:
         with Store.open(self.path) as store:
@@ -81,6 +93,21 @@ class Killer:
             engine = new_engine()
             restore(store, engine)
             assert f"{engine.digest:016x}" == self.auditor.digest
+
+    def _judge_backup(self) -> None:
+        copy, target = self.path.with_name("copy.db"), self.path.with_name("restored.db")
+        if not copy.exists():
+            return
+        upkeep.restore(copy, target)
+        with Store.open(target) as restored, Store.open(self.path, read_only=True) as store:
+            count = restored.last_seq
+            assert list(restored.load_journal()) == list(store.load_journal(1, count)), "a backup of another history"
+            assert list(restored.objects()) == list(store.objects_at(store.last_entry("seq", count)[0]))
+            engine = new_engine()
+            restore(restored, engine)
+        for path in (copy, target):
+            path.unlink()
+        self.restored += 1
 
     def _audit(self, store: Store) -> set[str]:
         """Check the records of this round; who was decided in them."""
@@ -107,7 +134,7 @@ def main() -> None:
         sys.stdout.write(
             f"seed {killer.seed}: {killer.rounds} kills, {killer.acknowledged:,} acknowledged batches all there, "
             f"{killer.unacknowledged} more were durable unacknowledged, none half applied, "
-            f"{killer.auditor.seq:,} records audited clean\n"
+            f"{killer.auditor.seq:,} records audited clean, {killer.restored:,} backups restored equal\n"
         )
 
 

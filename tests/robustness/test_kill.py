@@ -10,4 +10,5 @@ def test_kill_at_random_instants_loses_nothing_that_was_acknowledged(tmp_path: P
     for _ in range(ROUNDS):
         killer.round()
     assert killer.acknowledged > 100
+    assert killer.restored > 5
     assert killer.auditor.counts["victims"] > 10

@@ -1,7 +1,8 @@
 """The crash test: load over HTTP, kill -9 at a random instant, start again; for as many rounds as asked for.
 
 What must hold after each kill, read from the file alone: every acknowledged change is there, every change is there as a
-whole or not at all, and an independent audit of the journal finds nothing.
+whole or not at all, and an independent audit of the journal finds nothing. Backups are made meanwhile: each one that
+arrived whole, restored, is the store as it was when it began or later.
 
 ``python -m tests.server.crash --rounds 200`` is the long run.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from bursar.server import time_travel
 from bursar.server.client import Client, RequestFailedError
 from bursar.sim.cluster import Cluster
 from bursar.sim.pods import ENDED
+from bursar.store import upkeep
 from bursar.store.store import Store
 from tests.server.live import node, pod, quota, text
 
@@ -49,6 +52,7 @@ class Summary:
     acknowledged: int
     unanswered: int
     records: int
+    backups: int
 
 
 class Process:
@@ -103,6 +107,36 @@ def call(address: str, numbers: list[int], promises: Promises) -> None:
             promises.problems.append(f"pair {number}: {error}")
 
 
+def save(address: str, folder: Path, found: list[tuple[Path, int]]) -> None:
+    """Make one backup after the other until the server is gone; each with the record that it must have."""
+    client = Client(address, timeout=START_SECONDS)
+    while True:
+        path = folder / f"{len(found)}.db"
+        try:
+            seq = client.info().moment.seq
+            with path.open("wb") as file:
+                file.writelines(client.backup())
+        except RequestFailedError:
+            return
+        found.append((path, seq))
+
+
+def check_backups(data: Path, found: list[tuple[Path, int]], folder: Path) -> int:
+    """Restore the last one, and compare it with what the killed server left."""
+    if found:
+        path, seq = found[-1]
+        upkeep.restore(path, folder / "restored.db")
+        with Store.open(folder / "restored.db") as restored, Store.open(data, read_only=True) as store:
+            lines = list(restored.load_journal())
+            assert seq <= restored.last_seq <= store.last_seq, "the backup lacks what was durable when it began"
+            assert lines == list(store.load_journal(1, len(lines))), "the backup has another history"
+            there = time_travel.past(store, default_registry(), time_travel.at_record(store, len(lines)))
+            cluster = time_travel.present(restored, default_registry())
+            assert cluster.engine.digest == there.engine.digest
+            assert set(cluster.pods()) == set(there.pods())
+    return len(found)
+
+
 def check(data: Path, promises: Promises) -> tuple[Cluster, int]:
     """Read the file that a killed server left."""
     with Store.open(data, read_only=True) as store:
@@ -129,7 +163,7 @@ def check(data: Path, promises: Promises) -> tuple[Cluster, int]:
 def run(data: Path, rounds: int, seed: int, *, talk: bool = False) -> Summary:
     rolled = random.Random(seed)
     promises = Promises()
-    number, answered, unanswered, records = 0, 0, 0, 0
+    number, answered, unanswered, records, backups = 0, 0, 0, 0, 0
     for round_ in range(rounds):
         server = Process(data)
         if round_ == 0:
@@ -141,26 +175,32 @@ def run(data: Path, rounds: int, seed: int, *, talk: bool = False) -> Summary:
             numbers = list(range(number, number + 40))
             number += 40
             threads.append(Thread(target=call, args=(server.address, numbers, promises), daemon=True))
+        folder = Path(tempfile.mkdtemp(dir=data.parent))
+        saved: list[tuple[Path, int]] = []
+        threads.append(Thread(target=save, args=(server.address, folder, saved), daemon=True))
         for thread in threads:
             thread.start()
         if round_ % 3:  # on a busy machine, too, most rounds must have something to lose
-            _wait_for(promises, answered + 3)
+            _wait_for(promises, answered + 3, saved)
         time.sleep(rolled.uniform(0.01, 0.6))
         server.kill()
         for thread in threads:
             thread.join(START_SECONDS)
         unanswered += len(promises.unknown)
         _, records = check(data, promises)
+        backups += check_backups(data, saved, folder)
+        shutil.rmtree(folder)
         promises.unknown.clear()
         answered = len(promises.present) + len(promises.absent)
         if talk:
             print(f"round {round_ + 1}: {answered} pairs acknowledged, {records} records", flush=True)  # noqa: T201
-    return Summary(rounds, answered, unanswered, records)
+    return Summary(rounds, answered, unanswered, records, backups)
 
 
-def _wait_for(promises: Promises, count: int) -> None:
+def _wait_for(promises: Promises, count: int, saved: list[tuple[Path, int]]) -> None:
+    """Until so many changes were acknowledged, and a backup was made."""
     end = time.monotonic() + START_SECONDS
-    while len(promises.present) + len(promises.absent) < count and time.monotonic() < end:
+    while (len(promises.present) + len(promises.absent) < count or not saved) and time.monotonic() < end:
         time.sleep(0.005)
 
 

@@ -9,8 +9,9 @@ import pytest
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim
 from bursar.store import verify
-from bursar.store.snapshots import prune, take
+from bursar.store.snapshots import take
 from bursar.store.store import Batch, Store
+from bursar.store.upkeep import prune
 from tests.engine.machine import new_engine, room_setting
 from tests.engine.toy_policies import spec
 

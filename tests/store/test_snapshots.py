@@ -6,8 +6,9 @@ from bursar.engine.decision import Decision
 from bursar.engine.engine import Engine
 from bursar.server.time_travel import MomentError, at_record
 from bursar.store.schema import DamagedStoreError, StoreError
-from bursar.store.snapshots import newest, packed, prune, restore, take
+from bursar.store.snapshots import newest, packed, restore, take
 from bursar.store.store import Batch, ObjectWrite, Store
+from bursar.store.upkeep import prune
 from tests.engine.machine import Machine, new_engine
 from tests.store.world import filled, gone, lines_of, lived, objects_at, put
 
@@ -155,7 +156,7 @@ class TestPruning:
             assert prune(store, late.at - 1) == 20
             assert prune(store, late.at - 1) == 0
             assert [body for *_, body in objects_at(store, 20)] == [b"2", b"{}"]
-            with pytest.raises(MomentError, match="there is no record 19: the journal has 20 to"):
+            with pytest.raises(MomentError, match="record 19 was pruned: the journal begins with record 21"):
                 at_record(store, 19)
         with Store.open(path) as store:
             assert (store.pruned_to, store.last_seq) == (20, len(lines))

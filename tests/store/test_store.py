@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bursar.store.schema import DamagedStoreError, ForeignFileError, StoreBusyError, StoreError
-from bursar.store.snapshots import backup, check
 from bursar.store.store import Batch, ObjectWrite, Store, line_position
+from bursar.store.upkeep import backup, check
 from tests.store.world import filled, gone, lines_of, objects_at, put
 
 
@@ -242,7 +242,7 @@ class TestBackup:
     def test_a_backup_is_a_store_of_that_moment(self, path: Path, tmp_path: Path) -> None:
         lines = lines_of(9)
         with filled(path, lines[:10]) as store:
-            backup(store, tmp_path / "copy.db")
+            backup(store.path, tmp_path / "copy.db")
             store.commit(Batch(lines[10:]))
         with Store.open(tmp_path / "copy.db") as copy:
             assert list(copy.load_journal()) == lines[:10]
@@ -252,7 +252,7 @@ class TestBackup:
     def test_a_backup_overwrites_nothing(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "copy.db").write_text("precious")
         with Store.create(path) as store, pytest.raises(StoreError, match="exists already"):
-            backup(store, tmp_path / "copy.db")
+            backup(store.path, tmp_path / "copy.db")
         assert (tmp_path / "copy.db").read_text() == "precious"
 
     def test_a_backup_while_others_write(self, path: Path, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ class TestBackup:
             thread.start()
             count = 0
             while not done.is_set() or count == 0:
-                backup(store, tmp_path / f"copy{count}.db")
+                backup(store.path, tmp_path / f"copy{count}.db")
                 count += 1
             thread.join()
         for number in range(count):

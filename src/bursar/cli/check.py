@@ -47,6 +47,8 @@ def audit(file: Path, head: str | None, output: str) -> None:
                 if anchor is not None and anchor[0] == auditor.seq and anchor[1] != auditor.head:
                     problem = f"has hash {auditor.head}; --head says {anchor[1]}: another history stands here"
                     raise AuditError(auditor.seq, problem)
+        if not auditor.seq:
+            fail(f"{name}: holds no record, so there is nothing to check", exit_codes.FAILED)
         if anchor is not None and not first <= anchor[0] <= auditor.seq:
             raise AuditError(anchor[0], f"is not there: the journal goes from {first} to {auditor.seq}")
     except AuditError as error:
@@ -91,8 +93,9 @@ def _records(stream: Iterator[bytes]) -> Lines:
 @contextmanager
 def _stored(file: Path, auditor: Auditor) -> Iterator[Lines]:
     from bursar.store.schema import damaged
-    from bursar.store.snapshots import check, newest
+    from bursar.store.snapshots import newest
     from bursar.store.store import Store
+    from bursar.store.upkeep import check
 
     with Store.open(file, read_only=True) as store:
         problems = check(store)
@@ -119,7 +122,10 @@ def _print(name: str, first: int, auditor: Auditor, output: str) -> None:
         summary = {"file": name, "first": first, "last": auditor.seq, "head": auditor.head, "checked": auditor.counts}
         click.echo(json.dumps(summary))
         return
-    click.echo(f"GOOD {name}: records {first} to {auditor.seq} are true to each other")
+    checked = f"records {first} to {auditor.seq} are true to each other"
+    if auditor.seq < first:
+        checked = f"the snapshot of record {auditor.seq} is true to itself, and no record follows it"
+    click.echo(f"GOOD {name}: {checked}")
     for what, count in auditor.counts.items():
         click.echo(f"  {what:<10} {count:>12,}")
     click.echo(f"  {'head':<10} {auditor.seq}:{auditor.head}")

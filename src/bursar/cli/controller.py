@@ -61,7 +61,7 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
     from bursar.kube.controller.mirror import MirrorOptions
     from bursar.kube.controller.replica import ProcessOptions, own_identity
     from bursar.kube.http_server import ListenError
-    from bursar.store.store import journals_in
+    from bursar.store.committer import journals_in
 
     chosen = SimpleNamespace(**given)
     if chosen.shadow and chosen.dry_run:

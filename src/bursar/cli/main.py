@@ -60,6 +60,7 @@ class LazyGroup(click.Group):
 COMMANDS = {
     "apply": "bursar.cli.change:apply",
     "audit": "bursar.cli.check:audit",
+    "backup": "bursar.cli.upkeep:backup",
     "completion": "bursar.cli.info:completion",
     "controller": "bursar.cli.controller:controller",
     "delete": "bursar.cli.change:delete",
@@ -69,7 +70,9 @@ COMMANDS = {
     "get": "bursar.cli.query:get",
     "history": "bursar.cli.query:history",
     "plan": "bursar.cli.trial:plan",
+    "prune": "bursar.cli.upkeep:prune",
     "reasons": "bursar.cli.info:reasons",
+    "restore": "bursar.cli.upkeep:restore",
     "serve": "bursar.cli.serve:serve",
     "test": "bursar.cli.check:test",
     "top": "bursar.cli.top:top",

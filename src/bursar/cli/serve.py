@@ -11,6 +11,7 @@ import click
 
 from bursar.cli import exit_codes
 from bursar.cli.connection import fail
+from bursar.cli.upkeep import KeptFor
 
 
 @click.command()
@@ -22,6 +23,8 @@ from bursar.cli.connection import fail
 @click.option("--tls-cert", type=click.Path(dir_okay=False, path_type=Path), help="Certificate chain (PEM).")
 @click.option("--tls-key", type=click.Path(dir_okay=False, path_type=Path), help="Its private key (PEM).")
 @click.option("--demo", is_flag=True, help="Load a small organisation, and keep it lively.")
+@click.option("--retain", type=KeptFor(), metavar="TIME",
+              help="Keep history for this time (30d, 12h), and drop what is older; for ever if not given.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(1), default=8 * 1024 * 1024, show_default=True,
               help="The largest request body, in bytes.")  # fmt: skip
 @click.option("--request-timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
@@ -51,16 +54,17 @@ def serve(
     logs.configure(log_level, log_format)
     limits = RequestLimits(max_body, request_timeout)
     options = ServeOptions(**given, certificate=tls_cert, key=tls_key, limits=limits)
+    source = f"{options.data}" if options.data.exists() else f"{options.data}, a new store"
     try:
-        serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, options.data, options.demo))))
+        serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, source, options.demo))))
     except UnsafeError as error:
         fail(str(error))
     except StartError as error:
         fail(str(error), exit_codes.FAILED)
 
 
-def _greeting(address: str, data: Path, demo: bool) -> list[str]:
-    lines = [f"Bursar serves {address} from {data}"]
+def _greeting(address: str, source: str, demo: bool) -> list[str]:
+    lines = [f"Bursar serves {address} from {source}"]
     if demo:
         lines += ["", "Three things to try, in another terminal:", *(f"  {line}" for line in _things_to_try(address))]
     return [*lines, "", "Ctrl-C ends it; nothing is lost."]

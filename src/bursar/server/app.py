@@ -31,9 +31,10 @@ from bursar.server import openapi, problems
 from bursar.server.background import AuditWatch
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
-from bursar.server.operations import ADMIN, API, OPERATIONS, READ, Operation, Operations
+from bursar.server.operations import ADMIN, API, OPERATIONS, READ, STORE_FILE, Operation, Operations
 from bursar.server.problems import RefusedError, in_thread
 from bursar.server.requests import LARGEST_BODY, read_request
+from bursar.server.retention import StoreCopies
 from bursar.server.service import Pending, Service
 from bursar.server.stream import Stream
 
@@ -152,6 +153,7 @@ class App:
         self._handlers = Handlers(service, demo=demo)
         self._metrics = ServerMetrics(service, audit)
         self._streams: set[Stream] = set()
+        self._copies = StoreCopies(service.store)
 
     def asgi(self) -> Starlette:
         routes = [self._route(operation) for operation in OPERATIONS]
@@ -173,6 +175,9 @@ class App:
     def _route(self, operation: Operation[Any]) -> Route:
         path = API + operation.path.replace("{key}", "{key:path}")
         handler = self._events if operation.streams else self._handle(operation)
+        if operation.is_file:
+            route = self._guard(operation.name, operation.role, self._backup, limited=False)
+            return Route(path, route, methods=[operation.method])
         return Route(path, self._guard(operation.name, operation.role, handler), methods=[operation.method])
 
     def _handle(self, operation: Operation[Any]) -> Handler:
@@ -192,13 +197,13 @@ class App:
 
     # Around every handler
 
-    def _guard(self, name: str, role: str, handler: Handler) -> Handler:
+    def _guard(self, name: str, role: str, handler: Handler, *, limited: bool = True) -> Handler:
         async def guarded(request: Request) -> Response:
             begun = perf_counter()
             try:
                 self._check_host(request)
                 self._access.check(request.headers.get("authorization", ""), role)
-                response = await asyncio.wait_for(handler(request), self._limits.seconds)
+                response = await asyncio.wait_for(handler(request), self._limits.seconds if limited else None)
             except Exception as error:  # noqa: BLE001 whatever it is becomes a problem
                 response = await self._problem(error)
             if not isinstance(response, StreamingResponse):
@@ -274,6 +279,12 @@ class App:
                 self._streams.discard(stream)
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _backup(self, request: Request) -> Response:
+        await read_request(request, Operations.backup, 0)
+        copy = await in_thread(self._copies.make)
+        headers = {"Content-Length": str(copy.size), "Content-Disposition": 'attachment; filename="bursar.db"'}
+        return StreamingResponse(copy.parts(), media_type=STORE_FILE, headers=headers)
 
 
 def _json(answer: object) -> Response:

@@ -16,6 +16,8 @@ from typing import IO, cast
 import msgspec
 
 from bursar.server.audit_child import AuditVerdict
+from bursar.server.logs import fields
+from bursar.server.retention import Retention
 from bursar.server.service import DurableBatch, Service
 from bursar.server.time_travel import trim_memory
 from bursar.store import snapshots, verify
@@ -117,6 +119,7 @@ class Ticker(BackgroundThread):
             with self._service.lock:  # no change comes between reading what is due and setting the alarm
                 try:
                     due = self._service.tick()
+                    self._service.store.fold()
                 except Exception:  # the service has noted it, and takes no changes any more
                     LOG.exception("time does not pass any more")
                     return
@@ -175,9 +178,12 @@ class AuditWatch(BackgroundThread):
 class SnapshotKeeper(BackgroundThread):
     """Makes the past quick to read: sums the journal up every so many records, and extends the index of claims."""
 
-    def __init__(self, service: Service, every: int = SNAPSHOT_EVERY) -> None:
+    def __init__(self, service: Service, every: int = SNAPSHOT_EVERY, kept: int | None = None) -> None:
+        """``kept``: for how long history is kept, in milliseconds; None: for ever."""
+        self._service = service
         self._store = service.store
         self._every = every
+        self._retention = None if kept is None else Retention(service.store, kept)
         self._indexed = 0
         self.taken = 0
         self._process: SumProcess | None = None
@@ -191,20 +197,27 @@ class SnapshotKeeper(BackgroundThread):
 
     def _run(self) -> None:
         while True:
-            self._wake.wait()
+            self._wake.wait(None if self._retention is None else self._retention.every / 4000)
             self._wake.clear()
             if self._stopping:
                 return
             last = self._store.last_seq
             try:
-                self._indexed = last
-                verify.extend(self._store)
-                if last - self._last >= self._every:
-                    self._take()
+                self.keep(last)
             except Exception:
                 if not self._stopping:
                     LOG.exception("no snapshot could be taken")
                 self._last = last  # try again after as many records
+
+    def keep(self, last: int) -> None:
+        """What is due at a record: index, snapshot, pruning."""
+        self._indexed = last
+        verify.extend(self._store)
+        now, retention = self._service.now(), self._retention
+        if last - self._last >= self._every or (retention is not None and retention.wants_snapshot(now)):
+            self._take()
+        if retention is not None and (gone := retention.prune(now)):
+            LOG.info("pruned history", extra=fields(records=gone, begins=self._store.pruned_to + 1))
 
     def _take(self) -> None:
         self._process = SumProcess(self._store.path)

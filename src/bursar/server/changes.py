@@ -10,8 +10,10 @@ inverse lists it pod by pod.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,6 +35,7 @@ _AFTER_CHANGES = "change0"  # the next text after all that begin with the prefix
 _ANSWER = "answer/"
 _AFTER_ANSWERS = "answer0"
 SLOTS = 4096
+_AT_ONCE = 500  # changes dropped in one transaction
 
 
 class LoggedObject(msgspec.Struct, frozen=True):
@@ -71,6 +74,27 @@ def load_changes(store: Store, before: int, limit: int) -> list[ChangeRecord]:
     end = f"{_CHANGE}{before:016}" if before else _AFTER_CHANGES
     query = "SELECT value FROM meta WHERE name > ? AND name < ? ORDER BY name DESC LIMIT ?"
     return [msgspec.json.decode(text, type=ChangeRecord) for (text,) in store.rows(query, _CHANGE, end, limit)]
+
+
+def forget_changes(store: Store, upto: int) -> None:
+    """Drop the changes up to a journal record: what they made of their objects was pruned."""
+    while True:
+        query = "SELECT name, value FROM meta WHERE name > ? AND name < ? ORDER BY name LIMIT ?"
+        rows = store.rows(query, _CHANGE, _AFTER_CHANGES, _AT_ONCE)
+        old = [(name,) for name, text in rows if _seq(text) <= upto]
+        if not old:
+            return
+        store.transact(partial(_drop, names=old))
+        if len(old) < _AT_ONCE:
+            return
+
+
+def _drop(db: sqlite3.Connection, names: list[tuple[str]]) -> None:
+    db.executemany("DELETE FROM meta WHERE name = ?", names)
+
+
+def _seq(text: str) -> int:
+    return msgspec.json.decode(text, type=ChangeRecord).change.moment.seq
 
 
 class Answers:

@@ -21,6 +21,8 @@ from bursar.server.types import ServerEvent
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8321"
 _LONGEST_EVENT = 4 * 1024 * 1024
+_PART = 1024 * 1024  # bytes of a file at a time
+_FILE_PATIENCE = 3600.0  # seconds until the server must have made a file
 
 T = TypeVar("T")
 
@@ -70,9 +72,12 @@ class Client(Operations):
         if operation.accepts:
             headers["Content-Type"] = content_type(operation)
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
-        connection, response = self._open(operation.method, target, body, headers)
+        patience = _FILE_PATIENCE if operation.is_file else self._timeout
+        connection, response = self._open(operation.method, target, body, headers, patience)
         if operation.streams:
             return cast("T", self._events(connection, response))
+        if operation.is_file and response.status < 300:
+            return cast("T", self._parts(connection, response))
         try:
             content = _check(response)
         except (OSError, http.client.HTTPException) as error:
@@ -97,16 +102,30 @@ class Client(Operations):
         finally:
             connection.close()
 
+    def _parts(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        """A file, part by part; ``RequestFailedError`` unless all of it comes."""
+        missing = int(response.getheader("Content-Length", "0"))
+        try:
+            while part := response.read(_PART):
+                missing -= len(part)
+                yield part
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+        if missing:
+            raise self._unreachable(f"the connection ended {missing:,} bytes before the file did")
+
     def _open(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str], patience: float
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         if self._secure:
             context = ssl.create_default_context(cafile=None if self._ca_file is None else str(self._ca_file))
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout, context=context
+                self._host, self._port, timeout=patience, context=context
             )
         else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=patience)
         given = dict(headers)
         if self._token:
             given["Authorization"] = f"Bearer {self._token}"

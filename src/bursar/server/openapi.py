@@ -15,6 +15,7 @@ _REF = "#/components/schemas/{name}"
 _PROBLEM = "application/problem+json"
 _ALWAYS = {400: "not understood", 401: "no token", 403: "the token may not do this", 413: "too large",
            422: "understood and refused", 503: "takes no changes any more, or was too slow"}  # fmt: skip
+_FILE = {"type": "string", "format": "binary"}
 _SOME = {404: "no such thing", 409: "another version, or a state that does not allow it", 410: "no longer kept"}
 
 _MANIFEST: dict[str, Any] = {
@@ -99,7 +100,7 @@ def _responses(operation: Operation[Any]) -> dict[str, Any]:
     if operation.answer is not None:
         schema: dict[str, Any] = {"$ref": _REF.format(name=operation.answer.__name__)}
     else:
-        schema = {"type": "string"} if operation.streams else _MANIFEST
+        schema = {"type": "string"} if operation.streams else _FILE if operation.is_file else _MANIFEST
     done = {"description": "done", "content": {operation.produces: {"schema": schema}}}
     refused = {str(status): _refused(about) for status, about in _ALWAYS.items()}
     refused |= {str(status): _refused(_SOME[status]) for status in operation.problems}

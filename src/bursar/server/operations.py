@@ -19,6 +19,7 @@ API = "/api/v1"
 READ = "read"
 ADMIN = "admin"
 PAGE = 500
+STORE_FILE = "application/vnd.sqlite3"
 LARGEST_PAGE = 5000
 
 T = TypeVar("T")
@@ -89,6 +90,10 @@ class Operation(Generic[T]):
     @property
     def streams(self) -> bool:
         return self.produces == "text/event-stream"
+
+    @property
+    def is_file(self) -> bool:
+        return self.produces == STORE_FILE
 
     def arguments(self, given: Sequence[object], named: Mapping[str, object]) -> tuple[dict[str, Any], bytes]:
         """The parameters that are not empty, by their names in the API, and the body."""
@@ -168,6 +173,12 @@ class Operations:
         "/changes/{id}/undo",
         "Take a change of objects back by a new change that is its inverse, and say what cannot come back.",
         types.Change, Parameter("id", "the change", "integer", "path"), _DRY_RUN, role=ADMIN, problems=_OBJECT_FAULTS,
+    )  # fmt: skip
+
+    backup = Operation[Iterator[bytes]](
+        "/backup",
+        "A copy of the store of this moment, as a file. Work goes on meanwhile.",
+        None, role=ADMIN, produces=STORE_FILE, problems=(409,),
     )  # fmt: skip
 
     # State

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from bursar.objects.decode import ManifestError
 from bursar.server.service import KeyReusedError, NoSuchChangeError, Service, StoppedError
-from bursar.server.time_travel import MomentError
+from bursar.server.time_travel import MomentError, PrunedMomentError
 from bursar.server.types import Problem
 from bursar.sim.apply import ConflictError
 from bursar.store.schema import StoreError
@@ -31,10 +31,18 @@ TITLES = {
     422: "the request is refused",
     500: "a defect of the server",
     503: "no changes are taken",
+    507: "there is no room for it",
 }
 
 
-_STATUSES = {MomentError: 400, NoSuchChangeError: 404, KeyReusedError: 422, StoppedError: 503, StoreError: 503}
+_STATUSES = {
+    PrunedMomentError: 410,
+    MomentError: 400,
+    NoSuchChangeError: 404,
+    KeyReusedError: 422,
+    StoppedError: 503,
+    StoreError: 503,
+}
 
 
 class RefusedError(Exception):

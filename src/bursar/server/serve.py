@@ -19,6 +19,7 @@ from bursar.objects.decode import ManifestError
 from bursar.server.app import Access, App, RequestLimits, TokenFileError, is_loopback
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.demo import Demo
+from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.store.schema import StoreError
@@ -44,6 +45,7 @@ class ServeOptions:
     certificate: Path | None = None
     key: Path | None = None
     demo: bool = False
+    retain: int | None = None  # for how long history is kept, in milliseconds; None: for ever
     limits: RequestLimits = field(default_factory=RequestLimits)
     clock: Clock = wall_clock
 
@@ -95,9 +97,10 @@ def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
     """The service with its threads, and the application over it."""
     options.check()
     access = Access(options.tokens)
+    remove_leftovers(options.data)
     service = Service.open(options.data, clock=options.clock)
     audit = AuditWatch(service)
-    keeper = SnapshotKeeper(service)
+    keeper = SnapshotKeeper(service, kept=options.retain)
     ticker = Ticker(service)
     try:
         yield service, App(service, access=access, audit=audit, limits=options.limits, demo=options.demo)

@@ -37,7 +37,8 @@ from bursar.server.changes import (
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening, SimEvent
-from bursar.store.store import Batch, GroupCommitter, ObjectWrite, Store
+from bursar.store.committer import GroupCommitter
+from bursar.store.store import Batch, ObjectWrite, Store
 
 
 class RequestCounters:

@@ -52,6 +52,10 @@ class MomentError(ValueError):
     """A text that names no moment, or one that is not known."""
 
 
+class PrunedMomentError(MomentError):
+    """A moment before the beginning of a pruned journal."""
+
+
 def moment_of(cluster: Cluster) -> types.Moment:
     """The moment of a cluster, as answers carry it."""
     return types.Moment(
@@ -79,6 +83,8 @@ def find(store: Store, text: str, now: int, latest: int, option: str) -> Revisio
 
 
 def at_record(store: Store, seq: int) -> Revision:
+    if seq < store.pruned_to:
+        raise PrunedMomentError(f"record {seq} was pruned: the journal begins with record {store.pruned_to + 1}")
     if not store.pruned_to <= seq <= store.last_seq:
         raise MomentError(f"there is no record {seq}: the journal has {store.pruned_to} to {store.last_seq}")
     _, version, at = store.last_entry("seq", seq)
@@ -86,6 +92,10 @@ def at_record(store: Store, seq: int) -> Revision:
 
 
 def at_time(store: Store, at: int) -> Revision:
+    if store.pruned_to:
+        begins = store.rows("SELECT at FROM snapshots WHERE seq = ?", store.pruned_to)[0][0]
+        if at < begins:
+            raise PrunedMomentError(f"{timestamp(at)} was pruned: history begins at {timestamp(begins)}")
     _, version, _ = store.last_entry("at", at)
     return Revision(store.line_at(at), version, at)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,6 +37,10 @@ class DamagedStoreError(StoreError):
     """The file is a store, but parts of it cannot be read or do not fit together."""
 
 
+class CutOffStoreError(StoreError):
+    """Part of the store is missing: its write-ahead log, or the end of the file. The file was not touched."""
+
+
 class StoreBusyError(StoreError):
     """Another process writes this store."""
 
@@ -47,7 +53,6 @@ def damaged(path: Path, error: object) -> DamagedStoreError:
 APPLICATION_ID = 0x42757273  # "Burs"
 VERSION = 2
 _PAGE = 16_384  # a restart reads the whole journal: fewer, larger pages
-_CHECKPOINT_PAGES = 1_000
 
 _TABLES = {
     "journal": "seq INTEGER PRIMARY KEY, line BLOB NOT NULL",
@@ -68,23 +73,49 @@ _INDEX = "CREATE INDEX object_history_by_key ON object_history (kind, key, seq, 
 
 def create_file(path: Path) -> None:
     """A new, empty store; the file appears whole or not at all, and never in place of another one."""
-    if path.exists():
-        raise StoreError(path, "exists already", "nothing was overwritten; choose another name")
-    scratch = path.with_name(f"{path.name}.new-{os.getpid()}")
-    try:
+    with new_file(path) as scratch:
         connection = sqlite3.connect(scratch, isolation_level=None)
         try:
             _write_schema(connection)
         finally:
             connection.close()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Write a store under another name in the same folder; afterwards it has its own, durably.
+
+    It appears whole or not at all, and never in place of another one or beside a log that is not its own.
+    """
+    check_free(path)
+    scratch = path.with_name(f"{path.name}.new-{os.getpid()}")
+    try:
+        yield scratch
+        sync_file(scratch)
         os.link(scratch, path)
     except FileExistsError:
         raise StoreError(path, "exists already", "nothing was overwritten; choose another name") from None
     except (OSError, sqlite3.Error) as error:
         raise StoreError(path, f"cannot be created: {error}") from error
     finally:
-        scratch.unlink(missing_ok=True)
+        for leftover in (scratch, *(scratch.with_name(scratch.name + end) for end in ("-wal", "-shm", "-journal"))):
+            leftover.unlink(missing_ok=True)
     sync_folder(path)
+
+
+def check_free(path: Path) -> None:
+    """``StoreError`` unless a store can be made there."""
+    if path.exists():
+        raise StoreError(path, "exists already", "nothing was overwritten; choose another name")
+    log = log_of(path)
+    if log.exists() and log.stat().st_size:
+        advice = f"bring the store back beside {log.name}, or move that away"
+        raise StoreError(path, "there is no such file, but the write-ahead log of one", advice)
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a store."""
+    return path.with_name(path.name + "-wal")
 
 
 def _write_schema(connection: sqlite3.Connection) -> None:
@@ -118,8 +149,13 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     connection = _connect(path, "mode=rw")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # ``wholeness`` folds the log
     return connection
+
+
+def connect_alone(path: Path) -> sqlite3.Connection:
+    """A connection that reads the file without its write-ahead log."""
+    return _connect(path, "mode=ro&immutable=1")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -129,7 +165,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def _connect_unwritable(path: Path, error: sqlite3.Error) -> sqlite3.Connection:
     """On a read-only medium SQLite cannot share a WAL; without one there is nothing to share."""
-    log = path.with_name(path.name + "-wal")
+    log = log_of(path)
     if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size > 0):
         advice = "to read it elsewhere, copy it together with its -wal file to a folder that can be written"
         raise StoreError(path, f"cannot be opened: {error}", advice) from error
@@ -170,6 +206,15 @@ def probe(connection: sqlite3.Connection, path: Path) -> None:
                 raise damaged(path, verdict)
     except sqlite3.DatabaseError as error:
         raise damaged(path, error) from error
+
+
+def sync_file(path: Path) -> None:
+    """What was written into the file is on the disk."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def sync_folder(path: Path) -> None:

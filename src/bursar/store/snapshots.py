@@ -1,4 +1,4 @@
-"""Snapshots in a store, starting an engine from them, and the upkeep of a store: copies, pruning, checks.
+"""Snapshots in a store, and starting an engine from them.
 
 A restart needs the newest snapshot and the records after it; a past state needs the newest snapshot before it and the
 records up to it. Without snapshots both replay the whole journal, with the same result. Taking one replays records
@@ -8,12 +8,10 @@ beside the engine and never stops it.
 from __future__ import annotations
 
 import gc
-import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 import msgspec
 
@@ -22,10 +20,9 @@ from bursar.engine.session import Recall
 from bursar.ledger.compaction import Summary
 from bursar.ledger.replay import ReplayError
 from bursar.ledger.transaction import Snapshot, read_snapshot
-from bursar.store import schema, verify
-from bursar.store.schema import StoreError, damaged
+from bursar.store import verify
+from bursar.store.schema import damaged
 from bursar.store.store import Store
-from bursar.store.verify import BLOCK
 
 
 def restore(store: Store, engine: Engine, seq: int | None = None) -> int:
@@ -147,55 +144,3 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def backup(store: Store, target: Path | str) -> None:
-    """A copy of this moment, while work goes on; refuses to touch a file that exists."""
-    target = Path(target)
-    if target.exists():
-        raise StoreError(target, "exists already", "nothing was overwritten; choose another name")
-    scratch = target.with_name(f"{target.name}.new-{os.getpid()}")
-    try:
-        with closing(schema.connect_reader(store.path)) as source, closing(sqlite3.connect(scratch)) as copy:
-            copy.execute("PRAGMA synchronous = FULL")
-            source.backup(copy)
-        os.link(scratch, target)
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(target, f"cannot be written: {error}") from error
-    finally:
-        for leftover in (scratch, *(scratch.with_name(scratch.name + end) for end in ("-wal", "-shm", "-journal"))):
-            leftover.unlink(missing_ok=True)
-    schema.sync_folder(target)
-
-
-def prune(store: Store, before: int) -> int:
-    """Remove what the newest snapshot at or before a time (ms) makes needless for going on from there.
-
-    Returns how many journal records went. What was before that snapshot can no longer be asked for.
-    """
-    seq = store.rows("SELECT max(seq) FROM snapshots WHERE at <= ?", before)[0][0]
-    if seq is None or seq <= store.pruned_to:
-        return 0
-
-    def write(db: sqlite3.Connection) -> None:
-        db.execute("DELETE FROM journal WHERE seq <= ?", (seq,))
-        db.execute("DELETE FROM snapshots WHERE seq < ?", (seq,))
-        db.execute("DELETE FROM mentions WHERE (block + 1) * ? <= ?", (BLOCK, seq))
-        db.execute(
-            "DELETE FROM object_history WHERE seq <= ?1 AND (body IS NULL OR id NOT IN"
-            " (SELECT max(id) FROM object_history WHERE seq <= ?1 GROUP BY kind, key))",
-            (seq,),
-        )
-        db.execute("DELETE FROM manifests WHERE number NOT IN (SELECT manifest FROM object_history)")
-        db.execute("INSERT OR REPLACE INTO meta VALUES ('pruned_to', ?)", (str(seq),))
-
-    gone = int(seq) - store.pruned_to
-    store.transact(write)
-    store.pruned_to = int(seq)
-    return gone
-
-
-def check(store: Store) -> list[str]:
-    """SQLite's own full check of the file; what it finds, nothing if all is well. Reads everything."""
-    found = [str(row[0]) for row in store.rows("PRAGMA integrity_check")]
-    return [] if found == ["ok"] else found

@@ -1,33 +1,26 @@
 """A store: the journal, the objects and the snapshots of one Bursar, in one SQLite file.
 
 ``Store.commit`` returns when everything in its batch is on the disk, or raises and has written nothing. Journal records
-are numbered without gaps. One process writes, any number reads at the same time. Only ``snapshots.prune`` removes data.
-
-``GroupCommitter`` lets many callers share one wait for the disk: a thread writes all batches that were submitted
-meanwhile in one transaction, in the order of submission. So a caller that takes journal lines from an engine submits
-them before it releases the engine's lock. When a write fails, memory is ahead of the disk: all callers get the error,
-the store is closed, and a restart continues from the disk.
+are numbered without gaps. One process writes, any number reads at the same time. Only ``upkeep.prune`` removes data.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
 
-from bursar.store import schema
+from bursar.store import schema, wholeness
 from bursar.store.schema import StoreError, WriterLock, damaged
+from bursar.store.wholeness import LogFolder
 
 
 class ObjectWrite(msgspec.Struct, frozen=True):
@@ -86,6 +79,7 @@ class Store:
         self._reader = reader
         self._writer = writer
         self._lock: WriterLock | None = None
+        self._log: LogFolder | None = None
         self._reading = Lock()
         self._writing = Lock()
         self.last_seq, self.pruned_to = 0, 0
@@ -99,12 +93,17 @@ class Store:
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: Path | str, read_only: bool = False) -> Store:
-        """An existing store. What is foreign, damaged or written by another process is refused and left as it is."""
+    def open(cls, path: Path | str, read_only: bool = False, *, cut_off: bool = False) -> Store:
+        """An existing store. What is foreign, damaged or written by another process is refused and left as it is.
+
+        A store that is cut off is refused as well, unless ``cut_off`` accepts it.
+        """
         path = Path(os.path.realpath(path))
         reader = schema.connect_reader(path)
         try:
             schema.probe(reader, path)
+            if not cut_off:
+                wholeness.check_whole(reader, path)
             store = cls(path, reader, None)
             if not read_only:
                 store._begin_writing()
@@ -117,10 +116,10 @@ class Store:
     def _begin_writing(self) -> None:
         self._lock = WriterLock(self.path)
         try:
+            wholeness.check_log(self._reader, self.path)
             self._writer = schema.connect_writer(self.path)
-            self.transact(
-                lambda db: db.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (str(os.getpid()),))
-            )
+            self._log = LogFolder(self._writer)
+            self._log.fold()
             schema.sync_folder(self.path)  # the write-ahead log may be a new file
         except BaseException:
             self._lock.release()
@@ -132,8 +131,8 @@ class Store:
             first, last = db.execute("SELECT min(seq), max(seq) FROM journal").fetchone()
             pruned = db.execute("SELECT value FROM meta WHERE name = 'pruned_to'").fetchone()
         self.pruned_to = 0 if pruned is None else int(pruned[0])
-        self.last_seq = self.pruned_to if last is None else last
-        if last is not None and first != self.pruned_to + 1:
+        self.last_seq = max(self.pruned_to, last or 0)
+        if last is not None and first > self.pruned_to + 1:
             raise damaged(self.path, f"the journal begins with record {first} instead of {self.pruned_to + 1}")
         try:
             if last is not None and line_position(self.line(last))[0] != last:
@@ -144,10 +143,14 @@ class Store:
     def close(self) -> None:
         """Nothing that was committed is lost by not calling it."""
         with self._writing, self._reading:
+            if self._log is not None:
+                self._log.retry()
+                if not self._log.folded and self._writer is not None:
+                    self._writer.close()  # before the reader, which leaves the log where it is: the marks need it
             self._reader.close()
             if self._writer is not None:
                 self._writer.close()  # as the last one, it folds the write-ahead log into the file
-                self._writer = None
+                self._writer = self._log = None
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
@@ -219,6 +222,14 @@ class Store:
                 if isinstance(error, (sqlite3.Error, ValueError)):
                     raise StoreError(self.path, f"cannot be written: {error}") from error
                 raise
+            if self._log is not None:
+                self._log.committed()
+
+    def fold(self) -> None:
+        """Complete a fold of the write-ahead log that a reader held up."""
+        with self._writing:
+            if self._log is not None:
+                self._log.retry()
 
     # Reading
 
@@ -320,107 +331,3 @@ class Store:
         """All that happened to one object, oldest first."""
         query = "SELECT seq, at, version, body FROM object_history WHERE kind = ? AND key = ? ORDER BY id"
         return [ObjectEntry(*row) for row in self.rows(query, kind, key)]
-
-
-_WAITING_AT_MOST = 10_000
-_TOGETHER_AT_MOST = 2_000
-
-
-class GroupCommitter:
-    """The writing thread of a store."""
-
-    def __init__(self, store: Store, waiting_at_most: int = _WAITING_AT_MOST) -> None:
-        self.store = store
-        self.error: BaseException | None = None
-        self._limit = waiting_at_most
-        self._waiting: deque[tuple[Batch, Future[int]]] = deque()
-        self._changed = Condition()
-        self._closing = False
-        self._thread = Thread(target=self._run, name="bursar-committer", daemon=True)
-        self._thread.start()
-
-    def submit(self, batch: Batch) -> Future[int]:
-        """Hand a batch over; the future holds the number of the last record when it is durable.
-
-        Blocks while too many batches wait, so that decisions do not outrun the disk.
-        """
-        future: Future[int] = Future()
-        future.set_running_or_notify_cancel()  # a decision is written even if its caller has given up
-        with self._changed:
-            while len(self._waiting) >= self._limit and self.error is None and not self._closing:
-                self._changed.wait()
-            if self.error is not None:
-                raise StoreError(self.store.path, f"was closed after a failure: {self.error}") from self.error
-            if self._closing:
-                raise StoreError(self.store.path, "is being closed")
-            self._waiting.append((batch, future))
-            if len(self._waiting) == 1:
-                self._changed.notify_all()
-        return future
-
-    def commit(self, batch: Batch) -> int:
-        """Submit and wait."""
-        return self.submit(batch).result()
-
-    def close(self) -> None:
-        """Write what was submitted, then close the store."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        self._thread.join()
-        self.store.close()
-
-    def _run(self) -> None:
-        while True:
-            work = self._next()
-            if not work:
-                return
-            try:
-                seq = self.store.commit_all([batch for batch, _ in work])
-            except BaseException as error:  # noqa: BLE001 whatever it is, everybody who waits must hear of it
-                self._fail(error, work)
-                return
-            for _, future in work:
-                future.set_result(seq)
-
-    def _next(self) -> list[tuple[Batch, Future[int]]]:
-        """What is waiting, as soon as there is something; nothing when it is time to end."""
-        with self._changed:
-            while not self._waiting and not self._closing:
-                self._changed.wait()
-            full = len(self._waiting) >= self._limit
-            count = min(len(self._waiting), _TOGETHER_AT_MOST)
-            work = [self._waiting.popleft() for _ in range(count)]
-            if full:
-                self._changed.notify_all()
-            return work
-
-    def _fail(self, error: BaseException, work: list[tuple[Batch, Future[int]]]) -> None:
-        with self._changed:
-            self.error = error
-            lost = [*work, *self._waiting]
-            self._waiting.clear()
-            self._changed.notify_all()
-        for _, future in lost:
-            future.set_exception(error)
-        self.store.close()
-
-
-class TermJournal:
-    """The journal of one leader term of a controller, in a store file that a thread writes."""
-
-    def __init__(self, path: Path) -> None:
-        self._committer = GroupCommitter(Store.create(path))
-
-    def keep(self, lines: list[bytes], now: int) -> None:
-        self._committer.submit(Batch(lines, (), now))
-
-    def close(self) -> None:
-        self._committer.close()
-
-
-def journals_in(folder: Path, number: int) -> TermJournal:
-    """Open a journal for a term that begins now. The name holds the time: a leader may rebuild its ledger in a term."""
-    folder.mkdir(parents=True, exist_ok=True)
-    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-    return TermJournal(folder / f"term-{number}-{begun}.db")
