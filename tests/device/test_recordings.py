@@ -151,11 +151,11 @@ def test_clients_have_the_limits_that_were_recorded(pipe: Path) -> None:
     control(pipe, "set_default_device_pinned_mem_limit 0 20G")
     control(pipe, "set_default_active_thread_percentage 50")
     for row in MPS["clients under a default of 20G and 50"]:
-        memory, percent = fake_mps.limits_of({**row["environment"], fake_mps.PIPES: str(pipe)}, os.getpid())
+        memory, percent, _ = fake_mps.limits_of({**row["environment"], fake_mps.PIPES: str(pipe)}, os.getpid())
         allowed = 139 * 2**30 if memory is None else memory
         assert row["GiB allocated"] * 2**30 < allowed <= row["GiB refused"] * 2**30, row
         assert abs(132 * percent // 100 - row["sms"]) <= 1, row
 
 
 def test_a_client_without_the_pipe_folder_has_no_limits() -> None:
-    assert fake_mps.limits_of({}, os.getpid()) == (None, 100)
+    assert fake_mps.limits_of({}, os.getpid()) == (None, 100, 0)

@@ -11,7 +11,9 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _NO_DAEMON = "Cannot find MPS control daemon process"
@@ -70,7 +72,7 @@ class FakeDaemon:
         if self.server is None:
             self.server = subprocess.Popen([sys.executable, "-ESc", "import time; time.sleep(3600)"])
         self.clients.append(int(pid))
-        return f"{self.memory.get('0', '')} {self.percent}"
+        return f"{self.memory.get('0', '')} {self.percent} {self.server.pid}"
 
     def do_quit(self, *_options: str) -> str:
         if self.server is not None:
@@ -135,25 +137,33 @@ def install(folder: Path) -> None:
         program.chmod(0o755)
 
 
-def limits_of(environment: dict[str, str], pid: int) -> tuple[int | None, int]:
-    """(bytes, or None without a limit; percent of the threads) of a program with this environment."""
+class Limits(NamedTuple):
+    """What a program may have of a GPU."""
+
+    memory: int | None  # bytes; None: as much as there is
+    percent: int  # of the threads
+    server: int  # the process that holds the GPU for it; 0 without MPS
+
+
+def limits_of(environment: Mapping[str, str], pid: int) -> Limits:
+    """Of a program with this environment."""
     pipe = environment.get(PIPES, "")
     try:
         words = ask(pipe, f"connect {pid}").split(" ") if pipe else []
     except OSError:
         words = []
     if not words:
-        return None, 100
+        return Limits(None, 100, 0)
     default = bytes_of(words[0])
     threads = min(int(float(words[1])), int(environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")))
     given = environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
-    if not given:
-        return default, threads
-    if "=" not in given:
-        return None, threads  # seen: a value that cannot be read takes the daemon's limit away, too
-    own = bytes_of(given.partition("=")[2])
-    amounts = [amount for amount in (default, own) if amount is not None]
-    return min(amounts, default=None), threads
+    memory = default
+    if given and "=" not in given:
+        memory = None  # seen: a value that cannot be read takes the daemon's limit away, too
+    elif given:
+        own = bytes_of(given.partition("=")[2])
+        memory = min((amount for amount in (default, own) if amount is not None), default=None)
+    return Limits(memory, threads, int(words[2]))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def test_a_job_is_told_its_daemon_and_its_limits(daemons: MpsDaemons, tmp_path: 
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
     }
-    assert limits_of(environment, os.getpid()) == (20 * GIB, 50)
+    assert limits_of(environment, os.getpid())[:2] == (20 * GIB, 50)
 
 
 def test_the_default_of_the_daemon_is_the_largest_of_its_jobs(daemons: MpsDaemons) -> None:
@@ -96,10 +96,10 @@ def test_a_gpu_belongs_to_one_user_at_a_time(daemons: MpsDaemons) -> None:
 
 def test_a_daemon_that_ends_is_started_again(daemons: MpsDaemons) -> None:
     environment = daemons.prepare(share("train"))
-    assert daemons.watch() == []
+    assert daemons.watch(0) == []
     os.kill(daemon_pid(environment), signal.SIGKILL)
     until = time.monotonic() + 60
-    while not (events := daemons.watch()) and time.monotonic() < until:
+    while not (events := daemons.watch(0)) and time.monotonic() < until:
         time.sleep(0.01)
     assert [(event.gpu, event.reason) for event in events] == [(FIRST, "gpu.mps")]
     assert defaults(environment) == ("20480M", "50.0")
@@ -111,12 +111,24 @@ def test_after_a_restart_the_daemon_is_adopted(daemons: MpsDaemons, tmp_path: Pa
     pid = daemon_pid(environment)
     again = MpsDaemons(tmp_path)
     again.adopt([train, share("books-only", SECOND), job("whole", SECOND)])
-    assert (again.user_of(FIRST), again.user_of(SECOND), again.watch()) == (ME, None, [])
+    assert (again.user_of(FIRST), again.user_of(SECOND), again.watch(0)) == (ME, None, [])
     again.prepare(share("infer", vram=30 * GIB))
     assert (daemon_pid(environment), defaults(environment)[0]) == (pid, "30720M")
     again.release(share("infer"))
     again.release(train)
     assert not (folder_of(environment) / "pid").exists()
+
+
+def test_a_daemon_whose_jobs_do_not_come_back_is_ended(daemons: MpsDaemons, tmp_path: Path) -> None:
+    environment = daemons.prepare(share("train"))
+    ask(environment["CUDA_MPS_PIPE_DIRECTORY"], f"connect {os.getpid()}")
+    again = MpsDaemons(tmp_path)
+    assert again.own_pids() == daemons.own_pids() != set()
+    again.watch(0)
+    again.watch(59)
+    assert again.user_of(FIRST) == ME
+    again.watch(60)
+    assert (again.user_of(FIRST), again.own_pids()) == (None, set())
 
 
 def test_files_of_a_daemon_that_died_are_in_nobodys_way(daemons: MpsDaemons, tmp_path: Path) -> None:

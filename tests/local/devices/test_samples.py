@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from bursar.local.devices.api import GpuProcess, GpuSample, JobUsage
-from bursar.local.devices.samples import IdleEvictions, UsageBook, shown
+from bursar.local.devices.samples import IdleEvictions, UsageBook
 from tests.local.devices.machines import GIB, Owners, job
 
 ONE, TWO = "GPU-1", "GPU-2"
@@ -104,8 +104,3 @@ def test_what_the_job_reads() -> None:
     assert evictions.update(3600, [train], [use(3600)])[1] == [
         ("uid-train", "over quota, and its GPUs did nothing for 1h")
     ]
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (3600, "1h"), (3900, "1h5m")])
-def test_time_spans(seconds: int, text: str) -> None:
-    assert shown(seconds) == text

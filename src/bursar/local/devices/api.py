@@ -216,6 +216,7 @@ class DeviceReport:
     events: list[DeviceEvent] = field(default_factory=list)
     usage: list[JobUsage] = field(default_factory=list)
     strays: list[Stray] = field(default_factory=list)
+    busy: dict[str, int] = field(default_factory=dict)  # uuid -> percent, of the GPUs that are measured
     warn: list[tuple[str, str]] = field(default_factory=list)  # (uid of the job, line for its terminal)
     evict: list[tuple[str, str]] = field(default_factory=list)  # (uid of the job, why)
 

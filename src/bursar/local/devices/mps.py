@@ -2,7 +2,8 @@
 
 A daemon is started for the first job with a fraction of its GPU, as the user of that job, and ended after the last one,
 so that jobs with whole GPUs find no memory taken. One MPS server serves one user, so a GPU belongs to one user while
-jobs have fractions of it. Daemons outlive a restart of Bursar, which adopts those that run in their folders.
+jobs have fractions of it. Daemons outlive a restart of Bursar, which adopts those that run in their folders, and ends
+them if none of their jobs comes back within a minute.
 
 Limits are set twice: in the environment of the job, and as the default of the daemon (the largest of its jobs), for
 programs that drop the environment. They guard against mistakes, not against malice: the daemon obeys its user, and a
@@ -17,7 +18,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,7 @@ THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _PATIENCE: Final = 10.0  # seconds until a daemon must answer
 _COMMAND_NAME: Final = 15  # characters of a program's name that the kernel keeps
+_ORPHANED: Final = 60.0  # seconds without a job, after a restart
 _MIB: Final = 2**20
 
 
@@ -62,13 +64,20 @@ class MpsDaemon:
                     [CONTROL, "-f"], env={**os.environ, **self.environment, VISIBLE: self.gpu}, cwd="/",
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._identity(),
                 )  # fmt: skip
+            (self._folder / "gpu").write_text(self.gpu, encoding="ascii")
             (self._folder / "pid").write_text(str(self._process.pid), encoding="ascii")
         except OSError as error:
             raise DeviceError(f"MPS of GPU {self.gpu} cannot be started: {error}") from error
+        self._settle(self._process.pid)
+        self._await()
+
+    def _settle(self, pid: int) -> None:
+        """Into a cgroup of its own, where the end of the server does not end it."""
         if self._cgroup:
             with suppress(OSError):
-                Path(self._cgroup, "cgroup.procs").write_text(str(self._process.pid), encoding="ascii")
-        self._await()
+                group = Path(self._cgroup, "mps")
+                group.mkdir(exist_ok=True)
+                (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
 
     def _make_folders(self) -> None:
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -182,8 +191,18 @@ class MpsDaemons:
     def __init__(self, folder: Path, cgroup: str = "") -> None:
         self._folder = folder
         self._cgroup = cgroup
-        self._daemons: dict[str, MpsDaemon] = {}  # by GPU that jobs have fractions of
         self._jobs: dict[str, dict[str, JobDevices]] = {}  # by GPU, by uid of the job
+        self._daemons = {daemon.gpu: daemon for daemon in self._found()}  # by GPU
+        self._orphans: dict[str, float] = {}  # GPUs whose daemon has no job, since when
+
+    def _found(self) -> Iterator[MpsDaemon]:
+        """Daemons that an earlier server started."""
+        for folder in sorted(self._folder.glob("*-*")):
+            with suppress(OSError, ValueError):
+                gpu, user = (folder / "gpu").read_text(encoding="ascii"), int(folder.name.rpartition("-")[2])
+                daemon = MpsDaemon(gpu, user, folder, self._cgroup)
+                if daemon.runs():
+                    yield daemon
 
     def prepare(self, job: JobDevices) -> dict[str, str]:
         """The environment of a job with a fraction of one GPU."""
@@ -202,9 +221,9 @@ class MpsDaemons:
         return {**self._daemons[gpu].environment, **limits, THREADS: str(job.percent or 100)}
 
     def adopt(self, jobs: Iterable[JobDevices]) -> None:
-        """Jobs that run since before this server started, if they have a daemon."""
+        """Jobs that run since before this server started."""
         for job in jobs:
-            if not job.whole and len(job.gpus) == 1 and self._made(job.gpus[0], job.user).runs():
+            if not job.whole and len(job.gpus) == 1 and self.user_of(job.gpus[0]) == job.user:
                 self._enter(job)
 
     def release(self, job: JobDevices) -> None:
@@ -217,11 +236,12 @@ class MpsDaemons:
     def user_of(self, gpu: str) -> int | None:
         return self._daemons[gpu].user if gpu in self._daemons else None
 
-    def watch(self) -> list[DeviceEvent]:
-        """Start daemons again that ended under their jobs."""
+    def watch(self, now: float) -> list[DeviceEvent]:
+        """Start daemons again that ended under their jobs, and end those that no job needs."""
+        self._end_orphans(now)
         events: list[DeviceEvent] = []
         for gpu, daemon in sorted(self._daemons.items()):
-            if daemon.runs():
+            if daemon.runs() or gpu not in self._jobs:
                 continue
             message = "the MPS daemon ended and was started again; programs that used it have failed"
             try:
@@ -231,6 +251,13 @@ class MpsDaemons:
                 message = str(error)
             events.append(DeviceEvent(gpu, "Warning", "gpu.mps", message))
         return events
+
+    def _end_orphans(self, now: float) -> None:
+        lonely = [gpu for gpu in self._daemons if gpu not in self._jobs]
+        self._orphans = {gpu: self._orphans.get(gpu, now) for gpu in lonely}
+        for gpu, since in self._orphans.items():
+            if now - since >= _ORPHANED:
+                self._daemons.pop(gpu).stop()
 
     def own_pids(self) -> set[int]:
         """The MPS servers, which the driver lists among the processes of their GPU."""

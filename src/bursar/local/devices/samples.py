@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from bursar.local.devices.api import GpuProcess, GpuSample, JobDevices, JobOfPid, JobUsage
+from bursar.objects.validation import show_duration
 
 
 class UsageBook:
@@ -99,18 +100,13 @@ class IdleEvictions:
                 self._warned.discard(uid)
             elif uid not in self._warned:
                 self._warned.add(uid)
-                end = f"it is over quota, and is evicted after {shown(limit)}"
-                warn.append((uid, f"its GPUs did nothing for {shown(seconds)}: {end}"))
+                end = f"it is over quota, and is evicted after {_span(limit)}"
+                warn.append((uid, f"its GPUs did nothing for {_span(seconds)}: {end}"))
             elif seconds >= limit:
-                evict.append((uid, f"over quota, and its GPUs did nothing for {shown(seconds)}"))
+                evict.append((uid, f"over quota, and its GPUs did nothing for {_span(seconds)}"))
         self._warned &= over
         return warn, evict
 
 
-def shown(seconds: float) -> str:
-    """As in 1h5m, 12m, 40s."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    hours, minutes = divmod(whole // 60, 60)
-    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")
+def _span(seconds: float) -> str:
+    return show_duration(int(seconds) * 1000)

@@ -109,8 +109,7 @@ class LocalDevices:
     def poll(self, jobs: Sequence[JobDevices], job_of_pid: JobOfPid) -> DeviceReport:
         """What there is, what it does and what has changed since the last look."""
         now = self._clock()
-        if self._first:
-            self.mps.adopt(jobs)
+        self.mps.adopt(jobs)
         report = DeviceReport(events=self._note_problem_of_driver())
         try:
             self._look(now, report)
@@ -118,7 +117,7 @@ class LocalDevices:
             self._answers(report)
         except DriverError as error:
             self._does_not_answer(str(error), report)
-        report.events += self.mps.watch()
+        report.events += self.mps.watch(now)
         report.devices = list(self._known.values())
         self._first = False
         return report
@@ -164,6 +163,7 @@ class LocalDevices:
             self._sampled = now
             self._samples = self.driver.sample()
         report.usage = self._usage.update(now, jobs, processes, self._samples, job_of_pid)
+        report.busy = {one.uuid: one.percent for one in self._samples if one.percent is not None}
         report.strays = self._strays.update(now, processes, job_of_pid, self.mps.own_pids())
         report.held = held_gpus(report.strays) if self.options.strays == "hold" else {}
         for uuid in sorted(report.held.keys() - self._held.keys()):
