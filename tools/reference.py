@@ -50,8 +50,15 @@ Commands ask a server (`--server URL`, `BURSAR_SERVER`, or `http://127.0.0.1:832
 read-only and without a server, a store file (`--data FILE`). Reads take `--at TIME`: a time
 (`2026-11-01T10:03:00Z`), a time ago (`-10m`; of a file: before its last moment) or the number of a journal record.
 
+Without options a command asks the current context of `bursar config`, if there is one. Options for whom to ask may
+also stand before the command.
+
+Names are understood as any command prints them: `KIND/namespace/name`, `KIND/name`, `namespace/name` of a pod, or a
+kind followed by names. Kinds are called as kubectl calls them, in small or capital letters; `quota` is any quota.
+
 Tables fit the terminal; what goes into a file or pipe is not shortened. Colours appear only on a terminal, and not if
-`NO_COLOR` is set. `-o json` and `-o yaml` print the answers of the [API](api.md).
+`NO_COLOR` is set. `-o json` and `-o yaml` print the answers of the [API](api.md), and for pods, nodes and other objects
+manifests that `bursar apply -f -` takes. `-o name` prints names for other commands.
 
 | exit code | meaning |
 |---|---|
@@ -60,7 +67,7 @@ Tables fit the terminal; what goes into a file or pipe is not shortened. Colours
 | 2 | the command line, a file or a parameter was not understood; nothing was changed |
 | 3 | no server answered |
 
-Completion of commands, options and kinds: `source <(bursar completion bash)`.
+Completion of commands, options, kinds and names: `source <(bursar completion bash)`.
 """
 
 
@@ -71,7 +78,15 @@ def cli_page() -> str:
 
 def _command(name: str) -> Iterator[str]:
     command = load_command(COMMANDS[name])
-    context = click.Context(command, info_name=name, parent=click.Context(click.Group("bursar"), info_name="bursar"))
+    program = click.Context(click.Group("bursar"), info_name="bursar")
+    yield from _help(name, command, program)
+    if isinstance(command, click.Group):
+        for inner, one in sorted(command.commands.items()):
+            yield from _help(f"{name} {inner}", one, program)
+
+
+def _help(name: str, command: click.Command, program: click.Context) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=program)
     context.terminal_width = 100
     context.max_content_width = 100
     context.help_option_names = ["-h", "--help"]

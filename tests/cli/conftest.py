@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bursar.cli import tables
+from bursar.cli import manifest_lists
 from bursar.cli.main import cli
 from bursar.objects.validation import timestamp
 from tests.server.live import Live, ManualClock, live, node, pod, quota
@@ -33,18 +33,20 @@ class Shell:
     """Runs commands against one server, or against its file."""
 
     def __init__(self, bed: Live, data: Path, clock: ManualClock) -> None:
+        self.environment: dict[str, str] = {}  # besides the server
         self.bed = bed
         self.data = data
         self.clock = clock
 
     def __call__(self, *arguments: object, width: int = 0, stdin: str | None = None) -> Result:
-        return self._run(arguments, {"BURSAR_SERVER": self.bed.address}, width, stdin)
+        return self._run(arguments, {"BURSAR_SERVER": self.bed.address, **self.environment}, width, stdin)
 
     def file(self, *arguments: object, width: int = 0) -> Result:
         return self._run((*arguments, "--data", self.data), {"BURSAR_SERVER": ""}, width, None)
 
     def _run(self, arguments: tuple[object, ...], environment: dict[str, str], width: int, stdin: str | None) -> Result:
-        env: dict[str, str | None] = {**environment, "COLUMNS": str(width) if width else None, "NO_COLOR": "1"}
+        columns = str(width) if width else None
+        env: dict[str, str | None] = {"BURSAR_CONFIG": "/nowhere", **environment, "COLUMNS": columns, "NO_COLOR": "1"}
         return CliRunner().invoke(cli, [*map(str, arguments)], prog_name="bursar", env=env, input=stdin)
 
     def lines(self, *arguments: object, width: int = 0) -> list[str]:
@@ -64,5 +66,5 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         clock.now += 60_000
         bed.give(pod("b", "two", 2))
         clock.now += 60_000
-        monkeypatch.setattr(tables, "wall_time", lambda: timestamp(clock.now))
+        monkeypatch.setattr(manifest_lists, "wall_time", lambda: timestamp(clock.now))
         yield Shell(bed, tmp_path / "bursar.db", clock)

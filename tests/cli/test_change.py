@@ -37,8 +37,19 @@ def test_apply_says_what_became_of_it_and_undo_takes_it_back(shell: Shell, tmp_p
 def test_undo_takes_the_last_change(shell: Shell) -> None:
     assert shell("undo", "--dry-run").output.splitlines()[0] == "Pod/b/two deleted (dry run)"
     assert shell("undo", "--dry-run", "-o", "json").exit_code == exit_codes.OK
-    assert shell("undo").output.splitlines()[0] == "Pod/b/two deleted"
+    assert shell("undo", "--yes").output.splitlines()[0] == "Pod/b/two deleted"
     assert "there is no change 99" in shell("undo", "99").stderr
+
+
+def test_the_last_change_of_others_is_not_taken_back_unasked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = shell.bed.position()
+    result = shell("undo")
+    assert result.exit_code == exit_codes.BAD_INPUT
+    assert result.stderr.startswith("error: the last is change 3 of 2027-01-15T08:02:00Z: apply Pod/b/two; ")
+    monkeypatch.setattr("bursar.cli.change._is_asked", lambda: True)
+    assert shell("undo", stdin="n\n").exit_code == exit_codes.FAILED
+    assert shell.bed.position() == before
+    assert "Pod/b/two deleted" in shell("undo", stdin="y\n").output
 
 
 def test_dry_run_changes_nothing(shell: Shell, tmp_path: Path) -> None:
@@ -167,9 +178,10 @@ def test_plan_of_a_deletion_and_a_horizon(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["plan", "--delete", "nonsense"], "the kind 'nonsense' is not known; known are "),
+        (["plan", "--delete", "nonsense"], "'nonsense' names no object: expected KIND/namespace/name"),
+        (["delete", "nonsense", "x"], "the kind 'nonsense' is not known; known are "),
         (["plan", "--delete", "Pod/one"], "'Pod/one' does not have the form Pod/namespace/name"),
-        (["delete", "nonsense"], "the kind 'nonsense' is not known; known are "),
+        (["delete", "nonsense"], "'nonsense' names no object: expected KIND/namespace/name"),
         (["delete", "Pod/b/one", "Node/a/b"], "'Node/a/b' does not have the form Node/name"),
         (["undo", "x"], "'x' is not the number of a change; `bursar get changes` lists them"),
         (["undo", "0"], "'0' is not the number of a change"),

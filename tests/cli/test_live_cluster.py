@@ -230,7 +230,7 @@ async def test_pods_on_a_node_that_is_gone_count_in_their_quotas_as_for_the_cont
         assert [row[1:3] for row in rows[1:]] == [["lost", "Running"], ["waits", "Pending"]]
         assert rows[2][-1] == "elastic.max.nvidia.com/gpu"
         node = await asyncio.to_thread(run, "get", "Node", "gone", "-o", "yaml", "--kubeconfig", config)
-        status = yaml.safe_load(node.output)["items"][0]["status"]
+        status = yaml.safe_load(node.output)["status"]
         assert status["allocatable"] == {"cpu": "0", "memory": "0", "pods": "0"}
 
 

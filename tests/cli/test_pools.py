@@ -17,7 +17,7 @@ from tests.cli import pools_cluster as world
 from tests.cli.conftest import Shell
 from tests.cli.test_live_cluster import kubeconfig, run
 from tests.kube.controller.stage import Stage, stage
-from tests.server.live import ManualClock, live
+from tests.server.live import ManualClock, live, quota
 
 TREE_IDS = ("13778220790914240367", "13778221890425868578")  # made from the names of the profiles
 NAMES = ("vision/vision", "speech/speech", "kube-system/root-a", "kube-system/root-b", "ads/ads", "web/web")
@@ -104,7 +104,7 @@ def test_refusals_name_quota_and_profile(shell: Shell) -> None:
 
 
 def test_pods_list_their_quotas_as_the_table_of_quotas_calls_them(shell: Shell) -> None:
-    (row,) = json.loads(shell("get", "pods", "vision/v2", "-o", "json").output)["items"]
+    (row,) = json.loads(shell("get", "claims", "vision/v2", "-o", "json").output)["items"]
     assert row["quotaNames"] == ["vision/vision", "kube-system/root-a"]
     assert [line.split()[1] for line in shell.lines("get", "pods", "--quota", "root-a")[1:]] == []
     assert [line.split()[1] for line in shell.lines("get", "pods", "--quota", "kube-system/root-a")[1:]] == [
@@ -184,6 +184,8 @@ def test_clusters_without_pools_list_no_default_quota(tmp_path: Path) -> None:
 
 
 def test_an_ambiguous_kind_lists_what_can_be_typed(shell: Shell) -> None:
+    assert "vision     vision" in shell("get", "eq").output  # objects of one of the two
+    shell.bed.give(quota("b", 1))
     for name in ("eq", "elasticquota", "ElasticQuota"):
         kinds = "ElasticQuota.n8s.nebuly.ai or ElasticQuota.scheduling.sigs.k8s.io"
         assert shell("get", name).stderr == f"error: the kind {name!r} is ambiguous: type {kinds}\n"

@@ -71,12 +71,12 @@ def test_tables_fit_the_terminal(shell: Shell, what: str, width: int) -> None:
 
 
 def test_what_is_cut_says_so(shell: Shell) -> None:
-    assert shell.lines("get", "queue", width=60)[1].endswith("…")
+    assert shell.lines("get", "queue", width=35)[1].endswith("…")
 
 
 def test_json_and_yaml_are_the_answers_of_the_api(shell: Shell) -> None:
-    as_json = json.loads(shell("get", "pods", "-o", "json").output)
-    as_yaml = yaml.safe_load(shell("get", "pods", "-o", "yaml").output)
+    as_json = json.loads(shell("get", "claims", "-o", "json").output)
+    as_yaml = yaml.safe_load(shell("get", "claims", "-o", "yaml").output)
     assert as_json == as_yaml
     assert [item["name"] for item in as_json["items"]] == ["one", "two"]
     assert as_json["moment"]["seq"] == shell.bed.client.info().moment.seq
@@ -98,16 +98,30 @@ def test_json_and_yaml_are_the_answers_of_the_api(shell: Shell) -> None:
     ],
 )
 def test_filters(shell: Shell, arguments: list[str], names: list[str]) -> None:
-    found = json.loads(shell("get", "pods", *arguments, "-o", "json").output)
+    found = json.loads(shell("get", "claims", *arguments, "-o", "json").output)
     assert [item["name"] for item in found["items"]] == names
+    assert [name.rpartition("/")[2] for name in shell("get", "pods", *arguments, "-o", "name").output.split()] == names
+    manifests = json.loads(shell("get", "pods", *arguments, "-o", "json").output)
+    assert [one["metadata"]["name"] for one in manifests.get("items", [manifests])] == names
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["get", "nonsense"], exit_codes.BAD_INPUT, "the kind 'nonsense' is not known"),
-        (["get", "eq"], exit_codes.BAD_INPUT, "ambiguous"),
-        (["get", "pods", "b/none"], exit_codes.FAILED, "there is no pods b/none"),
+        (
+            ["get", "ElasticQota"],
+            exit_codes.BAD_INPUT,
+            "the kind 'ElasticQota' is not known; did you mean elasticquota?",
+        ),
+        (["get", "qeue"], exit_codes.BAD_INPUT, "the kind 'qeue' is not known; did you mean queue?"),
+        (["get", "pods", "b/none"], exit_codes.FAILED, "there is no pod b/none; did you mean b/one?"),
+        (["get", "quotas", "org:z"], exit_codes.FAILED, "there is no quota org:z; did you mean org:"),
+        (["get", "trees", "orgg"], exit_codes.FAILED, "there is no quota tree orgg"),
+        (["get", "Node", "n2"], exit_codes.FAILED, "there is no Node 'n2'; did you mean n1?"),
+        (["get", "pods", "-A", "-n", "b"], exit_codes.BAD_INPUT, "-A means all namespaces, and -n one of them"),
+        (["explain", "quota", "b/qota"], exit_codes.FAILED, "there is no quota 'b/qota'; did you mean b/quota?"),
+        (["top", "-r", "gpus"], exit_codes.BAD_INPUT, "nothing here has the resource 'gpus'; did you mean gpu?"),
         (["get", "nodes", "-n", "a"], exit_codes.BAD_INPUT, "nodes cannot be filtered by --namespace"),
         (["get", "events", "--at", "-1m"], exit_codes.BAD_INPUT, "events takes no --at"),
         (["get", "pods", "--at", "soon"], exit_codes.BAD_INPUT, "'soon' is not a time"),
@@ -117,7 +131,7 @@ def test_filters(shell: Shell, arguments: list[str], names: list[str]) -> None:
             exit_codes.BAD_INPUT,
             "`at`: '2099-01-01T00:00:00Z' is in the",
         ),
-        (["explain", "b/none"], exit_codes.FAILED, "there is no claim 'b/none'"),
+        (["explain", "b/none"], exit_codes.FAILED, "there is no claim 'b/none'; did you mean b/one?"),
         (["explain", "b/none"], exit_codes.FAILED, "`bursar get pods`"),
         (["explain", "none"], exit_codes.BAD_INPUT, "'none' names no pod: write NAMESPACE/POD"),
         (["explain", "a/b/none"], exit_codes.BAD_INPUT, "'a/b/none' names no pod: write NAMESPACE/POD"),

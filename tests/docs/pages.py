@@ -25,7 +25,7 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from bursar.cli import tables
+from bursar.cli import manifest_lists
 from bursar.cli.main import cli
 from bursar.objects.validation import duration_ms, timestamp
 from tests.server.live import Live, ManualClock, live
@@ -73,7 +73,8 @@ class Session:
         if words[:1] != ["bursar"]:
             raise ValueError(f"only commands of bursar are run: {line}")
         env = {"BURSAR_SERVER": self._bed.address, "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
-        with mock.patch.object(tables, "wall_time", return_value=timestamp(self._clock.now)):
+        env["BURSAR_CONFIG"] = "config.yaml"
+        with mock.patch.object(manifest_lists, "wall_time", return_value=timestamp(self._clock.now)):
             result = CliRunner().invoke(cli, words[1:], prog_name="bursar", env=env)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

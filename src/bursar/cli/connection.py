@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -20,6 +20,7 @@ import click
 from bursar.cli import exit_codes
 
 if TYPE_CHECKING:
+    from bursar.cli.contexts import Context
     from bursar.server.client import Client
     from bursar.server.types import Problem
 
@@ -41,7 +42,9 @@ class Target:
     ca_file: Path | None
     cluster: bool  # the one of the kubeconfig
     kubeconfig: str
-    context: str
+    context: str  # of the kubeconfig
+    seconds: float = 60.0  # that an answer may take
+    own_namespace: str = ""  # of the context of our own that it is
 
     @property
     def live(self) -> bool:
@@ -51,9 +54,9 @@ class Target:
 
     @property
     def namespace(self) -> str:
-        """For manifests that name none: that of the context on a live cluster, else empty, and the server decides."""
-        if not self.live:
-            return ""
+        """For names and manifests that have none: that of the context; empty if it has none, and the server decides."""
+        if self.own_namespace or not self.live:
+            return self.own_namespace
         from bursar.kube.client.errors import ConfigError
         from bursar.kube.client.kubeconfig import load
 
@@ -95,7 +98,9 @@ class Target:
         from bursar.server.client import DEFAULT_ADDRESS, Client
 
         try:
-            return Client(self.server or DEFAULT_ADDRESS, token=self._token(), ca_file=self.ca_file)
+            return Client(
+                self.server or DEFAULT_ADDRESS, token=self._token(), ca_file=self.ca_file, timeout=self.seconds
+            )
         except ValueError as error:
             fail(str(error))
 
@@ -113,25 +118,87 @@ class Target:
         return words[-1]
 
 
+_TARGET_OPTIONS = (
+    ("--server", {"metavar": "URL", "default": "",
+                  "help": "The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said."}),
+    ("--data", {"type": FILE, "help": "Ask a store file instead of a server; read-only."}),
+    ("--cluster", {"is_flag": True, "help": "Ask the Kubernetes cluster of the kubeconfig; read-only."}),
+    ("--kubeconfig", {"default": "", "metavar": "FILE",
+                      "help": "The kubeconfig (default: as kubectl); implies --cluster."}),
+    ("--context", {"default": "", "metavar": "NAME",
+                   "help": "The context of `bursar config` (BURSAR_CONTEXT), or else of the kubeconfig."}),
+    ("--token-file", {"type": FILE, "help": "A file with the token for the server (or BURSAR_TOKEN)."}),
+    ("--ca-file", {"type": FILE, "help": "Certificates to trust for https (PEM)."}),
+)  # fmt: skip
+
+
 def asks(command: F) -> F:
     """Give a command the options of its target, as its argument ``target``."""
 
-    @click.option("--server", metavar="URL", envvar="BURSAR_SERVER", default="",
-                  help="The server to ask (BURSAR_SERVER); http://127.0.0.1:8321 if nothing else is said.")  # fmt: skip
-    @click.option("--data", type=FILE, help="Ask a store file instead of a server; read-only.")
-    @click.option("--cluster", is_flag=True, help="Ask the Kubernetes cluster of the kubeconfig; read-only.")
-    @click.option(
-        "--kubeconfig", default="", metavar="FILE", help="The kubeconfig (default: as kubectl); implies --cluster."
-    )
-    @click.option("--context", default="", help="The context of the kubeconfig; implies --cluster.")
-    @click.option("--token-file", type=FILE, help="A file with the token for the server (or BURSAR_TOKEN).")
-    @click.option("--ca-file", type=FILE, help="Certificates to trust for https (PEM).")
     @functools.wraps(command)
     def asking(*arguments: object, **options: Any) -> object:  # noqa: ANN401 each of its own type
-        target = Target(**{one.name: options.pop(one.name) for one in fields(Target)})
-        return command(*arguments, target=target, **options)
+        given = {name: options.pop(name) for name in _NAMES}
+        outside = click.get_current_context().find_root().params
+        merged = {name: value or outside.get(name) for name, value in given.items()}
+        return command(*arguments, target=target_of(merged), **options)
 
+    for name, settings in reversed(_TARGET_OPTIONS):
+        asking = click.option(name, **settings)(asking)
     return asking  # type: ignore[return-value] # click takes it for what it wraps
+
+
+_NAMES = tuple(name.removeprefix("--").replace("-", "_") for name, _ in _TARGET_OPTIONS)
+
+
+def outer_options() -> list[click.Parameter]:
+    """The same options for the program itself, so that they may stand before the command."""
+    return [click.Option([name], hidden=True, **settings) for name, settings in _TARGET_OPTIONS]
+
+
+def target_of(given: Mapping[str, Any], seconds: float = 60.0) -> Target:
+    """The target that options name; else the context, the server of the environment, or the current context."""
+    options = {name: given.get(name) for name in _NAMES}
+    chosen = options["context"] or os.environ.get("BURSAR_CONTEXT", "")
+    explicit = bool(options["server"] or options["data"] or options["cluster"] or options["kubeconfig"])
+    plugin = Path(sys.argv[0]).stem == PLUGIN
+    context = None if explicit else _context(chosen, plugin=plugin)
+    if context is None:
+        if chosen and not explicit and not options["context"]:
+            fail(f"BURSAR_CONTEXT: there is no context {chosen!r:.80}; `bursar config get-contexts` lists them")
+        if not explicit and not chosen:
+            options["server"] = os.environ.get("BURSAR_SERVER", "")
+        return Target(**_plain(options), seconds=seconds)
+    own = {
+        "server": context.server, "data": _file(context.data), "cluster": context.cluster,
+        "kubeconfig": context.kubeconfig, "context": context.kube_context,
+        "token_file": options["token_file"] or _file(context.token_file),
+        "ca_file": options["ca_file"] or _file(context.ca_file),
+    }  # fmt: skip
+    return Target(**_plain(own), seconds=seconds, own_namespace=context.namespace)
+
+
+def _context(chosen: str, *, plugin: bool) -> Context | None:
+    """The context of our own file that is meant, if one is: a kubeconfig has contexts, too."""
+    if plugin or (not chosen and os.environ.get("BURSAR_SERVER")):
+        return None
+    from bursar.cli.contexts import context_path, load_contexts
+
+    if not context_path().exists():
+        return None
+    known = load_contexts()
+    if chosen:
+        return known.contexts.get(chosen)
+    return known.find(known.current) if known.current else None
+
+
+def _file(path: str) -> Path | None:
+    return Path(path).expanduser() if path else None
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    texts = ("server", "kubeconfig", "context")
+    found = {name: (options[name] or "") if name in texts else options[name] or None for name in _NAMES}
+    return {**found, "cluster": bool(options["cluster"])}
 
 
 def at_option(command: F) -> F:

@@ -28,8 +28,12 @@ def core_is_compiled() -> bool:
 @click.command()
 def version() -> None:
     """Print the version and whether the core is compiled."""
+    click.echo(version_line())
+
+
+def version_line() -> str:
     core = "compiled" if core_is_compiled() else "interpreted"
-    click.echo(f"bursar {__version__} ({core} core, Python {platform.python_version()})")
+    return f"bursar {__version__} ({core} core, Python {platform.python_version()})"
 
 
 SHELLS = ("bash", "zsh", "fish")

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from bursar.cli import exit_codes
+from bursar.cli.connection import outer_options
 
 
 def load_command(address: str) -> click.Command:
@@ -24,9 +25,23 @@ def load_command(address: str) -> click.Command:
     return command
 
 
+_EPILOG = "The options that say whom to ask (--server, --data, --context ...) may stand before the command, too."
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from bursar.cli.info import version_line
+
+        click.echo(version_line())
+        ctx.exit()
+
+
 class LazyGroup(click.Group):
     def __init__(self, name: str, table: Mapping[str, str], *, help: str) -> None:  # noqa: A002 click's own name
-        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        settings = {"help_option_names": ["-h", "--help"]}
+        options = [click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version,
+                                help="Print the version and exit."), *outer_options()]  # fmt: skip
+        super().__init__(name, help=help, epilog=_EPILOG, context_settings=settings, params=options)
         self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,11 +77,14 @@ COMMANDS = {
     "audit": "bursar.cli.check:audit",
     "backup": "bursar.cli.upkeep:backup",
     "completion": "bursar.cli.info:completion",
+    "config": "bursar.cli.config:config",
     "controller": "bursar.cli.controller:controller",
     "delete": "bursar.cli.change:delete",
     "describe": "bursar.cli.query:describe",
     "diff": "bursar.cli.change:diff",
+    "edit": "bursar.cli.edit:edit",
     "explain": "bursar.cli.query:explain",
+    "finish": "bursar.cli.change:finish",
     "get": "bursar.cli.query:get",
     "history": "bursar.cli.query:history",
     "plan": "bursar.cli.trial:plan",
@@ -78,6 +96,7 @@ COMMANDS = {
     "top": "bursar.cli.top:top",
     "undo": "bursar.cli.change:undo",
     "version": "bursar.cli.info:version",
+    "wait": "bursar.cli.wait:wait",
     "what-if": "bursar.cli.trial:what_if",
 }
 

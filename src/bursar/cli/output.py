@@ -1,4 +1,4 @@
-"""Printing: tables for people, JSON and YAML for programs, repeated with --watch; and kinds as people type them.
+"""Printing: tables for people, JSON, YAML and names for programs, repeated with --watch.
 
 A table is as wide as its content; on a narrower terminal cells are shortened and sentences wrapped. Colours are only
 written to a terminal without NO_COLOR; other output is neither coloured nor shortened.
@@ -16,19 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
-
-from bursar.cli.connection import fail
 
 if TYPE_CHECKING:
     from bursar.cli.connection import Opened
     from bursar.server.client import Client
-    from bursar.server.types import Answer, KindInfo
+    from bursar.server.types import Answer
 
 
 ENDLESS = 1 << 30
 _GAP = "  "
 _SHORTEST = 6
+_LONGEST_NAME = 45  # a longer one gives way to other columns
 _COLOURS = {
     "Running": "green", "now": "green", "ok": "green", "admitted": "green", "created": "green", "started": "green",
     "Pending": "yellow", "held": "yellow", "waiting": "yellow", "queued": "yellow", "changed": "yellow",
@@ -39,19 +37,23 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers. ``name``: is shortened last."""
+    """``wide``: only with -o wide. ``fixed``: is never shortened. ``right``: numbers.
+
+    ``name``: can be typed again, and is shortened last. ``items``: a list, which is cut between its items.
+    """
 
     title: str
     wide: bool = False
     fixed: bool = False
     right: bool = False
     name: bool = False
+    items: bool = False
     spare: int = 0  # left out where the terminal is too narrow for the rest: the highest first; 1: only if it is empty
     brief: Callable[[str], str] | None = None  # how its cells are written where the terminal is narrow
 
     def least(self, width: int) -> int:
         """How narrow it may become while other columns can give way."""
-        return width if self.fixed or self.name else min(width, _SHORTEST)
+        return width if self.fixed else min(width, _LONGEST_NAME if self.name else _SHORTEST)
 
 
 def terminal_width() -> int:
@@ -131,7 +133,7 @@ def _shrunk(able: list[int], widths: list[int], over: int) -> list[int]:
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, plain: bool = False) -> str:
     parts: list[str] = []
     for index, (cell, column, width) in enumerate(zip(cells, columns, widths, strict=True)):
-        text = shortened(cell, width)
+        text = shortened_list(cell, width) if column.items else shortened(cell, width)
         last = index == len(cells) - 1
         padded = text.rjust(width) if column.right else text if last else text.ljust(width)
         parts.append(padded if plain else painted(padded, cell))
@@ -140,6 +142,14 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def shortened_list(text: str, width: int) -> str:
+    """A list of names, without those that there is no room for."""
+    if len(text) <= width or ", " not in text:
+        return shortened(text, width)
+    whole = text[: max(width - 2, 0)].rpartition(", ")[0]
+    return f"{whole}, …" if whole else shortened(text, width)
 
 
 def shortened_line(line: str) -> str:
@@ -169,14 +179,24 @@ def bar(used: int, limit: int, width: int = 20) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 MACHINES = ("json", "yaml")
 FORMATS = ("table", "wide", *MACHINES)
+NAMES = "name"
 INTERVAL = 2.0
 REST = 4.0  # the pause between looks, in times of what the last one took, where that is longer than the interval
 
 
 def output_option(command: F) -> F:
+    return _output_option(FORMATS)(command)
+
+
+def names_option(command: F) -> F:
+    """For commands that can also print only the names of objects, for other commands to take."""
+    return _output_option((*FORMATS, NAMES))(command)
+
+
+def _output_option(formats: tuple[str, ...]) -> Callable[[F], F]:
     return click.option(
-        "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print it."
-    )(command)
+        "-o", "--output", type=click.Choice(formats), default="table", show_default=True, help="How to print it."
+    )
 
 
 def watch_options(command: F) -> F:
@@ -202,15 +222,19 @@ def shown(
     columns: Sequence[Column],
     rows: Sequence[Sequence[object]],
     nothing: str = "nothing found",
+    names: Sequence[str] = (),
 ) -> list[str]:
-    """An answer in the format that was asked for."""
-    if output in {"json", "yaml"}:
+    """An answer in the format that was asked for; ``names``: of the objects in it."""
+    if output in MACHINES:
         return machine(answer, output)
+    if output == NAMES:
+        return list(dict.fromkeys(names))
     return table(columns, rows, wide=output == "wide") if rows else [nothing]
 
 
 def echo(lines: Sequence[str]) -> None:
-    click.echo("\n".join(lines))
+    if lines:
+        click.echo("\n".join(lines))
 
 
 def echo_fitted(lines: Sequence[str]) -> None:
@@ -277,46 +301,12 @@ def without_domain(resource: str) -> str:
     return resource.rpartition("/")[2]
 
 
-CLAIMS = ("pods", "pod", "po", "claims", "claim")
-NODES = ("nodes", "node", "no")
-TABLES = ("claims", "pods", "queue", "quotas", "trees", "nodes", "gpus", "events", "changes", "kinds")
+def brief_reason(code: str) -> str:
+    """A reason without the domain of its resource, which `bursar reasons` knows as well."""
+    domain, slash, resource = code.rpartition("/")
+    return f"{'.'.join(domain.split('.')[:2])}.{resource}" if slash and " " not in code else code
 
 
-def complete_kind(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What `get` can list: the tables, then the kinds of objects."""
-    return [CompletionItem(name) for name in (*TABLES, *_kinds()) if name.lower().startswith(incomplete.lower())]
-
-
-def complete_reference(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The kind of KIND/namespace/name."""
-    return [CompletionItem(f"{name}/") for name in _kinds() if name.lower().startswith(incomplete.lower())]
-
-
-def _kinds() -> list[str]:
-    from bursar.control.admission import known_kinds
-    from bursar.policies.plugin import default_registry
-
-    return sorted(kind.name for kind in known_kinds(default_registry()))
-
-
-def reference(client: Client, text: str) -> tuple[str, str]:
-    """The kind and key that KIND/namespace/name names; namespace/name alone is a pod. A kind that two groups share is
-    left for the server to refuse.
-    """
-    first, _, rest = text.partition("/")
-    found = [info for info in client.kinds().items if first.lower() in _names(info)]
-    if found and rest and (not found[0].namespaced or "/" in rest):
-        return (found[0].name if len(found) == 1 else first), rest
-    if text.count("/") != 1 or not rest:
-        fail(f"{text!r:.120} names no object: expected KIND/namespace/name, KIND/name, or namespace/name of a pod")
-    return "Pod", text
-
-
-def is_kind(client: Client, text: str) -> bool:
-    """Whether people call a kind so, or all kinds of quotas."""
-    name = text.lower()
-    return name in {"quota", "quotas"} or any(name in _names(info) for info in client.kinds().items)
-
-
-def _names(info: KindInfo) -> set[str]:
-    return {name.lower() for name in (info.kind, info.name, info.plural, *info.short_names)}
+def brief_time(text: str) -> str:
+    """A time without its year and milliseconds."""
+    return f"{text[5:10]} {text[11:19]}" if len(text) > 19 else text

@@ -8,24 +8,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bursar.cli.change import field_lines
+from bursar.cli.complete import (
+    complete_explained,
+    complete_kind,
+    complete_name,
+    complete_namespace,
+    complete_node,
+    complete_quota,
+    complete_reference,
+)
 from bursar.cli.connection import Target, asks, at_option, fail
+from bursar.cli.listing import ListQuery, pages
+from bursar.cli.names import PODS, is_kind, pod_keys, references
 from bursar.cli.output import (
     MACHINES,
-    complete_kind,
-    complete_reference,
     echo,
     echo_fitted,
-    is_kind,
     machine,
+    names_option,
     output_option,
     painted,
-    reference,
     repeat,
     table,
     watch_options,
     wrapped,
 )
-from bursar.cli.tables import EVENT_COLUMNS, ListQuery, event_row, listing, pages, row_key
+from bursar.cli.tables import EVENT_COLUMNS, event_row, listing, row_key
 
 if TYPE_CHECKING:
     from bursar.server import types
@@ -34,26 +42,31 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", metavar="WHAT", shell_complete=complete_kind)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-n", "--namespace", default="", help="Only what is in this namespace.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_name)
+@click.option(
+    "-n", "--namespace", default="", help="Only what is in this namespace.", shell_complete=complete_namespace
+)
+@click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, also if the context names one.")
 @click.option("-l", "--label", default="", help="Only what has these labels: a=b,c!=d,e,!f.")
 @click.option("--phase", type=click.Choice(["Pending", "Running", "Terminating", "Succeeded", "Evicted"]),
               help="Only pods in this phase.")  # fmt: skip
-@click.option("--node", default="", help="Only pods or GPUs on this node.")
+@click.option("--node", default="", help="Only pods or GPUs on this node.", shell_complete=complete_node)
 @click.option(
     "--quota",
     default="",
+    shell_complete=complete_quota,
     help="Only pods that count in this quota, as `get quotas` (team-a/quota) or `explain` (limits/team-a) calls it.",
 )
 @click.option("--limit", type=click.IntRange(1), help="At most so many; all if not given (events: 50).")
 @at_option
-@output_option
+@names_option
 @watch_options
 @asks
 def get(  # noqa: PLR0913, PLR0917 each option is an argument
     what: str,
     names: tuple[str, ...],
     namespace: str,
+    all_namespaces: bool,
     label: str,
     phase: str | None,
     node: str,
@@ -79,8 +92,15 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
       kinds          the kinds of objects
     or any kind of objects: Pod, Node, quotatrees, ElasticQuota.n8s.nebuly.ai ...
 
-    NAME is namespace/name, or a name within the namespace that -n gives.
+    NAME is namespace/name, or a name within the namespace that -n gives; KIND/NAME works as well. -o yaml and -o json
+    print pods, nodes and other objects as manifests that `bursar apply -f` takes, and -o name their names.
     """  # noqa: D301 click reads the escape
+    what, _, first = what.partition("/")
+    names = (first, *names) if first else names
+    if all_namespaces and namespace:
+        fail("-A means all namespaces, and -n one of them: give one of both")
+    if not namespace and not all_namespaces and what.lower() in _NAMESPACED:
+        namespace = target.own_namespace
     filters = {"namespace": namespace, "label": label, "phase": phase or "", "node": node, "quota": quota, "at": at}
     asked = ListQuery(
         what,
@@ -94,13 +114,14 @@ def get(  # noqa: PLR0913, PLR0917 each option is an argument
 
 
 @click.command()
-@click.argument("what", metavar="NAMESPACE/POD|KIND/QUOTA|quota")
-@click.argument("name", metavar="[QUOTA]", required=False)
+@click.argument("what", metavar="NAMESPACE/POD|KIND/QUOTA|quota", shell_complete=complete_explained)
+@click.argument("name", metavar="[QUOTA]", required=False, shell_complete=complete_quota)
+@click.option("-n", "--namespace", default="", help="The namespace of a pod that is named without one.")
 @click.option("--fixes/--no-fixes", default=True, show_default=True, help="Search for what would let it in.")
 @at_option
 @output_option
 @asks
-def explain(what: str, name: str | None, fixes: bool, at: str, output: str, target: Target) -> None:
+def explain(what: str, name: str | None, namespace: str, fixes: bool, at: str, output: str, target: Target) -> None:
     """Say why a pod is where it is, or why a quota has what it has.
 
     \b
@@ -112,8 +133,8 @@ def explain(what: str, name: str | None, fixes: bool, at: str, output: str, targ
     it is shown; `docs/explain.md` says what kinds there are.
     """  # noqa: D301 click reads the escape
     with target.open(past=bool(at)) as client:
-        kind, key = _explained(client, what, name)
-        if kind.lower() in _PODS:
+        kind, key = _explained(client, what, name, namespace or target.own_namespace)
+        if kind.lower() in PODS:
             namespace, _, pod = key.partition("/")
             found = client.explain(namespace, pod, at=at, fixes=fixes)
             lines = machine(found, output) if output in MACHINES else text(found, wide=output == "wide", searched=fixes)
@@ -123,10 +144,10 @@ def explain(what: str, name: str | None, fixes: bool, at: str, output: str, targ
     echo(lines)
 
 
-_PODS = {"pod", "pods", "po"}
+_NAMESPACED = {*PODS, "claims", "claim", "queue", "quotas", "quota"}
 
 
-def _explained(client: Client, what: str, name: str | None) -> tuple[str, str]:
+def _explained(client: Client, what: str, name: str | None, namespace: str) -> tuple[str, str]:
     """The kind and key to explain: KIND NAME, KIND/NAMESPACE/NAME, KIND/NAME of a tree, or NAMESPACE/POD."""
     first, _, rest = what.partition("/")
     if name is not None:
@@ -135,10 +156,11 @@ def _explained(client: Client, what: str, name: str | None) -> tuple[str, str]:
         kind, key = first, rest
     else:
         kind, key = "pod", what
-    namespace, _, last = key.partition("/")
-    if kind.lower() in _PODS and (not namespace or not last or "/" in last):
+    if kind.lower() not in PODS:
+        return kind, key
+    if "/" not in key and not namespace:
         fail(f"{what!r:.120} names no pod: write NAMESPACE/POD; for a quota: quota NAME; `bursar get pods` lists pods")
-    return kind, key
+    return kind, pod_keys([key], namespace)[0]
 
 
 def quota_text(found: types.QuotaExplanations) -> list[str]:
@@ -201,29 +223,32 @@ LAST = 8
 
 
 @click.command()
-@click.argument("object", metavar="KIND/NAMESPACE/NAME", shell_complete=complete_reference)
+@click.argument("objects", nargs=-1, required=True, metavar="KIND/NAMESPACE/NAME", shell_complete=complete_reference)
+@click.option("-n", "--namespace", default="", help="The namespace of names that have none.")
 @at_option
 @output_option
 @asks
-def describe(object: str, at: str, output: str, target: Target) -> None:  # noqa: A002 what it is
-    """Show everything about one object: its manifest, what uses it, why it is so, and what happened to it.
+def describe(objects: tuple[str, ...], namespace: str, at: str, output: str, target: Target) -> None:
+    """Show everything about an object: its manifest, what uses it, why it is so, and what happened to it.
 
-    namespace/name alone is a pod.
+    KIND NAME... works as well, `quota` is any quota, and namespace/name alone is a pod.
     """
     with target.open(past=bool(at)) as client:
-        kind, key = reference(client, object)
-        body = client.object(kind, key, at=at)
-        if output in {"json", "yaml"}:
-            echo(machine(body, output))
+        named = references(client, objects, namespace or target.own_namespace)
+        if output in MACHINES:
+            for kind, key in named:
+                echo(machine(client.object(kind, key, at=at), output))
             return
-        manifest = "\n".join(machine(body, "yaml"))
-        lines = [f"{body.get('kind')} {key}", "", textwrap.indent(manifest, "  ")]
-        if body.get("kind") == "Pod":
-            lines += _pod(client, key, at)
-        else:
-            lines += _used_by(client, body, key, at)
-        lines += _happened(client, kind, key)
-    echo(lines)
+        for number, (kind, key) in enumerate(named):
+            echo([*([""] if number else []), *_described(client, kind, key, at)])
+
+
+def _described(client: Client, kind: str, key: str, at: str) -> list[str]:
+    body = client.object(kind, key, at=at)
+    manifest = "\n".join(machine(body, "yaml"))
+    about = _pod(client, key, at) if body.get("kind") == "Pod" else _used_by(client, body, key, at)
+    heading = [f"{body.get('kind')} {key}", "", textwrap.indent(manifest, "  ")]
+    return [*heading, *about, *_happened(client, kind, key)]
 
 
 def _pod(client: Client, key: str, at: str) -> list[str]:
@@ -268,7 +293,8 @@ CHUNK = 500
 
 
 @click.command()
-@click.argument("object", metavar="[KIND/NAMESPACE/NAME]", required=False, shell_complete=complete_reference)
+@click.argument("objects", nargs=-1, metavar="[KIND/NAMESPACE/NAME]", shell_complete=complete_reference)
+@click.option("-n", "--namespace", default="", help="The namespace of a name that has none.")
 @click.option(
     "--since", metavar="TIME", default="", help="Only what happened after this moment (-1h, a time, a record)."
 )
@@ -276,21 +302,25 @@ CHUNK = 500
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many decisions.")
 @output_option
 @asks
-def history(object: str | None, since: str, at: str, limit: int, output: str, target: Target) -> None:  # noqa: A002
+def history(
+    objects: tuple[str, ...], namespace: str, since: str, at: str, limit: int, output: str, target: Target
+) -> None:
     """Show what happened: decisions and changes, the newest first; or all versions of one object.
 
-    namespace/name alone is a pod. What differs between two moments: `bursar diff`.
+    KIND NAME works as well, and namespace/name alone is a pod. What differs between two moments: `bursar diff`.
     """
+    if at and not objects:
+        raise click.UsageError("--at wants an object; for the rest: bursar get WHAT --at TIME")
     with target.open(past=True) as client:
-        if object is None:
-            if at:
-                raise click.UsageError("--at wants an object; for the rest: bursar get WHAT --at TIME")
+        named = references(client, objects, namespace or target.own_namespace) if objects else []
+        if len(named) > 1:
+            fail("history is of one object at a time")
+        if not named:
             _change_happened(client, since, limit, output)
         elif at:
-            kind, key = reference(client, object)
-            echo(machine(client.object(kind, key, at=at), "json" if output == "json" else "yaml"))
+            echo(machine(client.object(*named[0], at=at), "json" if output == "json" else "yaml"))
         else:
-            _of_object(client, *reference(client, object), since, limit, output)
+            _of_object(client, *named[0], since, limit, output)
 
 
 def _change_happened(client: Client, since: str, limit: int, output: str) -> None:

@@ -1,92 +1,50 @@
 """The tables of `bursar get`: their columns, and where their rows come from.
 
-JSON and YAML print the answer itself; columns are for people. A filter that the table does not have is an error, and so
-is a name that is not there.
+Columns are for people. JSON and YAML are the answer itself, but of pods, nodes and other objects they are manifests. A
+filter that the table does not have is an error, and so is a name that is not there.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from bursar.cli.connection import fail, refuse
-from bursar.cli.output import CLAIMS, NODES, Column, age, amounts, shown, wall_time, without_domain
+from bursar.cli.connection import fail
+from bursar.cli.listing import ListQuery, selected
+from bursar.cli.manifest_lists import now_of, object_table, print_manifests, shown_labels
+from bursar.cli.names import CLAIMS, NODES, PODS, QUOTAS, quota_forms, quota_label
+from bursar.cli.output import (
+    MACHINES,
+    NAMES,
+    Column,
+    age,
+    amounts,
+    brief_reason,
+    brief_time,
+    shown,
+    without_domain,
+)
 
 if TYPE_CHECKING:
     from bursar.server import types
     from bursar.server.client import Client
 
 
-PAGE = 2000
+def _claim_forms(row: types.ClaimRow | types.QueueRow) -> tuple[str, ...]:
+    key = row_key(row)
+    return key, row.name, f"Pod/{key}", *(f"{kind}/{key}" for kind in PODS)
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
-    """What to list; filters that the table does not have are an error."""
-
-    what: str
-    names: tuple[str, ...]
-    filters: dict[str, str]
-    limit: int
-    live: bool = False  # the present, as a server has it: ages go on
-
-    @property
-    def most(self) -> int:
-        """How many rows are enough; 0: all are read, as they must be where names are looked for among them."""
-        return 0 if self.names else self.limit
-
-    def only(self, *known: str) -> dict[str, str]:
-        for name in self.filters:
-            if name not in known:
-                fail(f"{self.what} cannot be filtered by --{name}" if name != "at" else f"{self.what} takes no --at")
-        return self.filters
-
-    def wants(self, key: str) -> bool:
-        namespace = self.filters.get("namespace", "")
-        return key in self.names or (bool(namespace) and key.partition("/")[2] in self.names)
+def _node_forms(row: types.NodeRow) -> tuple[str, ...]:
+    return row.name, f"Node/{row.name}", *(f"{kind}/{row.name}" for kind in NODES)
 
 
-def selected(fetch: Callable[..., Any], asked: ListQuery, query: dict[str, str], key: Callable[[Any], str]) -> Any:  # noqa: ANN401 the list that fetch gives
-    """The rows that were asked for; ``key`` says what a row is named by."""
-    found = pages(fetch, query, asked.most)
-    return _named(found, asked, key) if asked.names else found
+def _tree_forms(row: types.QuotaRow) -> tuple[str, ...]:
+    return *quota_forms(row), row.tree
 
 
-def pages(fetch: Callable[..., Any], query: dict[str, str], most: int = 0) -> Any:  # noqa: ANN401 the list that fetch gives
-    """All pages of a list as one, or so many that there are ``most`` rows; a bar on a terminal if there are several."""
-    import msgspec
-
-    first = fetch(**query, limit=min(most, PAGE) or PAGE)
-    items = list(first.items)
-    page = first
-    if first.remaining and not (most and len(items) >= most):
-        with click.progressbar(
-            length=len(items) + first.remaining, label="reading", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as progress:
-            while page.remaining and not (most and len(items) >= most):
-                page = fetch(**{**query, "continue": page.next}, limit=PAGE)
-                items.extend(page.items)
-                progress.update(len(page.items))
-    kept = items[:most] if most else items
-    return msgspec.structs.replace(first, items=kept, remaining=len(items) - len(kept) + page.remaining, next="")
-
-
-def _named(found: Any, asked: ListQuery, key: Callable[[Any], str]) -> Any:  # noqa: ANN401 a list of the API
-    import msgspec
-
-    items = [item for item in found.items if asked.wants(key(item))]
-    keys = {key(item) for item in items}
-    for name in asked.names:
-        if name not in keys and not any(one.partition("/")[2] == name for one in keys):
-            from bursar.server.types import Problem
-
-            refuse(Problem(type="", title="", status=404, detail=f"there is no {asked.what} {name}"))
-    return msgspec.structs.replace(found, items=items)
+def _gpu_forms(row: types.GpuRow) -> tuple[str, ...]:
+    return row.name, f"GPU/{row.name}"
 
 
 EVENTS = 50
@@ -95,15 +53,14 @@ Lines = list[str]
 
 def listing(client: Client, asked: ListQuery, output: str) -> Lines:
     for names, lister in _TABLES:
-        if asked.what in names:
+        if asked.what.lower() in names:
             return lister(client, asked, output)
-    return _objects(client, asked, output)
+    return object_table(client, asked, output)
 
 
-def _now(found: Any, asked: ListQuery) -> str:  # noqa: ANN401 a list of the API
-    """What ages are counted to: a server's own time stands still while nothing happens."""
-    moment: str = found.moment.time
-    return max(moment, wall_time()) if asked.live else moment
+def _unprintable(asked: ListQuery, output: str) -> None:
+    if output == NAMES:
+        fail(f"{asked.what} are no objects: -o name prints the names of objects")
 
 
 def _key(namespace: str, name: str) -> str:
@@ -114,25 +71,33 @@ def row_key(row: types.ClaimRow | types.QueueRow | types.QuotaRow) -> str:
     return _key(row.namespace, row.name)
 
 
-def _labels(labels: dict[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+def _pods(client: Client, asked: ListQuery, output: str) -> Lines:
+    """Pods are claims in tables, and manifests for programs."""
+    if output not in MACHINES:
+        return _claims(client, asked, output)
+    query = asked.only("namespace", "label", "phase", "node", "quota", "at")
+    keys = None
+    if asked.names or query.keys() & {"phase", "node", "quota"}:
+        keys = {row_key(row) for row in selected(client.claims, asked, query, _claim_forms).items}
+    return print_manifests(client, asked, "Pod", keys, output)
 
 
 def _claims(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "label", "phase", "node", "quota", "at")
-    found = selected(client.claims, asked, query, row_key)
+    found = selected(client.claims, asked, query, _claim_forms)
     columns = (
-        Column("NAMESPACE", name=True), Column("NAME", name=True), Column("PHASE", fixed=True), Column("ASKS FOR"),
-        Column("NODE"), Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True),
-        Column("QUOTAS", wide=True), Column("NOTE"),
+        Column("NAMESPACE", name=True), Column("NAME", name=True), Column("PHASE", fixed=True),
+        Column("ASKS FOR", spare=3), Column("NODE", name=True, spare=2),
+        Column("PRIORITY", wide=True, right=True, spare=5), Column("AGE", fixed=True, right=True),
+        Column("QUOTAS", wide=True, spare=4), Column("NOTE", brief=brief_reason),
     )  # fmt: skip
-    now = _now(found, asked)
+    now = now_of(found, asked)
     rows = [
         (row.namespace, row.name, row.phase, _asked_for(row), row.node, row.priority, age(row.created, now),
          ", ".join(row.quota_names or row.quotas), _claim_note(row, output))
         for row in found.items
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "no claims found")
+    return shown(found, output, columns, rows, "no claims found", [f"Pod/{row_key(row)}" for row in found.items])
 
 
 def _asked_for(row: types.ClaimRow | types.QueueRow) -> str:
@@ -149,45 +114,62 @@ def _claim_note(row: types.ClaimRow, output: str) -> str:
 
 def _queue(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "at")
-    found = selected(client.queue, asked, query, row_key)
+    found = selected(client.queue, asked, query, _claim_forms)
     columns = (
         Column("#", fixed=True, right=True), Column("NAMESPACE", name=True), Column("NAME", name=True),
-        Column("ASKS FOR"),
-        Column("PRIORITY", wide=True, right=True), Column("AGE", fixed=True, right=True), Column("WHY"),
+        Column("ASKS FOR", spare=2), Column("PRIORITY", wide=True, right=True, spare=4),
+        Column("AGE", fixed=True, right=True, spare=3), Column("WHY", name=output != "wide", brief=brief_reason),
     )  # fmt: skip
-    now = _now(found, asked)
+    now = now_of(found, asked)
     rows = [
         (row.position, row.namespace, row.name, _asked_for(row), row.priority, age(row.created, now),
          row.message if output == "wide" else row.reason)
         for row in found.items
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "no pending pods")
+    return shown(found, output, columns, rows, "no pending pods", [f"Pod/{row_key(row)}" for row in found.items])
 
 
 def _quotas(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("namespace", "at")
-    found = selected(client.quotas, asked, query, row_key)
+    found = selected(client.quotas, asked, query, quota_forms)
     limited = any(one.runtime for row in found.items for one in row.resources.values())
+    wide = output == "wide"
     columns = (
-        Column("KIND", name=True, spare=4), Column("QUOTA", name=True), Column("RESOURCE", brief=without_domain),
+        Column("KIND", name=True, spare=5), Column("QUOTA", name=True), Column("RESOURCE", brief=without_domain),
         Column("USED", fixed=True, right=True), Column("RUNTIME", wide=not limited, fixed=True, right=True),
         Column("MIN", fixed=True, right=True, spare=3), Column("MAX", fixed=True, right=True, spare=2),
-        Column("BORROWED", fixed=True, right=True, spare=5), Column("LENT", wide=True, right=True, spare=6),
+        Column("BORROWED", fixed=True, right=True, spare=6), Column("LENT", wide=True, right=True, spare=7),
         Column("NOTE", spare=1),
     )  # fmt: skip
+    folded, nodes = (found.items, []) if wide or asked.names else _node_quotas(found.items)
     rows = [
-        (row.kind if output == "wide" else row.kind.partition(".")[0], quota_name(row), resource, one.used,
+        (row.kind if wide else row.kind.partition(".")[0], quota_label(row), resource, one.used,
          one.runtime, one.min, one.max, _none_if_zero(one.borrowed), _none_if_zero(one.lent),
          "over" if row.exceeded else row.message)
-        for row in found.items
+        for row in folded
         for resource, one in row.resources.items()
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "no quotas found")
+    names = [f"{row.kind}/{row_key(row)}" for row in found.items]
+    return shown(found, output, columns, [*rows, *nodes], "no quotas found", names)
 
 
-def quota_name(row: types.QuotaRow) -> str:
-    key = row_key(row)
-    return f"{key}:{row.node}" if row.node else key
+def _node_quotas(rows: list[types.QuotaRow]) -> tuple[list[types.QuotaRow], list[tuple[object, ...]]]:
+    """The rows without the quotas of single nodes, if there are several, and one row a resource for all of these."""
+    from bursar.resources import dimension
+
+    nodes = [row for row in rows if row.kind == "Node"]
+    if len(nodes) < 2:
+        return rows, []
+    found: list[tuple[object, ...]] = []
+    for resource in dict.fromkeys(name for row in nodes for name in row.resources):
+        of = [row.resources[resource] for row in nodes if resource in row.resources]
+        show, parse = dimension(resource).show, dimension(resource).parse
+        most = show(sum(parse(one.max) for one in of)) if all(one.max for one in of) else ""
+        full = [row.name for row in nodes if row.exceeded]
+        note = f"over: {', '.join(full)}" if full else "-o wide lists them"
+        used = show(sum(parse(one.used) for one in of))
+        found.append(("Node", f"({len(of)} nodes)", resource, used, "", "", most, "", "", note))
+    return [row for row in rows if row.kind != "Node"], found
 
 
 def _none_if_zero(amount: str) -> str:
@@ -196,10 +178,11 @@ def _none_if_zero(amount: str) -> str:
 
 def _trees(client: Client, asked: ListQuery, output: str) -> Lines:
     query = asked.only("at")
-    found = selected(client.quotas, asked, {**query, "policy": "trees"}, attrgetter("name"))
+    found = selected(client.quotas, asked, {**query, "policy": "trees"}, _tree_forms)
     columns = (
-        Column("TREE"), Column("NODE"), Column("RESOURCE"), Column("USED", fixed=True, right=True),
-        Column("QUOTA", fixed=True, right=True), Column("HARD", fixed=True), Column("BORROWED", fixed=True, right=True),
+        Column("TREE", name=True), Column("NODE", name=True), Column("RESOURCE", brief=without_domain),
+        Column("USED", fixed=True, right=True), Column("QUOTA", fixed=True, right=True),
+        Column("HARD", fixed=True, spare=3), Column("BORROWED", fixed=True, right=True, spare=2),
     )  # fmt: skip
     rows = [
         (row.tree, "  " * depth + row.node, resource, one.used, one.min, "yes" if one.max else "",
@@ -207,14 +190,15 @@ def _trees(client: Client, asked: ListQuery, output: str) -> Lines:
         for row, depth in _by_depth(found.items)
         for resource, one in row.resources.items()
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "no quota trees found")
+    return shown(found, output, columns, rows, "no quota trees found", [f"QuotaTree/{row.tree}" for row in found.items])
 
 
 def _by_depth(rows: Sequence[types.QuotaRow]) -> list[tuple[types.QuotaRow, int]]:
-    """Each node under its parent."""
+    """Each node under its parent, if that is there."""
+    there = {(row.tree, row.node) for row in rows}
     below: dict[tuple[str, str], list[types.QuotaRow]] = {}
     for row in rows:
-        below.setdefault((row.tree, row.parent), []).append(row)
+        below.setdefault((row.tree, row.parent if (row.tree, row.parent) in there else ""), []).append(row)
     found: list[tuple[types.QuotaRow, int]] = []
 
     def add(tree: str, parent: str, depth: int) -> None:
@@ -228,17 +212,19 @@ def _by_depth(rows: Sequence[types.QuotaRow]) -> list[tuple[types.QuotaRow, int]
 
 
 def _nodes(client: Client, asked: ListQuery, output: str) -> Lines:
-    found = selected(client.nodes, asked, asked.only("label", "at"), attrgetter("name"))
+    found = selected(client.nodes, asked, asked.only("label", "at"), _node_forms)
+    if output in MACHINES:
+        return print_manifests(client, asked, "Node", {row.name for row in found.items}, output)
     columns = (
-        Column("NODE"), Column("READY", fixed=True), Column("PODS", fixed=True, right=True), Column("USED"),
-        Column("LEAVING", wide=True), Column("LABELS", wide=True),
+        Column("NODE", name=True), Column("READY", fixed=True, spare=2), Column("PODS", fixed=True, right=True),
+        Column("USED"), Column("LEAVING", wide=True, spare=4), Column("LABELS", wide=True, spare=3),
     )  # fmt: skip
     rows = [
         (row.name, "yes" if row.ready else "no", row.pods, _parts(row.used, row.allocatable), amounts(row.leaving),
-         _labels(row.labels))
+         shown_labels(row.labels))
         for row in found.items
     ]  # fmt: skip
-    return shown(found, output, columns, rows, "no nodes found")
+    return shown(found, output, columns, rows, "no nodes found", [f"Node/{row.name}" for row in found.items])
 
 
 def _parts(used: dict[str, str], of: dict[str, str]) -> str:
@@ -246,24 +232,31 @@ def _parts(used: dict[str, str], of: dict[str, str]) -> str:
 
 
 def _gpus(client: Client, asked: ListQuery, output: str) -> Lines:
-    found = selected(client.gpus, asked, asked.only("node", "at"), attrgetter("name"))
-    columns = (Column("GPU"), Column("NODE"), Column("MODEL"), Column("USED"), Column("CLAIMS"))
+    found = selected(client.gpus, asked, asked.only("node", "at"), _gpu_forms)
+    columns = (
+        Column("GPU", name=True), Column("NODE", name=True, spare=2), Column("MODEL", spare=4),
+        Column("USED", spare=3), Column("CLAIMS", items=True),
+    )  # fmt: skip
     rows = [
         (row.name, row.node, row.model, _parts(row.used, row.capacity), ", ".join(row.claims)) for row in found.items
     ]
-    return shown(found, output, columns, rows, "no GPUs that are handed out in parts")
+    names = [f"GPU/{row.name}" for row in found.items]
+    return shown(found, output, columns, rows, "no GPUs that are handed out in parts", names)
 
 
 def _events(client: Client, asked: ListQuery, output: str) -> Lines:
     asked.only()
-    claim = asked.names[0] if asked.names else ""
+    _unprintable(asked, output)
+    if len(asked.names) > 1:
+        fail("events are of all pods, or of one: NAMESPACE/POD")
+    claim = "/".join(asked.names[0].split("/")[-2:]) if asked.names else ""  # without the kind, if it is there
     found = client.decisions(limit=asked.limit or EVENTS, claim=claim)
     return shown(found, output, EVENT_COLUMNS, [event_row(row, output) for row in found.items], "nothing happened yet")
 
 
 EVENT_COLUMNS = (
-    Column("RECORD", fixed=True, right=True), Column("TIME", fixed=True), Column("WHAT", fixed=True), Column("WHO"),
-    Column("NODE"), Column("WHY"),
+    Column("RECORD", fixed=True, right=True), Column("TIME", fixed=True, brief=brief_time), Column("WHAT", fixed=True),
+    Column("WHO", name=True, items=True), Column("NODE", name=True, spare=2), Column("WHY", brief=brief_reason),
 )  # fmt: skip
 
 
@@ -279,10 +272,11 @@ def event_row(row: types.DecisionRow, output: str) -> tuple[object, ...]:
 
 def _changes(client: Client, asked: ListQuery, output: str) -> Lines:
     asked.only()
+    _unprintable(asked, output)
     found = client.changes(limit=asked.limit or EVENTS)
     columns = (
-        Column("CHANGE", fixed=True, right=True), Column("TIME", fixed=True), Column("VERB", fixed=True),
-        Column("OBJECTS"), Column("EVICTED"),
+        Column("CHANGE", fixed=True, right=True), Column("TIME", fixed=True, brief=brief_time),
+        Column("VERB", fixed=True), Column("OBJECTS", items=True), Column("EVICTED", items=True, spare=1),
     )  # fmt: skip
     rows = [
         (one.id, one.moment.time, f"undo of {one.undoes}" if one.undoes else one.verb, _touched(one),
@@ -302,52 +296,22 @@ def _touched(change: types.Change) -> str:
 def _kinds(client: Client, asked: ListQuery, output: str) -> Lines:
     asked.only()
     found = client.kinds()
-    columns = (Column("KIND"), Column("API VERSION"), Column("PLURAL"), Column("SHORT"), Column("NAMESPACED"))
+    columns = (
+        Column("KIND", name=True), Column("API VERSION", name=True, spare=4), Column("PLURAL", name=True, spare=3),
+        Column("SHORT", name=True), Column("NAMESPACED", fixed=True, spare=2),
+    )  # fmt: skip
     rows = [
         (one.name, one.api_version, one.plural, ",".join(one.short_names), "yes" if one.namespaced else "no")
         for one in sorted(found.items, key=lambda one: one.name)
     ]
-    return shown(found, output, columns, rows)
-
-
-def _objects(client: Client, asked: ListQuery, output: str) -> Lines:
-    query = {**asked.only("namespace", "label", "at"), "kind": asked.what}
-    found = selected(client.objects, asked, query, _object_key)
-    spaced = any(_metadata(body).get("namespace") for body in found.items)
-    columns = (
-        Column("KIND", wide=True), Column("NAMESPACE", wide=not spaced), Column("NAME"),
-        Column("AGE", fixed=True, right=True), Column("VERSION", wide=True, right=True), Column("LABELS", wide=True),
-    )  # fmt: skip
-    now = _now(found, asked)
-    rows = [_object_row(body, now) for body in found.items]
-    return shown(found, output, columns, rows, f"no {asked.what} found")
-
-
-def _object_row(body: dict[str, Any], now: str) -> tuple[object, ...]:
-    meta = _metadata(body)
-    born = age(meta.get("creationTimestamp", ""), now)
-    labels = _labels(meta.get("labels") or {})
-    return body.get("kind"), meta.get("namespace") or "", _object_name(body), born, meta.get("resourceVersion"), labels
-
-
-def _object_key(body: dict[str, Any]) -> str:
-    return _key(_metadata(body).get("namespace") or "", _object_name(body))
-
-
-def _object_name(body: dict[str, Any]) -> str:
-    """Some kinds are named by an id in their spec."""
-    name: str = _metadata(body).get("name") or (body.get("spec") or {}).get("id") or ""
-    return name
-
-
-def _metadata(body: dict[str, Any]) -> dict[str, Any]:
-    return body.get("metadata") or {}
+    return shown(found, output, columns, rows, names=[str(row[0]) for row in rows])
 
 
 _TABLES: tuple[tuple[tuple[str, ...], Callable[[Client, ListQuery, str], Lines]], ...] = (
+    (PODS, _pods),
     (CLAIMS, _claims),
     (("queue",), _queue),
-    (("quotas", "quota"), _quotas),
+    (QUOTAS, _quotas),
     (("trees", "tree"), _trees),
     (NODES, _nodes),
     (("gpus", "gpu"), _gpus),

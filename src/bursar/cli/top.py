@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
-from bursar.cli.connection import Target, asks, at_option
+from bursar.cli.connection import Target, asks, at_option, fail
+from bursar.cli.listing import pages
+from bursar.cli.names import quota_label
 from bursar.cli.output import Column, bar, machine, output_option, repeat, table, watch_options, without_domain
-from bursar.cli.tables import pages, quota_name
 
 if TYPE_CHECKING:
     from bursar.server.client import Client
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("by", type=click.Choice(["quotas", "teams", "nodes"]), default="quotas")
 @click.option("-r", "--resource", default="", help="Only this resource: nvidia.com/gpu, or gpu for short.")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Rows of the table; 0: all.")
 @at_option
 @output_option
 @watch_options
 @asks
-def top(by: str, resource: str, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
+def top(by: str, resource: str, limit: int, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
     """Show who uses how much: by quota, by team (namespace) or by node; the fullest first.
 
-    The LIMIT of a quota is what it may use now: its runtime if it has one, else its max, else its min.
+    The LIMIT of a quota is what it may use now: its runtime if it has one, else its max, else its min. What pods
+    request of GPUs by annotation (tflops, vram) counts for teams as well.
     """
     with target.looking(past=bool(at)) as opened:
-        repeat(opened, lambda client: _look(client, by, resource, at, output), watch=watch, interval=interval)
+        repeat(opened, lambda client: _look(client, by, resource, limit, at, output), watch=watch, interval=interval)
 
 
 class UsageRow(NamedTuple):
@@ -49,9 +52,12 @@ class UsageRow(NamedTuple):
         return self.used * 10_000 // self.limit
 
 
-def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[str]:
+def _look(client: Client, by: str, resource: str, limit: int, at: str, output: str) -> list[str]:
     make = {"quotas": _quotas, "teams": _teams, "nodes": _nodes}[by]
-    rows = [row for row in make(client, {"at": at} if at else {}) if _wanted(row.resource, resource)]
+    found = list(make(client, {"at": at} if at else {}))
+    rows = [row for row in found if _wanted(row.resource, resource)]
+    if resource and found and not rows:
+        _unknown_resource(resource, [row.resource for row in found])
     rows.sort(key=lambda row: (-row.share, -row.used, row.who, row.resource))
     if output in {"json", "yaml"}:
         return machine([_plain(row) for row in rows], output)
@@ -66,7 +72,18 @@ def _look(client: Client, by: str, resource: str, at: str, output: str) -> list[
     )  # fmt: skip
     if not rows:
         return ["nothing is used, and nothing is limited"]
-    return table(columns, [_cells(row) for row in rows], wide=output == "wide")
+    shown = rows[:limit] if limit else rows
+    more = [f"and {len(rows) - len(shown)} more: --limit 0 shows all"] if len(rows) > len(shown) else []
+    return [*table(columns, [_cells(row) for row in shown], wide=output == "wide"), *more]
+
+
+def _unknown_resource(resource: str, known: list[str]) -> NoReturn:
+    from bursar.objects.decode import nearest
+
+    names = sorted({*known, *map(without_domain, known)})
+    close = nearest(resource, names)
+    hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(set(known)))}"
+    fail(f"nothing here has the resource {resource!r:.60}; {hint}")
 
 
 def _wanted(name: str, resource: str) -> bool:
@@ -101,7 +118,7 @@ def _quotas(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
             text = one.runtime or one.max or one.min
             limit = _amount(resource, text) if text else None
             most = one.max if one.runtime else ""
-            yield UsageRow(quota_name(row), resource, _amount(resource, one.used), limit, most=most)
+            yield UsageRow(quota_label(row), resource, _amount(resource, one.used), limit, most=most)
 
 
 def _nodes(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
@@ -109,6 +126,11 @@ def _nodes(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
         for resource, most in row.allocatable.items():
             used = row.used.get(resource, "")
             yield UsageRow(row.name, resource, _amount(resource, used), _amount(resource, most), row.pods)
+
+
+def _shares(gpus: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """What is requested of GPUs by annotation and is an amount."""
+    return ((name, text) for name, text in gpus.items() if not text.endswith("%"))
 
 
 def _teams(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
@@ -119,7 +141,7 @@ def _teams(client: Client, query: dict[str, str]) -> Iterator[UsageRow]:
     for row in pages(client.claims, query).items:
         if row.state == "gone":
             continue
-        for resource, text in row.requests.items():
+        for resource, text in [*row.requests.items(), *_shares(row.gpus)]:
             key = row.namespace, resource
             amount = _amount(resource, text)
             wanted[key] = wanted.get(key, 0) + amount

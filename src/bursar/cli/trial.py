@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from bursar.cli import exit_codes, manifests
+from bursar.cli.complete import complete_reference
 from bursar.cli.connection import Target, asks, fail
 from bursar.cli.manifests import Manifests
-from bursar.cli.output import Column, echo, machine, output_option, painted, shortened_line, shown, wrapped
+from bursar.cli.names import reference
+from bursar.cli.output import (
+    Column,
+    brief_reason,
+    echo,
+    machine,
+    output_option,
+    painted,
+    shortened_line,
+    shown,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from bursar.server import types
@@ -26,7 +38,8 @@ _STRANDED = [
 
 @click.command()
 @manifests.files_option(required=False)
-@click.option("--delete", "deleted", multiple=True, metavar="KIND/NAMESPACE/NAME", help="Also delete this object.")
+@click.option("--delete", "deleted", multiple=True, metavar="KIND/NAMESPACE/NAME", shell_complete=complete_reference,
+              help="Also delete this object.")  # fmt: skip
 @click.option("--horizon", metavar="DURATION", default="", help="Look so far ahead (10m), for what comes only later.")
 @click.option(
     "--fail-on-eviction", is_flag=True, help="Exit code 1 if a pod would be evicted or lose its node: for CI."
@@ -49,7 +62,8 @@ def plan(
         raise click.UsageError("give manifests with -f, or objects to delete with --delete")
     given = manifests.read(files, target.namespace) if files else manifests.Manifests([])
     with target.open() as client, given.located():
-        found = client.plan(given.text, delete=deleted, horizon=horizon)
+        named = ["/".join(reference(client, text)) for text in deleted]
+        found = client.plan(given.text, delete=named, horizon=horizon)
     echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
     if fail_on_eviction and not found.harmless:
         stranded = f", {len(found.stranded)} would lose their node" if found.stranded else ""
@@ -102,8 +116,9 @@ def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: 
     with target.open() as client, given.located():
         found = client.what_if(given.text)
     columns = (
-        Column("POD"), Column("VERDICT", fixed=True), Column("NODE"), Column("AHEAD", wide=True, right=True),
-        Column("TAKES THE PLACE OF"), Column("WHY"),
+        Column("POD", name=True), Column("VERDICT", fixed=True), Column("NODE", name=True, spare=2),
+        Column("AHEAD", wide=True, right=True, spare=4), Column("TAKES THE PLACE OF", items=True, spare=1),
+        Column("WHY", brief=brief_reason),
     )  # fmt: skip
     rows = [
         (row.pod, row.verdict, row.node, row.ahead, ", ".join(row.victims),

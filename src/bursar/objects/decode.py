@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
@@ -74,6 +75,22 @@ def check_choice(value: str, choices: Collection[str], path: str) -> None:
     """An empty choice means that the field may be missing."""
     if value not in choices:
         raise ManifestError(f"{value!r:.40} is none of {', '.join(filter(None, choices))}", path)
+
+
+_COMPARED = 2000
+
+
+def nearest(text: str, known: Iterable[str]) -> str:
+    """The known name that a misspelt one probably means; "" if none is close. Only so many names are compared."""
+    folded = {name.casefold(): name for name in islice(known, _COMPARED)}
+    close = difflib.get_close_matches(text[:100].casefold(), list(folded), n=1, cutoff=0.7)
+    return folded[close[0]] if close else ""
+
+
+def or_nearest(text: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not there."""
+    close = nearest(text, known)
+    return f"; did you mean {close}?" if close else ""
 
 
 def _one_line(text: str) -> str:
@@ -201,9 +218,9 @@ def _wrong_fields(value: dict[str, Any], struct: type[msgspec.Struct], path: str
 
 
 def _suggestion(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key[:100], known, n=1)
+    close = nearest(key, known)
     if close:
-        return f"did you mean {close[0]}?"
+        return f"did you mean {close}?"
     return f"known are {', '.join(sorted(known))}" if known else "nothing is known here"
 
 

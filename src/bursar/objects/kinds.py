@@ -19,7 +19,7 @@ import msgspec
 
 from bursar.objects import core
 from bursar.objects.core import ObjectMeta
-from bursar.objects.decode import ManifestError, check_choice, decode, join, require_strict
+from bursar.objects.decode import ManifestError, check_choice, decode, join, nearest, require_strict
 from bursar.objects.devices import GROUP as DEVICE_GROUP
 from bursar.objects.devices import (
     DeviceClass,
@@ -117,13 +117,13 @@ class KindSet:
                 raise ValueError(f"the kind {kind.name} is registered already")
             self._by_type[api_version, kind.kind] = kind
         short = (kind.kind, kind.kind.lower(), kind.plural, *kind.short_names)
-        full = (f"{kind.kind}.{kind.group}", f"{kind.plural}.{kind.group}") if kind.group else ()
-        for name in {*short, *full}:
+        full = [f"{name}.{kind.group}" for name in (kind.kind, kind.plural, *kind.short_names)] if kind.group else []
+        for name in {name.lower() for name in (*short, *full)}:
             self._by_name.setdefault(name, []).append(kind)
 
     def called(self, name: str) -> list[Kind]:
-        """The kinds that people call by this name."""
-        return self._by_name.get(name, [])
+        """The kinds that people call by this name, in small or capital letters."""
+        return self._by_name.get(name.lower(), [])
 
     def find(self, name: str) -> Kind:
         """The kind that people call by this name; ``ManifestError`` when there is none, or more than one."""
@@ -131,9 +131,10 @@ class KindSet:
         if len(found) == 1:
             return found[0]
         if found:
-            candidates = " or ".join(sorted(kind.name for kind in found))
-            raise ManifestError(f"the kind {name!r} is ambiguous: type {candidates}")
-        raise ManifestError(f"the kind {name!r:.80} is not known; known are {self._listing()}")
+            raise ambiguous(name, found)
+        close = nearest(name, [called for kind in self for called in (kind.name, kind.kind, kind.plural)])
+        hint = f"did you mean {close}?" if close else f"known are {self._listing()}"
+        raise ManifestError(f"the kind {name!r:.80} is not known; {hint}")
 
     def reference(self, text: str) -> tuple[Kind, str]:
         """The kind and key that ``Kind/namespace/name`` or, for a cluster-scoped kind, ``Kind/name`` stands for."""
@@ -192,7 +193,7 @@ class KindSet:
         raise self._unknown(api_version, name)
 
     def _unknown(self, api_version: str, name: str) -> ManifestError:
-        same_name = sorted(kind.api_version for kind in self._by_name.get(name, []) if kind.kind == name)
+        same_name = sorted(kind.api_version for kind in self.called(name) if kind.kind == name)
         if same_name:
             problem = f"{name} is a kind of {' and of '.join(same_name)}, not of {api_version!r:.80}"
             return ManifestError(problem, "apiVersion")
@@ -201,11 +202,18 @@ class KindSet:
         if siblings:
             problem = f"{name!r:.80} is not a kind of {group}, which has {', '.join(siblings)}"
             return ManifestError(problem, "kind")
-        handled = f"is not handled; handled are {self._listing()}"
+        close = nearest(name, [kind.kind for kind in self])
+        handled = f"is not handled; {f'did you mean {close}?' if close else f'handled are {self._listing()}'}"
         return ManifestError(f"{api_version} {name} {handled}"[:300], "kind")
 
     def _listing(self) -> str:
         return ", ".join(sorted(kind.name for kind in self))
+
+
+def ambiguous(name: str, found: Iterable[Kind]) -> ManifestError:
+    """The error about a name that several kinds share; it says what to type."""
+    candidates = " or ".join(sorted(kind.name for kind in found))
+    return ManifestError(f"the kind {name!r} is ambiguous: type {candidates}")
 
 
 def subject_of(body: dict[str, Any]) -> str:

@@ -83,6 +83,13 @@ class QuotaRecord:
         return f"{self.name}:{self.node}" if self.node else self.name
 
     @property
+    def forms(self) -> set[str]:
+        """What people may call it by: as tables, changes, checks or reasons print it."""
+        short = self.kind.partition(".")[0]
+        named = {f"{kind}/{name}" for kind in (self.kind, short) for name in (self.label, self.key)}
+        return {self.label, self.key, self.name, self.short_label, self.account, *named} - {""}
+
+    @property
     def subject(self) -> str:
         """Names the quota with its kind."""
         return f"{self.kind.partition('.')[0]} {self.label}"

@@ -5,14 +5,14 @@ They run in worker threads. An answer about state is given once that state is du
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from bursar._version import __version__
-from bursar.objects.decode import ManifestError
+from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.kinds import POD, Kind
 from bursar.objects.validation import duration_ms, timestamp
 from bursar.server import time_travel, types
@@ -88,18 +88,25 @@ class Handlers:
         return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
     def object(self, asked: RequestQuery) -> dict[str, Any]:
-        kind, key = self._kind(asked)
-        found = self._reader.look(lambda cluster: cluster.find(kind, key), asked.text("at"))
-        if found is None:
-            raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}")
-        return found
+        def look(cluster: Cluster) -> dict[str, Any]:
+            kind, key = _kind(cluster, asked)
+            found = cluster.find(kind, key)
+            if found is None:
+                raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}{_close(cluster, kind, key)}")
+            return found
+
+        return self._reader.look(look, asked.text("at"))
 
     def claim(self, asked: RequestQuery) -> types.ClaimRow:
         key = _asked_claim(asked)
-        found = self._reader.look(lambda cluster: ClaimView(cluster).row(key), asked.text("at"))
-        if found is None:
-            raise RefusedError(404, f"there is no claim {key!r:.200}")
-        return found
+
+        def look(cluster: Cluster) -> types.ClaimRow:
+            found = ClaimView(cluster).row(key)
+            if found is None:
+                raise trials.no_claim(cluster, key)
+            return found
+
+        return self._reader.look(look, asked.text("at"))
 
     def explain(self, asked: RequestQuery) -> types.Explanation:
         """A search for fixes runs on a copy: it may take long, and must not hold the cluster's lock."""
@@ -123,11 +130,12 @@ class Handlers:
         return types.DecisionList(items=rows, moment=moment, next=more)
 
     def history(self, asked: RequestQuery) -> types.ObjectHistory:
-        kind, key = self._kind(asked)
-        moment, store = self._reader.look(moment_of), self._service.store
-        found = time_travel.object_history(store, self._service.cluster.kinds, kind.name, key)
+        cluster, store = self._service.cluster, self._service.store
+        moment = self._reader.look(moment_of)
+        kind, key = _kind(cluster, asked, lambda kind, key: bool(store.object_changes(kind.name, key)))
+        found = time_travel.object_history(store, cluster.kinds, kind.name, key)
         if not found:
-            raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}")
+            raise RefusedError(404, f"there never was a {kind.kind} {key!r:.200}{_close(cluster, kind, key)}")
         rows = time_travel.about(store, key, 0, asked.limit) if kind.name == POD.name else []
         return types.ObjectHistory(kind=kind.name, key=key, items=found, decisions=rows, moment=moment)
 
@@ -160,13 +168,6 @@ class Handlers:
 
     # Kinds and references
 
-    def _kind(self, asked: RequestQuery) -> tuple[Kind, str]:
-        key = asked.text("key")
-        try:
-            return self._service.cluster.kind_of(asked.text("kind"), key), key
-        except ManifestError as error:
-            raise RefusedError(400, str(error)) from None
-
     def _references(self, given: Sequence[str]) -> Sequence[str]:
         """Checks that they have the form of references; the objects may be missing."""
         for text in given:
@@ -175,6 +176,20 @@ class Handlers:
             except ManifestError as error:
                 raise RefusedError(400, str(error)) from None
         return given
+
+
+def _kind(cluster: Cluster, asked: RequestQuery, known: Callable[[Kind, str], bool] | None = None) -> tuple[Kind, str]:
+    """The kind and key that a request names; of kinds that share a name the one whose object is there, or ``known``."""
+    key = asked.text("key")
+    try:
+        return cluster.kind_of(asked.text("kind"), key, known), key
+    except ManifestError as error:
+        raise RefusedError(400, str(error)) from None
+
+
+def _close(cluster: Cluster, kind: Kind, key: str) -> str:
+    """A question about the name that was probably meant."""
+    return or_nearest(key, (stored.key for stored in cluster.objects.all(kind.name)))
 
 
 def _once(asked: RequestQuery) -> dict[str, str]:

@@ -129,7 +129,7 @@ def _wanted(asked: RequestQuery) -> dict[str, str]:
 
 def _kind(cluster: Cluster, asked: RequestQuery) -> str:
     try:
-        return cluster.kinds.find(asked.text("kind")).name if asked.text("kind") else ""
+        return cluster.kind_listed(asked.text("kind")).name if asked.text("kind") else ""
     except ManifestError as error:
         raise RefusedError(400, str(error)) from None
 

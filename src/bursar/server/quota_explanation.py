@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bursar.ledger.claims import PENDING, Claim
-from bursar.objects.decode import ManifestError
+from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.validation import few
 from bursar.policies.plugin import Plugin
 from bursar.policies.policy import Policy
@@ -30,15 +30,20 @@ _NAMED = 10  # borrowers of other quotas that are listed
 def quota_explanations(cluster: Cluster, kind: str, key: str) -> types.QuotaExplanations:
     """The caller holds the cluster's lock, so it reads no more quotas than it must."""
     gathered = quotas.gather(cluster)
-    found = _of_one(_called(cluster, gathered.named(key), kind, key), key)
+    found = _of_one(_called(cluster, gathered, kind, key), key)
     pairs = {plugin.name: (plugin, policy) for plugin, policy in cluster.registry.paired(cluster.engine.policies)}
     items = [_explanation(cluster, gathered, record, *pairs[record.policy]) for record in _once_each(found)]
     return types.QuotaExplanations(items=items, moment=moment_of(cluster))
 
 
-def _called(cluster: Cluster, records: list[QuotaRecord], kind: str, key: str) -> list[QuotaRecord]:
+def _close(gathered: Gathered, key: str) -> str:
+    """The quota that was probably meant, or where all of them are listed."""
+    return or_nearest(key, (quota.label for quota in gathered.quotas())) or ": `bursar get quotas` lists them"
+
+
+def _called(cluster: Cluster, gathered: Gathered, kind: str, key: str) -> list[QuotaRecord]:
     """The rows that the text means: those labelled so, else those of the object of that key, else of that name."""
-    kinds = set[str]()
+    kinds, records = set[str](), gathered.named(key)
     if kind not in _ANY:
         kinds = {one.name for one in cluster.kinds.called(kind)}
         if not kinds:
@@ -48,7 +53,9 @@ def _called(cluster: Cluster, records: list[QuotaRecord], kind: str, key: str) -
         found = [record for record in records if getattr(record, form) == key]
         if found:
             return found
-    raise RefusedError(404, f"there is no quota {key!r:.200}: `bursar get quotas` lists them")
+    if records:
+        return records
+    raise RefusedError(404, f"there is no quota {key!r:.200}{_close(gathered, key)}")
 
 
 def _unknown(cluster: Cluster, kind: str) -> str:

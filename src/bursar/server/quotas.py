@@ -21,20 +21,26 @@ from bursar.sim.objects import Stored
 class Gathered:
     """What the quotas of one moment are read from: objects, which never change, and rows from the ledger."""
 
+    policies: list[str]  # in their order
     objects: list[tuple[str, ReadQuota, Stored]]  # (policy, reader, object)
     others: list[QuotaRecord]
 
     def quotas(self) -> list[QuotaRecord]:
-        """All quotas, by policy, namespace and name. Needs no lock."""
+        """All quotas, by policy (those of single nodes last), namespace and name. Needs no lock."""
         found = [*(_read(*one) for one in self.objects), *self.others]
         _share_out(found)
-        found.sort(key=lambda quota: (quota.policy, quota.kind, quota.namespace, quota.name, quota.node))
+        order = {name: place for place, name in enumerate(self.policies)}
+        found.sort(key=lambda quota: (order[quota.policy], quota.kind, quota.namespace, quota.name, quota.node))
         return found
 
-    def named(self, key: str) -> list[QuotaRecord]:
+    def named(self, text: str) -> list[QuotaRecord]:
         """The quotas that the text may mean, without what they lend, which takes all others to say."""
-        objects = [_read(*one) for one in self.objects if key in {one[2].key, one[2].name}]
-        return [*objects, *(row for row in self.others if key in {row.label, row.key, row.name, row.short_label})]
+        likely = [one for one in self.objects if f"/{text}".endswith((f"/{one[2].key}", f"/{one[2].name}"))]
+        for objects in (likely, self.objects):
+            found = [row for row in (*(_read(*one) for one in objects), *self.others) if text in row.forms]
+            if found:
+                return found
+        return []
 
 
 def gather(cluster: Cluster) -> Gathered:
@@ -45,7 +51,7 @@ def gather(cluster: Cluster) -> Gathered:
         for kind, read in plugin.quotas.objects.items()
         for stored in cluster.objects.all(kind)
     ]
-    return Gathered(objects, _rows(cluster))
+    return Gathered([plugin.name for plugin in cluster.registry], objects, _rows(cluster))
 
 
 def _rows(cluster: Cluster) -> list[QuotaRecord]:
@@ -85,6 +91,7 @@ def row(quota: QuotaRecord) -> types.QuotaRow:
         resources={name: _shown(name, figures) for name, figures in sorted(quota.resources.items())},
         exceeded=bool(over),
         message=quota.message,
+        account=quota.account,
     )
 
 
@@ -109,10 +116,11 @@ def _is_bad(condition: dict[str, Any]) -> bool:
 
 def _share_out(found: list[QuotaRecord]) -> None:
     """What is borrowed of a resource was lent by those whose min is idle, in proportion."""
-    borrowed, idle = _sums(found, lambda f: f.borrowed), _sums(found, lambda f: f.idle)
+    borrowed = _sums(found, lambda f: None if f.idle is None else f.borrowed)
+    idle = _sums(found, lambda f: f.idle)
     for quota in found:
         for resource, figures in quota.resources.items():
-            if figures.idle is not None:
+            if figures.idle is not None:  # quotas above others repeat what these borrow
                 key = (quota.lends_in, resource)
                 loans = min(borrowed.get(key, 0), idle[key])
                 figures.lent = loans * figures.idle // idle[key] if idle[key] else 0

@@ -127,6 +127,7 @@ class QuotaRow(Answer, frozen=True):
     resources: dict[str, QuotaAmounts] = {}
     exceeded: bool = False
     message: str = ""
+    account: str = ""  # of the ledger, as checks and reasons call it
 
 
 class QuotaList(Page[QuotaRow], frozen=True):

@@ -19,7 +19,7 @@ from bursar.control.suggestions import search
 from bursar.engine.decision import NEVER, Decision
 from bursar.ledger.claims import PENDING as CLAIM_PENDING
 from bursar.ledger.claims import Claim
-from bursar.objects.decode import ManifestError
+from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.kinds import NODE, subject_of
 from bursar.objects.manifests import Document
 from bursar.objects.validation import show_duration, timestamp
@@ -236,7 +236,7 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Exp
     """The caller holds the cluster's lock; a search for fixes may take seconds."""
     row = ClaimView(cluster).row(key)
     if row is None:
-        raise RefusedError(404, f"there is no claim {key!r:.200}")
+        raise no_claim(cluster, key)
     check = cluster.explain(key)
     if check is None:
         raise RefusedError(404, f"{key} is {row.phase} and has no reason: it ended by itself")
@@ -249,6 +249,11 @@ def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Exp
         fixes=[_fix(cluster, fix) for fix in found.fixes],
         fixes_complete=found.complete,
     )
+
+
+def no_claim(cluster: Cluster, key: str) -> RefusedError:
+    """The refusal of a claim that is not there, with the one that was probably meant."""
+    return RefusedError(404, f"there is no claim {key!r:.200}{or_nearest(key, cluster.pods())}")
 
 
 def _fix(cluster: Cluster, fix: search.Suggestion) -> types.Fix:

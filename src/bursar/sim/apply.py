@@ -59,7 +59,7 @@ def _take_out(whole: dict[str, Any], part: str, written: dict[str, Any], asked: 
         return
     before = asked if isinstance(asked, dict) else {}
     kept = {name: value for name, value in given.items() if name in before or written.get(name) != value}
-    if kept:
+    if kept or isinstance(asked, dict):  # an empty part stays one
         whole[part] = kept
     else:
         del whole[part]
@@ -95,8 +95,16 @@ def check_version(given: TypedObject, known: Stored | None) -> None:
         raise ConflictError(problem, "metadata.resourceVersion", subject=subject)
 
 
+def _is_about(given: TypedObject, pod: SimPod) -> bool:
+    """Whether a manifest was read from the cluster when this pod was there, and not written for another one."""
+    return (given.body.get("metadata") or {}).get("uid") == pod.uid
+
+
 def check_pod_update(known: Stored, given: TypedObject, pod: SimPod) -> None:
-    """A pod that has its place cannot ask for another one."""
+    """A pod that has its place cannot ask for another one, and one that has ended for nothing."""
+    if pod.phase in ENDED:
+        problem = "this pod has ended: take its uid away to create another one of its name"
+        raise ManifestError(problem, "metadata.uid", subject=f"Pod {given.key}")
     before = node_needs(cast("Pod", known.applied.typed).spec)
     after = node_needs(cast("Pod", given.typed).spec)
     subject = f"Pod {given.key}"
@@ -172,7 +180,8 @@ class Staging:
     def _draft(self, stage: Stage, given: TypedObject) -> _Draft:
         stored = stage.find(given.kind.name, given.key)
         pod = self._pods.by_key.get(given.key) if given.kind.name == POD.name else None
-        known = None if stored is None or (pod is not None and pod.phase in ENDED) else stored.fetched()
+        ended = pod is not None and pod.phase in ENDED and not _is_about(given, pod)
+        known = None if stored is None or ended else stored.fetched()
         check_version(given, stored)
         created = created_before(given, self._clock.now) if self.keeps_ages else self._clock.now
         body = requested(given.body, known)

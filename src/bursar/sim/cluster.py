@@ -9,7 +9,7 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from bursar.control import actions as outside
@@ -261,9 +261,20 @@ class Cluster:
         """The objects, to read."""
         return self._store
 
-    def kind_of(self, name: str, key: str) -> Kind:
-        """The kind that people call by this name; of several the one that has an object of this key."""
-        there = [kind for kind in self.kinds.called(name) if self._store.find(kind.name, key) is not None]
+    def kind_of(self, name: str, key: str, known: Callable[[Kind, str], bool] | None = None) -> Kind:
+        """The kind that people call by this name; of several the one that has an object of this key.
+
+        ``known``: what counts as having one, if not that it is there now.
+        """
+        known = known or (lambda kind, key: self._store.find(kind.name, key) is not None)
+        called = self.kinds.called(name)
+        there = [kind for kind in called if known(kind, key)] if len(called) > 1 else called
+        return there[0] if len(there) == 1 else self.kinds.find(name)
+
+    def kind_listed(self, name: str) -> Kind:
+        """The kind to list by this name; of several the one that has objects."""
+        called = self.kinds.called(name)
+        there = [kind for kind in called if self._store.has(kind.name)]
         return there[0] if len(there) == 1 else self.kinds.find(name)
 
     def reference(self, text: str) -> tuple[Kind, str]:

@@ -175,6 +175,10 @@ class ObjectStore:
         """The names of the kinds that there are objects of."""
         return sorted(kind for kind, spaces in self._objects.items() if spaces)
 
+    def has(self, kind: str) -> bool:
+        """Whether there are objects of a kind."""
+        return bool(self._objects.get(kind))
+
     def count(self) -> int:
         return sum(len(objects) for spaces in self._objects.values() for objects in spaces.values())
 

@@ -7,13 +7,12 @@ order and in full. Quantities match by value where a mapping holds resources: ``
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bursar.control.controller import SettlingError
-from bursar.objects.decode import ManifestError, join
+from bursar.objects.decode import ManifestError, join, or_nearest
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document
 from bursar.objects.validation import few, is_qualified, show_duration
@@ -230,7 +229,7 @@ def _expect_pod(cluster: Cluster, key: str, wanted: PodExpectation) -> Iterator[
     found = cluster.pod(key)
     if found is None:
         if wanted.phase != ABSENT:
-            yield f"Pod {key} matches nothing: there is no such pod{_nearest(key, cluster.pods())}"
+            yield f"Pod {key} matches nothing: there is no such pod{or_nearest(key, cluster.pods())}"
         return
     wrong = [line for difference in _pod_differences(wanted, found) for line in difference.lines()]
     if not wrong:
@@ -273,8 +272,3 @@ def _expect_object(cluster: Cluster, expectation: ObjectExpectation) -> Iterator
         yield from (f"  {line}" for line in wrong)
         if expectation.kind.name == "Pod":
             yield from _explained(cluster, expectation.key)
-
-
-def _nearest(key: str, keys: list[str]) -> str:
-    close = difflib.get_close_matches(key, keys, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -179,8 +179,10 @@ def read_row(row: QuotaRecord, body: Mapping[str, Any], written: Mapping[str, An
     row.fill("used", written.get("status", {}).get("used"))
     runtime = written.get("annotations", {}).get(RUNTIME)
     row.fill("runtime", msgspec.json.decode(runtime) if runtime else None)
-    if labels.get(IS_PARENT) != "true":
-        row.borrow()
+    row.borrow()
+    if labels.get(IS_PARENT) == "true":
+        for figures in row.resources.values():  # its children lend what it leaves idle
+            figures.idle = None
 
 
 def rows_outside(policy: PoolsPolicy) -> Iterator[QuotaRecord]:

@@ -38,34 +38,35 @@ def check_removal(view: ObjectView, tree: Mapping[str, Any]) -> None:
 def quota_rows(policy: TreesPolicy) -> Iterator[QuotaRecord]:
     """One row for each node of each tree."""
     for tree in policy.trees.by_name.values():
-        borrowed = _borrowed(tree)
+        borrowed = borrowed_above(tree)
         for name, node in tree.nodes.items():
             parent = "" if node.parent is None else node.parent.name
             row = QuotaRecord(NAME, QUOTA_TREE.name, "", tree.name, name, parent, tree.name)
             row.account = account_name(tree.name, name)
             loans = borrowed.get(name)
             for resource, amount in node.account.limits.listed.items():
-                used = node.account.used.amount(resource)
+                own = node.account.used.amount(resource)
+                borrowed_here = 0 if loans is None else loans.amount(resource)
                 row.resources[resource] = QuotaFigures(
-                    used,
+                    own + borrowed_here,
                     min=amount,
                     max=amount if node.hard or node.parent is None else None,
-                    borrowed=0 if loans is None else loans.amount(resource),
-                    idle=max(0, amount - used) if node.leaf else None,
+                    borrowed=borrowed_here,
+                    idle=max(0, amount - own) if node.leaf else None,
                 )
             yield row
 
 
-def _borrowed(tree: QuotaTreeModel) -> dict[str, Vector]:
-    """By group: what its consumers use of nodes above it."""
+def borrowed_above(tree: QuotaTreeModel) -> dict[str, Vector]:
+    """By node: what the consumers of its groups use of nodes above it. The account of the node does not count that."""
     found: dict[str, Vector] = {}
     for node in tree.nodes.values():
         for allocation in [] if node.leaf else tree.allocated_on(node):
-            if allocation.group is not None and allocation.group is not node:
-                known = found.get(allocation.group.name)
-                found[allocation.group.name] = (
-                    allocation.request.cost if known is None else known.plus(allocation.request.cost)
-                )
+            below = allocation.group
+            while below is not None and below is not node:
+                known, cost = found.get(below.name), allocation.request.cost
+                found[below.name] = cost if known is None else known.plus(cost)
+                below = below.parent
     return found
 
 
@@ -78,7 +79,9 @@ def explain_row(policy: TreesPolicy, row: QuotaRecord) -> Check | None:
     children: list[Check] = []
     for name, check in row.checks():
         show, figures = dimension(name).show, row.resources[name]
-        note = f"{show(figures.used)} of its quota of {show(figures.min or 0)} in use"
+        own = figures.used - (figures.borrowed or 0)
+        note = f"{show(own)} of its quota of {show(figures.min or 0)} in use"
+        note += f", and {show(figures.borrowed)} borrowed from above" if figures.borrowed else ""
         children.append(Check(name, check.passed, note))
     at = node.parent
     while at is not None:
