@@ -63,7 +63,7 @@ def test_an_elastic_quota_says_what_it_borrows_and_lends(bed: Live) -> None:
 def test_a_node_of_a_tree_says_who_sits_above_it(bed: Live) -> None:
     assert outline(bed.client.explain_quota("QuotaTree", "org:x")) == [
         "QuotaTree org:x: soft: it may borrow from above",
-        " nvidia.com/gpu: 1 of its quota of 1 in use",
+        " nvidia.com/gpu: 1 of its quota of 1 in use, and 1 borrowed from above",
         " above org:all: 2 of 4 nvidia.com/gpu in use",
         " borrows: z/t2 has nvidia.com/gpu 1 of org:all",
         " pods: 2 count, 0 wait",
