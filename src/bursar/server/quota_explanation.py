@@ -36,9 +36,10 @@ def quota_explanations(cluster: Cluster, kind: str, key: str) -> types.QuotaExpl
     return types.QuotaExplanations(items=items, moment=moment_of(cluster))
 
 
-def _close(gathered: Gathered, key: str) -> str:
+def _close(gathered: Gathered, kinds: set[str], key: str) -> str:
     """The quota that was probably meant, or where all of them are listed."""
-    return or_nearest(key, (quota.label for quota in gathered.quotas())) or ": `bursar get quotas` lists them"
+    labels = (quota.label for quota in gathered.quotas() if not kinds or quota.kind in kinds)
+    return or_nearest(key, labels) or ": `bursar get quotas` lists them"
 
 
 def _called(cluster: Cluster, gathered: Gathered, kind: str, key: str) -> list[QuotaRecord]:
@@ -55,7 +56,7 @@ def _called(cluster: Cluster, gathered: Gathered, kind: str, key: str) -> list[Q
             return found
     if records:
         return records
-    raise RefusedError(404, f"there is no quota {key!r:.200}{_close(gathered, key)}")
+    raise RefusedError(404, f"there is no quota {key!r:.200}{_close(gathered, kinds, key)}")
 
 
 def _unknown(cluster: Cluster, kind: str) -> str:
