@@ -35,6 +35,8 @@ def reference(client: Client, text: str) -> Reference:
     found = kinds_called(client, first) if rest else []
     if found and (not found[0].namespaced or "/" in rest):
         return (found[0].name if len(found) == 1 else first), rest
+    if found and not first.islower():  # no namespace is written so
+        fail(f"{text!r:.120} does not have the form {first}/namespace/name")
     if first.lower() in QUOTAS and rest:
         return _object_of_quota(client, rest)
     if text.count("/") != 1 or not rest:
