@@ -71,7 +71,7 @@ def test_tables_fit_the_terminal(shell: Shell, what: str, width: int) -> None:
 
 
 def test_what_is_cut_says_so(shell: Shell) -> None:
-    assert shell.lines("get", "queue", width=35)[1].endswith("…")
+    assert shell.lines("get", "queue", width=24)[1].endswith("…")
 
 
 def test_json_and_yaml_are_the_answers_of_the_api(shell: Shell) -> None:
