@@ -118,7 +118,7 @@ def test_filters(shell: Shell, arguments: list[str], names: list[str]) -> None:
         (["get", "pods", "b/none"], exit_codes.FAILED, "there is no pod b/none; did you mean b/one?"),
         (["get", "quotas", "org:z"], exit_codes.FAILED, "there is no quota org:z; did you mean org:"),
         (["get", "trees", "orgg"], exit_codes.FAILED, "there is no quota tree orgg"),
-        (["get", "Node", "n2"], exit_codes.FAILED, "there is no Node 'n2'; did you mean n1?"),
+        (["get", "Node", "n11"], exit_codes.FAILED, "there is no Node n11; did you mean n1?"),
         (["get", "pods", "-A", "-n", "b"], exit_codes.BAD_INPUT, "-A means all namespaces, and -n one of them"),
         (["explain", "quota", "b/qota"], exit_codes.FAILED, "there is no quota 'b/qota'; did you mean b/quota?"),
         (["top", "-r", "gpus"], exit_codes.BAD_INPUT, "nothing here has the resource 'gpus'; did you mean gpu?"),
