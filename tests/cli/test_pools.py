@@ -184,7 +184,7 @@ def test_clusters_without_pools_list_no_default_quota(tmp_path: Path) -> None:
 
 
 def test_an_ambiguous_kind_lists_what_can_be_typed(shell: Shell) -> None:
-    assert "vision     vision" in shell("get", "eq").output  # objects of one of the two
+    assert ["vision", "vision"] in [row[:2] for row in rows(shell.lines("get", "eq"))]  # objects of one of the two
     shell.bed.give(quota("b", 1))
     for name in ("eq", "elasticquota", "ElasticQuota"):
         kinds = "ElasticQuota.n8s.nebuly.ai or ElasticQuota.scheduling.sigs.k8s.io"
