@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bursar.control.admission import all_reasons, known_kinds
-from bursar.kube.controller import drift, patches, pod_writer
+from bursar.kube.controller import drift, patches, place_recovery
 from bursar.policies.plugin import Reason, default_registry
 from bursar.policies.results import Check
 from bursar.sim import runner
@@ -26,7 +26,13 @@ SHOWN_BY = {  # tests that have a reason without saying its code
     "gpus.gone": "policies/gpus/test_vectors_allocator.py::test_a6_a_gpu_that_is_gone_does_not_keep_the_others",
     "engine.displaced": "policies/gpus/test_policy.py::test_a_worker_that_has_to_wait_again_loses_its_record",
 }
-ON_KUBERNETES = {patches.INVALID, patches.UNJUDGED, pod_writer.UNPLACED, drift.DIFFERENT}
+ON_KUBERNETES = {
+    patches.INVALID,
+    patches.UNJUDGED,
+    place_recovery.PLACE_LOST,
+    place_recovery.UNSCHEDULED,
+    drift.DIFFERENT,
+}
 PLAIN_EVENT = re.compile(r"[A-Z]\w*")  # Admitted, Held, ...: named as Kubernetes names events, they are no reasons
 
 

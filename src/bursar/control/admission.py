@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Meta, structs
 
 from bursar.engine import disruption_budgets
 from bursar.engine.decision import REASONS as ENGINE_REASONS
@@ -140,6 +140,13 @@ class ControlSection(Part, frozen=True):
     """``Configuration.spec.control``."""
 
     strict: bool = False  # no claim passes the most urgent pending one
+    take_back: Annotated[
+        Literal["free-to-recreate", "all", "never"],
+        Meta(
+            description="Kubernetes: which pods are evicted when the scheduler cannot bind them to the node that they"
+            " were pinned to. free-to-recreate: those of ReplicaSets and StatefulSets, and of Jobs that ignore it."
+        ),
+    ] = "free-to-recreate"
 
 
 def known_kinds(registry: Registry) -> KindSet:
@@ -258,8 +265,13 @@ CONTROL_REASONS: Final = (
     ),
     Reason(
         "control.place-lost",
-        "Kubernetes only: the scheduler could not bind the pod where Bursar had a place for it, in time.",
-        "Its owner creates it anew; see the scheduler's events on the pod.",
+        "Kubernetes only: the scheduler did not bind the pod where Bursar had a place for it; it is evicted.",
+        "Its owner creates it anew, for another node; see the scheduler's events on the pod.",
+    ),
+    Reason(
+        "control.unscheduled",
+        "Kubernetes only: the pod is admitted and keeps its quota, and its scheduler has not bound it.",
+        "See the scheduler's words in the note; delete the pod if it cannot run.",
     ),
     Reason(
         "control.preempted-by-others",

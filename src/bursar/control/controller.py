@@ -16,7 +16,7 @@ from typing import cast
 
 from bursar.control import actions as outside
 from bursar.control.actions import Actor, Ports, RehearsingActor
-from bursar.control.admission import ObjectChange, control_section, settings_of
+from bursar.control.admission import ControlSection, ObjectChange, control_section, settings_of
 from bursar.control.device_charging import DeviceCharging
 from bursar.control.gangs import forked
 from bursar.control.queue import Queue
@@ -121,6 +121,7 @@ class Controller:
     def __init__(self, engine: Engine, registry: Registry, ports: Ports, *, max_rounds: int = MAX_ROUNDS) -> None:
         self.engine = engine
         self.queue = Queue(lambda claim: displaced_by(engine.state, claim.uid))
+        self.options = ControlSection()
         self._registry = registry
         self._ports = ports
         self._watch = Wakeups(self.queue, self.engine.policies)
@@ -142,9 +143,7 @@ class Controller:
                 self.engine.configure(settings, now)
             except SettingError as error:
                 raise _refused(error) from None
-        section = control_section(changes)
-        if section is not None:
-            self.queue.strict = section.strict
+        self._configured(changes)
         self._devices.apply(changes, now)
         for claim, key in pods:
             self._pod_seen(claim, key, now)
@@ -152,6 +151,12 @@ class Controller:
             missing = None if claim is None else self.queue.missing(claim.uid)
             if claim is not None and missing is not None:
                 self._actor.event(claim, outside.WARNING, GROUP_INCOMPLETE, _group_sentence(claim, missing))
+
+    def _configured(self, changes: Sequence[ObjectChange]) -> None:
+        section = control_section(changes)
+        if section is not None:
+            self.options = section
+            self.queue.strict = section.strict
 
     def check(self, changes: Sequence[ObjectChange]) -> None:
         """Raises if changed pods would not fit where they run, given all of these changes; changes nothing.
@@ -226,6 +231,14 @@ class Controller:
         if claim.place != node or claim.state < RESERVED:
             self.engine.place(uid, node, self._ports.now(), forced=True)
         self._seen(uid, BOUND)
+
+    def unplace(self, uid: str) -> None:
+        """The pod is started, and its scheduler has not found a node: it counts in its quotas, and on no node."""
+        claim = self.engine.state.claims.get(uid)
+        if claim is None or claim.leaving or claim.state not in {PENDING, RESERVED}:
+            return
+        self.engine.unplace(uid, self._ports.now())
+        self._watch.found(claim)
 
     def counts_on(self, uid: str, node: str) -> None:
         """The node is known now: a pod that was placed there before counts on it."""
@@ -361,9 +374,7 @@ class Controller:
 
         All pending pods are decided again: what each of them waited for is not restored.
         """
-        section = control_section(changes)
-        if section is not None:
-            self.queue.strict = section.strict
+        self._configured(changes)
         self._watch.revoked.update(self.engine.state.cells("revoked"))
         self._devices.resume(changes)
         for key, uid in pods:

@@ -75,6 +75,16 @@ def place(core: Core, claim: Claim, node: str, forced: bool, at: int) -> Decisio
     return decision
 
 
+def unplace(core: Core, claim: Claim, at: int) -> Decision:
+    """The claim counts in its quotas, by force if it did not before, and on no node."""
+    if claim.state == PENDING:
+        core.tx.set_state(claim, RESERVED)
+        core.attempt(claim, "", True)
+    else:
+        rebind(core, claim, "", True)
+    return Decision(claim.uid, ADMITTED, at)
+
+
 def _fact(core: Core, claim: Claim, node: str, at: int) -> Decision:
     """The claim is on that node already: it counts, whatever quotas and nodes say, and so does its demand."""
     core.tx.set_state(claim, RESERVED)

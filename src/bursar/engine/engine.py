@@ -168,6 +168,22 @@ class Engine(LockedLedger):
         finally:
             self._end()
 
+    def unplace(self, uid: str, at: int = 0) -> Decision:
+        """The claim is admitted and counts on no node: another scheduler has to find one.
+
+        A claim that has a place keeps its quotas only. One that is pending counts in its quotas, whatever they say.
+        """
+        self._lock.acquire()
+        try:
+            claim = self.claim(uid)
+            if claim.leaving or claim.state not in (PENDING, RESERVED):
+                raise EngineError(f"{claim.key} is {STATES[claim.state]}: only a claim that waits gives its node back")
+            self._begin(at)
+            decision = deciding.unplace(self._core, claim, at)
+            return self._conclude(claim, decision, "unplace")
+        finally:
+            self._end()
+
     def spare(self, uid: str, spared: bool, at: int = 0) -> None:
         """Set whether the claim may not be a victim for now, for a reason outside of the ledger.
 

@@ -49,6 +49,7 @@ IN_CLUSTER = (
     RbacRule("", ("pods/eviction",), ("create",), "evict victims"),
     RbacRule("", ("nodes",), (*_FOLLOW, "patch"), "what there is; label nodes that have GPUs"),
     RbacRule("", ("namespaces",), (*READ, "patch"), "label those that a quota names; whose term it is, on its own"),
+    RbacRule("batch", ("jobs",), ("get",), "whether an eviction counts against the Job of a pod without a place"),
     RbacRule("scheduling.k8s.io", ("priorityclasses",), _FOLLOW, "who comes first"),
     RbacRule("policy", ("poddisruptionbudgets",), _FOLLOW, "budgets that limit evictions"),
     RbacRule(

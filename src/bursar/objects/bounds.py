@@ -26,6 +26,8 @@ MOST_CONTAINERS = 256  # with init containers
 MOST_RESOURCES = 64  # that its containers request or limit
 MOST_PORTS = 512
 MOST_CLAIMS = 128  # of devices
+MOST_VOLUMES = 512
+MOST_POD_TERMS = 64  # of required pod affinity and anti-affinity, and of topology spread
 MOST_LABEL_BYTES = 32 * 1024
 MOST_ANNOTATION_BYTES = 64 * 1024  # of those that policies read
 
@@ -54,6 +56,8 @@ def _counts(pod: Pod, annotations: Mapping[str, str]) -> Iterator[Count]:
     yield "spec.tolerations", "tolerations", len(spec.tolerations), MOST_TOLERATIONS
     yield "spec.resourceClaims", "claims", len(spec.resource_claims), MOST_CLAIMS
     yield from _containers(spec)
+    yield "spec.volumes", "volumes", len(spec.volumes), MOST_VOLUMES
+    yield from _about_pods(spec)
     yield "metadata.labels", "bytes", _bytes(meta.labels), MOST_LABEL_BYTES
     yield "metadata.annotations", "bytes that policies read", _bytes(annotations), MOST_ANNOTATION_BYTES
 
@@ -67,6 +71,19 @@ def _terms(required: NodeSelector | None) -> Iterator[Count]:
     yield path, "terms", len(terms), MOST_TERMS
     yield path, "expressions", len(expressions), MOST_EXPRESSIONS
     yield path, "values", sum(len(one.values) for one in expressions), MOST_VALUES
+
+
+def _about_pods(spec: PodSpec) -> Iterator[Count]:
+    affinity = (*spec.affinity.pod_affinity.required, *spec.affinity.pod_anti_affinity.required)
+    terms = (*affinity, *spec.topology_spread_constraints)
+    path = "spec.affinity and spec.topologySpreadConstraints"
+    yield path, "terms about pods", len(terms), MOST_POD_TERMS
+    selectors = [one.label_selector for one in terms] + [one.namespace_selector for one in affinity]
+    expressions = [one for selector in selectors if selector is not None for one in selector.match_expressions]
+    labels = sum(len(selector.match_labels) for selector in selectors if selector is not None)
+    yield path, "expressions about pods", labels + len(expressions), MOST_EXPRESSIONS
+    values = sum(len(one.values) for one in expressions) + sum(len(one.namespaces) for one in affinity)
+    yield path, "values about pods", values, MOST_VALUES
 
 
 def _containers(spec: PodSpec) -> Iterator[Count]:

@@ -106,8 +106,38 @@ class NodeAffinity(Lenient, frozen=True):
     required: NodeSelector | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
+class PodAffinityTerm(Lenient, frozen=True):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None  # None: no pod
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None  # None: none but those named; empty: all
+
+
+class PodAffinity(Lenient, frozen=True):
+    required: tuple[PodAffinityTerm, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
+
+
 class Affinity(Lenient, frozen=True):
     node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+class TopologySpread(Lenient, frozen=True):
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+
+
+class VolumeSource(Lenient, frozen=True):
+    """A source of a volume. Of any but a PersistentVolumeClaim only the presence is read."""
+
+    claim_name: str = ""
+
+
+Volume = dict[str, VolumeSource | tuple[object, ...] | str | float | bool | None]
+"""The name of a volume, and its source by kind."""
 
 
 class PodToleration(Lenient, frozen=True):
@@ -146,6 +176,8 @@ class PodSpec(Lenient, frozen=True):
     host_network: bool = False
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
+    volumes: tuple[Volume, ...] = ()
+    topology_spread_constraints: tuple[TopologySpread, ...] = ()
 
 
 class PodStatus(Lenient, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.objects import core
 from bursar.objects.bounds import excess
+from bursar.objects.constraints import CONSTRAINTS, REPELS, constraints_mark, repelled
 from bursar.objects.core import ObjectMeta, Pod, PodSpec, PriorityClass
 from bursar.objects.decode import ManifestError, check_choice
 from bursar.objects.requests import is_sidecar, pod_resources
@@ -206,12 +207,12 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
     )
     group, group_size = _group(meta)
     asked = _content("resources", spec.containers, spec.init_containers, spec.resources, spec.overhead)
+    details = _details(spec, meta.namespace)
     placed = _content(
         "needs", asked, spec.node_name, spec.node_selector, spec.affinity, spec.tolerations, spec.host_network
     )
     labels, annotations = _content("marks", meta.labels), _content("marks", meta.annotations)
     owner = owner_of(meta)
-    claims = [[one.name, one.resource_claim_name, one.resource_claim_template_name] for one in spec.resource_claims]
 
     def build() -> ClaimSpec:
         resources = cache.get(asked, lambda: pod_resources(spec))
@@ -228,11 +229,26 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
             group,
             group_size,
             cache.get(placed, lambda: node_needs(spec)),
-            {DEVICE_DETAILS: {"claims": claims}} if claims else None,
+            details,
         )
 
     marks = (priority, preemptible, preempts, owner, group, group_size)
-    return cache.get((placed, labels, annotations, *marks, spec.resource_claims), build)
+    return cache.get((placed, labels, annotations, *marks, _content("details", details) if details else b""), build)
+
+
+def _details(spec: PodSpec, namespace: str) -> dict[str, object]:
+    """What policies and the device book read of a few pods only."""
+    found: dict[str, object] = {}
+    if spec.resource_claims:
+        rows = [[one.name, one.resource_claim_name, one.resource_claim_template_name] for one in spec.resource_claims]
+        found[DEVICE_DETAILS] = {"claims": rows}
+    mark = constraints_mark(spec)
+    if mark:
+        found[CONSTRAINTS] = mark
+        terms = repelled(spec, namespace)
+        if terms:
+            found[REPELS] = terms
+    return found
 
 
 def _content(*parts: object) -> Hashable:

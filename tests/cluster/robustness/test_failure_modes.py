@@ -303,7 +303,7 @@ def _leaves_after(duration: str) -> Body:
 def test_a_pin_that_cannot_be_honoured_is_given_up(plane: ControlPlane, scene: Scene) -> None:
     node, other = scene.nodes(2)
     scene.quota(8)
-    with replicas(plane, 1, "--pin-all", "--pin-patience", "2"):
+    with replicas(plane, 1, "--pin-all", "--pin-patience", "2"), _taking_back(plane, "all"):
         plane.stop_component("kube-scheduler")
         try:
             scene.pod("pinned", 2)
@@ -316,6 +316,21 @@ def test_a_pin_that_cannot_be_honoured_is_given_up(plane: ControlPlane, scene: S
         scene.wait_told("pinned", "control.place-lost")
         eventually(lambda: scene.get("pinned") is None, "it is evicted, for its owner to create it anew")
         scene.wait_running(scene.pod("again", 8))
+
+
+@contextmanager
+def _taking_back(plane: ControlPlane, whom: str) -> Iterator[None]:
+    body = {
+        "apiVersion": "bursar.dev/v1alpha1",
+        "kind": "Configuration",
+        "metadata": {"name": "default"},
+        "spec": {"control": {"takeBack": whom}},
+    }
+    plane.kubectl("apply", "-f", "-", input=json.dumps(body))
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "configurations.bursar.dev", "default")
 
 
 def test_pods_on_a_node_that_is_gone_count_until_they_are_gone(plane: ControlPlane, scene: Scene) -> None:

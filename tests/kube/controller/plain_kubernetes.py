@@ -28,9 +28,10 @@ from bursar.kube.controller.patches import (
     with_node_terms,
     written,
 )
-from bursar.kube.controller.pod_model import read_pod, unjudged
+from bursar.kube.controller.pod_model import read_pod
 from bursar.ledger.claims import RESERVED, Claim
 from bursar.ledger.preemption_history import heir_key
+from bursar.objects.constraints import unjudged
 from bursar.objects.kinds import Kind, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.validation import duration_ms

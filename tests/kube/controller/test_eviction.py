@@ -20,8 +20,9 @@ pytestmark = pytest.mark.anyio
 
 
 def let_go(cluster: Stage, name: str) -> Body:
-    """A pod that a predecessor let go and pinned, and that found no node."""
-    pod = cluster.pod("a", name, gated=False)
+    """A pod of a ReplicaSet that a predecessor let go and pinned, and that found no node."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    pod = cluster.pod("a", name, gated=False, ownerReferences=[owner])
 
     def edit(body: Body) -> None:
         body["metadata"]["annotations"] = {ADMISSION: written(AdmissionRecord(1, 0, "n", pinned=True))}

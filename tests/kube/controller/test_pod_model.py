@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bursar.kube.controller.pod_model import milliseconds, read_pod, unjudged, user_annotations, user_labels
+from bursar.kube.controller.pod_model import milliseconds, read_pod, user_annotations, user_labels
+from bursar.objects.constraints import unjudged
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

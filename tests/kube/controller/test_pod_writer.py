@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from bursar.kube.client.api import Api
-from bursar.kube.controller.patches import HOLD, AdmissionRecord, HoldRecord
-from bursar.kube.controller.pod_model import SeenPod, read_pod
-from bursar.kube.controller.pod_sync import PodSync, TrackedPod
-from bursar.kube.controller.pod_writer import LabelKeeper, PinWatch, PodWriter
+from bursar.kube.controller.patches import HOLD, HoldRecord
+from bursar.kube.controller.pod_writer import LabelKeeper, PodWriter
 from bursar.ledger.claims import HELD
 from tests.kube.controller.test_mirror import apply, cluster_with, namespace, node, pod, quota
 
@@ -108,35 +104,3 @@ def test_pods_that_are_forgotten_have_no_labels_of_ours() -> None:
     keeper.forget("u")
     assert keeper.seen("u", {}) == {}
     assert keeper.want("v", {}, {}) == {}
-
-
-# Pods that were admitted and find no node
-
-
-PATIENCE = 60_000
-
-
-def seen(reason: str) -> SeenPod:
-    condition = {"type": "PodScheduled", "status": "False", "reason": reason}
-    body = {"metadata": {"name": "p", "namespace": "a", "uid": "u"}, "status": {"conditions": [condition]}}
-    return read_pod(msgspec.json.encode(body))
-
-
-def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
-    """Not the time in which it does not get to the pod, or another gate keeps it from it."""
-    tracked = TrackedPod(seen("SchedulingGated"), None, governed=True, record=AdmissionRecord(1, 0, "n", pinned=True))
-    now = 0
-    pods = SimpleNamespace(unbound={"u": tracked})
-    watch = PinWatch(cast("PodSync", pods), lambda: now, PATIENCE)
-    assert list(watch.lost()) == []
-    now += 2 * PATIENCE
-    tracked.seen = seen("Unschedulable")
-    assert list(watch.lost()) == [], "it was tried a moment ago"
-    now += PATIENCE - 1
-    assert list(watch.lost()) == []
-    now += 1
-    assert [one for one, _ in watch.lost()] == [tracked]
-    pods.unbound.clear()
-    assert list(watch.lost()) == []
-    pods.unbound["u"] = tracked
-    assert list(watch.lost()) == [], "it was somewhere meanwhile"

@@ -66,6 +66,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
 SECRETS = Resource("", "v1", "secrets", "Secret", True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True)
 

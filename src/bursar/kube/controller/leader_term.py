@@ -24,13 +24,14 @@ from typing import Protocol
 from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind
 from bursar.kube.client.errors import Conflict
 from bursar.kube.client.models import Lease, Meta, RawObject
-from bursar.kube.controller import drift, pod_writer
+from bursar.kube.controller import drift
 from bursar.kube.controller.events import EventDeduplicator, Recall, Tell
 from bursar.kube.controller.eviction import Evictor
 from bursar.kube.controller.informers import Watches
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.object_writer import NamespaceKeeper, ObjectWriter
 from bursar.kube.controller.patches import TERM
+from bursar.kube.controller.place_recovery import PATIENCE, PlaceRecovery, UnboundWatch
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_writer import PodWriter
 from bursar.kube.controller.work_queue import KeyedWorkQueue, LeadershipLost, cancelled
@@ -57,7 +58,7 @@ class JournalKeeper(Protocol):
 class TermOptions:
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     dry_run: bool = False  # everything is sent, for the server to check and not to keep
-    pin_patience: int = pod_writer.PATIENCE
+    pin_patience: int = PATIENCE
     compared_every: float = COMPARED_EVERY
     journal: Callable[[int], JournalKeeper] | None = None  # makes one for the term of that number; None: not kept
 
@@ -93,7 +94,8 @@ class LeaderTerm:
         self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.selection, report, options.mirror.admission.never, dry_run=dry)
-        self._pins = pod_writer.PinWatch(mirror.pods, mirror.notes.now, options.pin_patience)
+        watch = UnboundWatch(mirror.pods, now, options.pin_patience, options.mirror.admission.cluster_scheduler)
+        self.places = PlaceRecovery(api, mirror, self.writer, self.evictor, watch, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, self._take)
         self._options = options
@@ -110,7 +112,8 @@ class LeaderTerm:
             queue.broken = self._failed
 
     def _queues(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
-        return self.writer.queue, self.evictor.queue, self.statuses.queue, self.namespaces.queue
+        pods = self.writer.queue, self.evictor.queue, self.places.queue
+        return *pods, self.statuses.queue, self.namespaces.queue
 
     # Running
 
@@ -272,9 +275,7 @@ class LeaderTerm:
     def _tidy_up(self) -> None:
         self.evictor.unshield()
         self.writer.tidy()
-        for tracked, why in self._pins.lost():
-            if self.evictor.take_back(tracked.uid):
-                self.mirror.report(POD.name, tracked.key, pod_writer.UNPLACED, why)
+        self.places.tidy()
 
     def _compare(self) -> None:
         mirror = self.mirror

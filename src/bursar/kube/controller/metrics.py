@@ -82,6 +82,11 @@ def _term(term: LeaderTerm) -> Iterator[Metric]:
     mirror = term.mirror
     yield _counter("bursar_pods_started", "Pods that were ungated in this term.", (), {(): term.writer.started})
     yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.evictor.evicted})
+    unbound, recovered = _single(term.places.overdue), _single(term.places.recovered)
+    text = "Started pods that are not bound in time, by obstacle."
+    yield _gauge("bursar_pods_unscheduled", text, ("obstacle",), unbound)
+    text = "Places of pods that were not bound in time, by what was done, in this term."
+    yield _counter("bursar_places_recovered", text, ("how",), recovered)
     invalid = len(mirror.objects.invalid)
     yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
     if mirror.shadow is not None:

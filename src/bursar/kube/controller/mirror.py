@@ -25,9 +25,12 @@ from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.work_queue import PendingActions
+from bursar.objects.core import Pod
 from bursar.objects.devices import ResourceSlice
 from bursar.objects.kinds import DEVICE_KINDS, NAMESPACE, NODE, POD, RESOURCE_SLICE, Kind
+from bursar.objects.refused_pods import REFUSED_PODS, RefusedClass, pod_class
 from bursar.policies.plugin import Registry
+from bursar.policies.results import Output
 
 log = logging.getLogger(__name__)
 SLICE = 25  # pods that enter before other tasks run
@@ -173,6 +176,25 @@ class Mirror:
 
     def pod_gone(self, key: str) -> None:
         self.pods.gone(key)
+
+    # What the scheduler found
+
+    def refuse(self, node: str, pod: Pod, why: str, base: int) -> None:
+        """The scheduler refused the pod on the node: none of its class goes there for a while."""
+        if self.cache.find(NODE.name, node) is not None:
+            now = self.notes.now()
+            entry = RefusedClass(pod.metadata.namespace, now, now, why)
+            self.cache.refused.remember(node, pod_class(pod), entry, base)
+            self._refusals_changed(node)
+
+    def end_refusals(self) -> None:
+        """Nodes are tried again when their time has come."""
+        for node in self.cache.refused.ended(self.notes.now()):
+            self._refusals_changed(node)
+
+    def _refusals_changed(self, node: str) -> None:
+        self._reread(node)
+        self.notes.write(Output(NODE.name, node, "annotations", {REFUSED_PODS: self.cache.refused.text(node)}))
 
     # Reports
 

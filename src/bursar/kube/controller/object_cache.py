@@ -26,6 +26,7 @@ from bursar.objects.devices import ResourceSlice
 from bursar.objects.kinds import DEVICE_KINDS, NODE, Kind, KindSet, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.pods import DEVICES
+from bursar.objects.refused_pods import RefusedNodes
 from bursar.policies.plugin import D, DerivedValues, ObjectView
 from bursar.policies.results import Output
 
@@ -114,6 +115,7 @@ class ObjectCache:
     def __init__(self, kinds: KindSet) -> None:
         self.kinds = kinds
         self.devices = Devices()
+        self.refused = RefusedNodes()
         self.unmarked: Callable[[Node], bool] | None = None  # whether a node lacks the mark of a GPU node
         self.version = 0  # grows with each change of what admission reads
         self._derived = DerivedValues()
@@ -156,7 +158,8 @@ class ObjectCache:
         metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name not in _BOOKKEEPING}
         status = body.pop("status", None) if status_is_ours(kind) else None
         if kind.name == NODE.name:
-            given = self.kinds.read(Document("", 0, {**body, "metadata": self.devices.marked(metadata)}))
+            marked = self.refused.marked(self.devices.marked(metadata))
+            given = self.kinds.read(Document("", 0, {**body, "metadata": marked}))
             return self._closed(given), metadata
         given = self.kinds.read(Document("", 0, {**body, "metadata": metadata}))
         self._note_since(given, status)
@@ -193,6 +196,8 @@ class ObjectCache:
     def drop(self, kind: str, key: str) -> None:
         known = self._by_kind.get(kind, {}).pop(key, None)
         self.version += 1
+        if kind == NODE.name:
+            self.refused.forget(key)
         self._derived.follow(kind, key, None)
         if known is not None:
             self._keys.pop((kind, known.namespace, known.name), None)

@@ -1,7 +1,7 @@
 """Pods as the API server shows them, and what gated pods request.
 
-``unjudged`` names constraints on nodes that only the scheduler judges. A pod that has one is never pinned, so it gets
-no GPU fraction (it waits with that reason) and no share of a GPU node.
+A pod with constraints that only the scheduler judges (``constraints.unjudged``) is never pinned, so it gets no GPU
+fraction (it waits with that reason) and no share of a GPU node.
 
 ``GatedPodReader`` reads a gated pod as the embedded cluster would admit it. The result depends only on the fields of
 its equivalence class and on the objects in force. So it is read once per class, until an object changes.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -32,45 +31,22 @@ from bursar.kube.controller.patches import (
     node_terms,
     with_node_terms,
 )
-from bursar.objects.core import Affinity, Condition, Lenient, ObjectMeta, Pod, PodSpec, PodStatus
+from bursar.objects.constraints import unjudged, without_preferences
+from bursar.objects.core import Affinity, Condition, ObjectMeta, Pod, PodSpec, PodStatus
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, TypedObject
 from bursar.objects.manifests import Document
 
 ENDED = ("Succeeded", "Failed")
-_LOCAL_VOLUMES = frozenset(
-    {"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath", "image", "nfs", "gitRepo"}
-)
+_WORDS = 400  # characters that are kept of what the scheduler says
 
 
-class _Unread(Lenient, frozen=True):
-    """A field of which only the presence is read. (``Raw`` would keep the text of the whole pod.)"""
-
-
-_Anything = _Unread | tuple[object, ...] | str | float | bool | None
-
-
-class _PodRules(Lenient, frozen=True):
-    required: tuple[_Unread, ...] = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=())
-
-
-class SeenAffinity(Affinity, frozen=True):
-    pod_affinity: _PodRules = _PodRules()
-    pod_anti_affinity: _PodRules = _PodRules()
-
-
-class _Spread(Lenient, frozen=True):
-    when_unsatisfiable: str = "DoNotSchedule"
-
-
-class SeenSpec(PodSpec, frozen=True):
-    affinity: SeenAffinity = SeenAffinity()
-    volumes: tuple[dict[str, _Anything], ...] = ()
-    topology_spread_constraints: tuple[_Spread, ...] = ()
+class PodCondition(Condition, frozen=True):
+    message: str = ""
 
 
 class SeenStatus(PodStatus, frozen=True):
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
 
 
 class SeenMeta(ObjectMeta, frozen=True):
@@ -81,7 +57,6 @@ class SeenPod(Pod, frozen=True):
     """A pod with all fields that the controller reads."""
 
     metadata: SeenMeta = SeenMeta()
-    spec: SeenSpec = SeenSpec()
     status: SeenStatus = SeenStatus()
     excess: str = field(name="", default="")  # how it exceeds what is read of a pod; not of the API server
 
@@ -103,12 +78,17 @@ class SeenPod(Pod, frozen=True):
         return self.status.phase in ENDED
 
     @property
-    def unschedulable(self) -> bool:
-        """Whether the scheduler tried it and found no node."""
-        return any(
-            condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"
-            for condition in self.status.conditions
-        )
+    def unschedulable(self) -> str:
+        """What the scheduler said, if it tried the pod and found no node; else empty."""
+        for condition in self.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+                return condition.message[:_WORDS] or "no node fits"
+        return ""
+
+    @property
+    def foreign_gates(self) -> tuple[str, ...]:
+        """The scheduling gates of others."""
+        return tuple(gate.name for gate in self.spec.scheduling_gates if gate.name != GATE)
 
     @property
     def preempted(self) -> bool:
@@ -128,23 +108,9 @@ def identity(pod: SeenPod) -> Meta:
     return Meta(meta.name, meta.namespace, meta.uid, meta.resource_version)
 
 
-def unjudged(spec: SeenSpec) -> tuple[str, ...]:
-    """The node constraints that only the scheduler judges, as words for messages."""
-    found: list[str] = []
-    if any(not _LOCAL_VOLUMES.issuperset(volume) for volume in spec.volumes):
-        found.append("volumes")
-    if any(spread.when_unsatisfiable == "DoNotSchedule" for spread in spec.topology_spread_constraints):
-        found.append("topology spread")
-    if spec.affinity.pod_affinity.required or spec.affinity.pod_anti_affinity.required:
-        found.append("pod affinity")
-    if spec.resource_claims:
-        found.append("resource claims")
-    return tuple(found)
-
-
-def anywhere(spec: SeenSpec) -> SeenSpec:
+def anywhere(spec: PodSpec) -> PodSpec:
     """The spec without node constraints, for a bound pod."""
-    return msgspec.structs.replace(spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
+    return msgspec.structs.replace(spec, node_selector={}, affinity=Affinity(), tolerations=())
 
 
 def user_labels(labels: dict[str, str]) -> dict[str, str]:
@@ -190,8 +156,6 @@ def _marks(pod: SeenPod) -> tuple[dict[str, str], dict[str, str]]:
 
 Body = dict[str, Any]
 _KEPT = 16 * 1024 * 1024  # bytes of the keys of readings, which weigh a few times as much
-_FIELDS = tuple(field.name for field in msgspec.structs.fields(PodSpec) if field.name != "affinity")
-_fields_of = attrgetter(*_FIELDS)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -260,16 +224,15 @@ class GatedPodReader:
 
 
 def class_key(pod: SeenPod) -> bytes:
-    """The equivalence class of a pod: the fields of ``manifest_of``, and what only the scheduler judges."""
-    meta, spec = pod.metadata, pod.spec
+    """The equivalence class of a pod: the fields of ``manifest_of``."""
+    meta = pod.metadata
     marks = user_labels(meta.labels), user_annotations(meta.annotations)
-    return _encode((meta.namespace, marks, unjudged(spec), spec.affinity.node_affinity, _fields_of(spec)))
+    return _encode((meta.namespace, marks, without_preferences(pod.spec)))
 
 
 def manifest_of(pod: SeenPod) -> Body:
     """The pod as admission sees it: without what Bursar wrote, and without what only others read."""
-    meta, spec = pod.metadata, pod.spec
-    asked = PodSpec(affinity=Affinity(spec.affinity.node_affinity), **dict(zip(_FIELDS, _fields_of(spec), strict=True)))
+    meta, asked = pod.metadata, without_preferences(pod.spec)
     metadata = {
         "name": meta.name,
         "namespace": meta.namespace,

@@ -41,11 +41,11 @@ from bursar.kube.controller.pod_model import (
     decision_input,
     input_changed,
     milliseconds,
-    unjudged,
     user_annotations,
     user_labels,
 )
 from bursar.kube.controller.shadow import Shadow
+from bursar.objects.constraints import unjudged
 from bursar.objects.core import ObjectMeta, Pod
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, TypedObject
@@ -147,6 +147,7 @@ class PodSync:
         self.by_key: dict[str, TrackedPod] = {}
         self.by_uid: dict[str, TrackedPod] = {}
         self.unbound: dict[str, TrackedPod] = {}  # by uid: ungated, and on no node yet
+        self.schedulers: set[str] = set()  # by which pods were bound
         self._unreadable: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
         self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
@@ -216,6 +217,8 @@ class PodSync:
         counted = bound_pod(pod, tracked.governed, place)
         if not (self._sync_claim(tracked, counted) or self._sync_claim(tracked, resources_only(counted, pod))):
             return
+        if not place:
+            self._controller.unplace(tracked.uid)
         self._recall(tracked, tracked.record)
         self._progress(tracked, pod)
 
@@ -261,6 +264,12 @@ class PodSync:
         """Removes the pod from the ledger until it is synced again: it may not be decided, or cannot be counted."""
         self._controller.gone(tracked.uid)
         tracked.counted = None
+
+    def unplace(self, tracked: TrackedPod) -> None:
+        """The node that was kept for a started pod is given back; the pod keeps its quota."""
+        if tracked.record is not None:
+            tracked.record = msgspec.structs.replace(tracked.record, place="")
+            self._controller.unplace(tracked.uid)
 
     def retry(self) -> None:
         """Objects changed: pending pods that could not be read may be readable now."""
@@ -323,6 +332,7 @@ class PodSync:
         uid = tracked.uid
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
+            self.schedulers.add(pod.spec.scheduler_name)
             self._controller.bound(uid, pod.spec.node_name)
         else:
             self.unbound[uid] = tracked

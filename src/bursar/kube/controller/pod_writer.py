@@ -6,14 +6,13 @@ removed when the claim starts or is pending again.
 
 ``LabelKeeper`` writes a label that is missing, and counts a difference as an edit by another party only after the
 label was once seen as wanted. ``RefusalBackoff`` limits how long a write that the server refuses is retried; then the
-pod backs off and its place goes to others. ``PinWatch`` finds ungated pods that the scheduler reports as
-unschedulable; after a while their place is taken back by eviction, and the pod that replaces them is decided again.
+pod backs off and its place goes to others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -186,6 +185,11 @@ class PodWriter:
     def _want(self, uid: str) -> Wanted:
         self.queue.want(uid)
         return self._wanted.setdefault(uid, Wanted())
+
+    def unplace(self, tracked: TrackedPod) -> None:
+        """The admission record says that no node is kept for the pod any more, for the next leader."""
+        if tracked.record is not None:
+            self._want(tracked.uid).annotations[ADMISSION] = written(tracked.record)
 
     def mark(self, key: str, labels: Marks, annotations: Marks) -> None:
         tracked = self._pods.by_key.get(key)
@@ -375,31 +379,3 @@ class PodWriter:
 def _seq(claim: Claim) -> int:
     decision = claim.decision
     return decision.seq if isinstance(decision, Decision) else 0
-
-
-PATIENCE = 60_000  # milliseconds
-UNPLACED = "control.place-lost"
-
-
-class PinWatch:
-    """Finds ungated pods that the scheduler cannot place."""
-
-    def __init__(self, pods: PodSync, now: Callable[[], int], patience: int = PATIENCE) -> None:
-        self._pods = pods
-        self._now = now
-        self._patience = patience
-        self._since: dict[str, int] = {}  # by uid: when the scheduler was first seen to find no node
-
-    def lost(self) -> Iterator[tuple[TrackedPod, str]]:
-        """Pods to evict, each with the reason. Call it periodically."""
-        now = self._now()
-        unplaced = [tracked for tracked in self._pods.unbound.values() if tracked.seen.unschedulable]
-        self._since = {tracked.uid: self._since.get(tracked.uid, now) for tracked in unplaced}
-        for tracked in unplaced:
-            record = tracked.record
-            if record is None or tracked.seen.leaving or now - self._since[tracked.uid] < self._patience:
-                continue
-            if record.pinned:
-                yield tracked, f"the scheduler cannot place it on {record.place}, which was chosen for it"
-            elif record.fenced:
-                yield tracked, "the scheduler finds no place for it outside the GPU nodes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bursar.objects.core import Node
+from bursar.objects.refused_pods import REFUSED_PODS, read_refusals
 from bursar.objects.requests import node_amounts
 from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.nodes.policy import KIND, NodesPolicy
@@ -21,7 +22,9 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
         return [Setting(KIND, key, None)]
     allocatable = Limits(node_amounts(node.status), stock=True)
     taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints)
-    return [Setting(KIND, key, NodeBody(allocatable, node.metadata.labels, taints, node.spec.unschedulable))]
+    refusals = read_refusals(node.metadata.annotations)
+    refused = tuple((name, one.why) for name, one in refusals.items() if not one.over)
+    return [Setting(KIND, key, NodeBody(allocatable, node.metadata.labels, taints, node.spec.unschedulable, refused))]
 
 
 REASONS: Final = (
@@ -61,6 +64,16 @@ REASONS: Final = (
         "Add a toleration, or remove the taint.",
     ),
     Reason(
+        "nodes.anti-affinity",
+        "A pod on the node, or on one of the same topology, keeps such pods away by its required anti-affinity.",
+        "Wait, use other labels, or change the anti-affinity of the pod that the sentence names.",
+    ),
+    Reason(
+        "nodes.refused",
+        "Kubernetes only: the scheduler refused such pods on the node not long ago, for a reason that it alone judges.",
+        "See the scheduler's words; the node is tried again after some minutes.",
+    ),
+    Reason(
         "nodes.port",
         "A host port that the pod wants is taken on the node.",
         "Wait, or use another port.",
@@ -83,6 +96,7 @@ PLUGIN = Plugin(
     50,
     NodesPolicy,
     translate={"Node": node_settings},
+    node_annotations=(REFUSED_PODS,),
     reasons=REASONS,
     title="Nodes",
     fixes=FixFields(limits=no_limit_fields),

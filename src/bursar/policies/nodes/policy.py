@@ -23,8 +23,11 @@ from bursar.policies.nodes.rules import (
     NAME,
     PORT,
     PREFIX,
+    REFUSED,
+    REPELLED,
     ROOM,
     NodeBody,
+    NodeFacts,
     check_nodes,
     clash,
     facts_of,
@@ -292,7 +295,20 @@ class NodesPolicy(PlacementPolicy):
             taken = self.index.taken_port(self.index.slots[account.name], needs.host_ports)
             if taken is not None:
                 return _refusal("port", f"host port {show_port(taken)} of node {facts.name} is taken", facts.name)
-        return None
+        return self._excluded(claim, facts)
+
+    def _excluded(self, claim: Claim, facts: NodeFacts) -> Refusal | None:
+        """Whether other pods, or what the scheduler found, close the node to the claim now."""
+        exclusions = self.index.exclusions
+        said = exclusions.refusal_note(claim, facts)
+        if said:
+            note = f"the scheduler refused such pods on node {facts.name} not long ago: {said}"
+            return _refusal(REFUSED, note, facts.name)
+        other = exclusions.repelling(claim, facts, self.index.masks.facts)
+        if other is None:
+            return None
+        note = f"{other.key} keeps such pods off node {facts.name} by its required anti-affinity"
+        return _refusal(REPELLED, note, facts.name)
 
     # All nodes at once
 
@@ -306,6 +322,18 @@ class NodesPolicy(PlacementPolicy):
             for slot in self.index.ports:
                 if slot < len(mask) and mask[slot] and self.index.taken_port(slot, ports) is not None:
                     mask[slot] = 0
+        self.index.exclusions.narrow(claim, mask, self.index.masks.facts)
+
+    def why_no_node(self, claim: Claim, mask: bytearray) -> Refusal | None:
+        """If nodes with room are closed to the claim for now, the reason of the first by name."""
+        self.index.columns.narrow(mask, self._allowed(claim), self.cost(claim), False)
+        names = sorted([self.nodes.names[slot] for slot in range(len(mask)) if mask[slot]])
+        for name in names:
+            facts = self.index.facts(self.state.accounts[PREFIX + name])
+            refusal = None if facts is None else self._excluded(claim, facts)
+            if refusal is not None:
+                return refusal
+        return None
 
     def spread(self, claim: Claim, mask: bytearray) -> vec[i64]:
         """Free cpu and memory. It breaks ties of scores only.

@@ -42,6 +42,7 @@ class NodeBody(Body):
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    refused: tuple[tuple[str, str], ...] = ()  # classes of pods that the scheduler refused here, and what it said
 
     def __post_init__(self) -> None:
         self.allocatable = stock(self.allocatable.listed)
@@ -49,7 +50,8 @@ class NodeBody(Body):
     def cell(self) -> tuple[object, ...]:
         taints = tuple([(taint.key, taint.value, taint.effect) for taint in self.taints])
         listed = tuple(self.allocatable.listed.items())
-        return (tuple(sorted(self.labels.items())), taints, self.unschedulable, listed)
+        cell = (tuple(sorted(self.labels.items())), taints, self.unschedulable, listed)
+        return (*cell, tuple(sorted(self.refused))) if self.refused else cell
 
 
 @final
@@ -63,20 +65,24 @@ class NodeFacts:
     soft: tuple[Taint, ...]  # those with the effect PreferNoSchedule
     unschedulable: bool
     limits: Limits
+    refused: dict[str, str]  # by class of pods
 
 
 NodeCell = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], bool, tuple[tuple[str, int], ...]]
+"""Labels, taints, whether it is unschedulable, what is allocatable; then, if there are any, refused classes."""
 
 
 def facts_of(name: str, cell: object) -> NodeFacts | None:
     """The facts in a cell; None for no cell or a removed node."""
     if cell is None or cell == REMOVED:
         return None
-    labels, rows, unschedulable, listed = cast("NodeCell", cell)
+    whole = cast("tuple[object, ...]", cell)
+    labels, rows, unschedulable, listed = cast("NodeCell", whole[:4])
+    refused = dict(cast("tuple[tuple[str, str], ...]", whole[4])) if len(whole) > 4 else {}
     taints = [Taint(key, value, effect) for key, value, effect in rows]
     hard = tuple([taint for taint in taints if taint.effect != PREFER])
     soft = tuple([taint for taint in taints if taint.effect == PREFER])
-    return NodeFacts(name, dict(labels), hard, soft, unschedulable, Limits(dict(listed), True))
+    return NodeFacts(name, dict(labels), hard, soft, unschedulable, Limits(dict(listed), True), refused)
 
 
 NAME: Final = "nodes"
@@ -84,6 +90,8 @@ PREFIX: Final = "nodes/"  # of the names of accounts
 ROOM: Final = "nodes.room."  # then the resource
 PORT: Final = "nodes.port"
 NONE: Final = "nodes.none"
+REFUSED: Final = "refused"
+REPELLED: Final = "anti-affinity"
 
 SELECTOR: Final = "selector"
 AFFINITY: Final = "affinity"

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
+from bursar.policies.nodes.exclusions import Exclusions
 from bursar.policies.nodes.masks import NodeMasks
 from bursar.policies.nodes.rules import NodeFacts, Port, clash, facts_of
 from bursar.policies.placement_kit import NOTHING, REMOVED, LimitColumn, Residents, SlotMask, remember
@@ -169,12 +170,14 @@ class NodeResidentIndex:
         self.residents: Final[list[Residents]] = []  # by slot
         self.removed: Final[set[str]] = set()  # names of deleted nodes that still have an account
         self.ports: Final[dict[int, dict[str, tuple[Port, ...]]]] = {}  # host ports in use, by slot and uid
+        self.exclusions: Final = Exclusions()
         self.soft: Final[dict[int, NodeFacts]] = {}  # by slot: nodes with PreferNoSchedule taints
         self.leaving_ports: Final[dict[str, dict[str, tuple[Port, ...]]]] = {}  # by account name, by uid
 
     def charged(self, claim: Claim, account: Account, cost: Vector, sign: int) -> None:
         slot = self.slots[account.name]
         self.columns.shift(slot, cost, sign)
+        self.exclusions.charged(claim, slot, sign)
         ports = claim.spec.needs.host_ports
         if sign > 0:
             self.residents[slot].add(claim)
@@ -193,6 +196,7 @@ class NodeResidentIndex:
         facts = facts_of(name, cell)
         self.columns.set_slot(slot, NOTHING if facts is None else facts.limits, used)
         self.masks.set_slot(slot, facts)
+        self.exclusions.node_changed(slot, facts)
         if facts is not None and facts.soft:
             self.soft[slot] = facts
         else:
