@@ -107,7 +107,7 @@ async def test_the_next_leader_keeps_no_node_for_it_and_charges_its_quota() -> N
         await started(cluster, stuck)
         refused_by_the_scheduler(cluster, stuck)
         await cluster.until(lambda: record_of(cluster, "stuck").place == "")
-        other = cluster.pod("a", "other", 4)
+        other = cluster.pod("a", "other", 4, labels={"app": "other"})
         await cluster.until(lambda: cluster.started(other))
         await cluster.depose()
         term = await cluster.lead(TermOptions(compared_every=0.2))
