@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from bursar.objects.core import LabelSelector, PodAffinityTerm, PodSpec, TopologySpread, Volume
+from bursar.objects.core import Affinity, LabelSelector, PodAffinityTerm, PodSpec, TopologySpread, Volume
 from bursar.objects.validation import selector_from
 from bursar.resources import fingerprint_bytes
 
@@ -27,6 +27,7 @@ MOST_TERMS: Final = 8
 MOST_REQUIREMENTS: Final = 16
 MOST_VALUES: Final = 64  # of a requirement, and namespaces of a term
 
+_ANY: Final = PodSpec().affinity
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -36,11 +37,23 @@ def remote_volumes(spec: PodSpec) -> tuple[Volume, ...]:
 
 
 def without_preferences(spec: PodSpec) -> PodSpec:
-    """The spec without volumes that are everywhere, and without spread that is only preferred."""
-    volumes, spread = remote_volumes(spec), _hard_spread(spec)
-    if len(volumes) == len(spec.volumes) and len(spread) == len(spec.topology_spread_constraints):
+    """The spec without volumes that are everywhere, and without spread and affinity that are only preferred."""
+    volumes, spread, affinity = remote_volumes(spec), _hard_spread(spec), _required(spec.affinity)
+    same = affinity is spec.affinity and len(volumes) == len(spec.volumes)
+    if same and len(spread) == len(spec.topology_spread_constraints):
         return spec
-    return structs.replace(spec, volumes=volumes, topology_spread_constraints=spread)
+    return structs.replace(spec, volumes=volumes, topology_spread_constraints=spread, affinity=affinity)
+
+
+def _required(affinity: Affinity) -> Affinity:
+    """What has nothing required is the default itself, which is left out when it is written."""
+    if affinity is _ANY:
+        return _ANY
+    on_nodes = affinity.node_affinity if affinity.node_affinity.required else _ANY.node_affinity
+    to_pods = affinity.pod_affinity if affinity.pod_affinity.required else _ANY.pod_affinity
+    off_pods = affinity.pod_anti_affinity if affinity.pod_anti_affinity.required else _ANY.pod_anti_affinity
+    found = Affinity(on_nodes, to_pods, off_pods)
+    return _ANY if found == _ANY else found
 
 
 def unjudged(spec: PodSpec) -> tuple[str, ...]:
