@@ -48,7 +48,26 @@ def ports(count: int) -> Spec:
     return {"containers": [{**container(), "ports": [{"hostPort": 1}] * count}]}
 
 
+def volumes(count: int) -> Spec:
+    return {"volumes": [{"name": f"v{number}", "emptyDir": {}} for number in range(count)]}
+
+
+def about_pods(terms: int, labels: int = 0, namespaces: int = 0) -> Spec:
+    """Half of the terms are spread; the first of the others has all labels and namespaces."""
+    selector = {"matchLabels": {f"key-{number}": "a" for number in range(labels)}}
+    first = {"topologyKey": "zone", "labelSelector": selector, "namespaces": ["n"] * namespaces}
+    repelled = [first] + [{"topologyKey": "zone"}] * ((terms - 1) // 2)
+    spread = [{"topologyKey": "zone"}] * (terms - len(repelled))
+    rules = {"requiredDuringSchedulingIgnoredDuringExecution": repelled}
+    return {"affinity": {"podAntiAffinity": rules}, "topologySpreadConstraints": spread}
+
+
+ABOUT_PODS = "spec.affinity and spec.topologySpreadConstraints"
 CASES = [
+    (volumes, bounds.MOST_VOLUMES, "spec.volumes", "volumes"),
+    (about_pods, bounds.MOST_POD_TERMS, ABOUT_PODS, "terms about pods"),
+    (lambda n: about_pods(1, n), bounds.MOST_EXPRESSIONS, ABOUT_PODS, "expressions about pods"),
+    (lambda n: about_pods(1, 1, n), bounds.MOST_VALUES, ABOUT_PODS, "values about pods"),
     (lambda n: affinity(n, n, n), bounds.MOST_TERMS, TERMS, "terms"),
     (lambda n: affinity(1, n, n), bounds.MOST_EXPRESSIONS, TERMS, "expressions"),
     (lambda n: affinity(1, 1, n), bounds.MOST_VALUES, TERMS, "values"),

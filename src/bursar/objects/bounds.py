@@ -75,10 +75,11 @@ def _terms(required: NodeSelector | None) -> Iterator[Count]:
 
 def _about_pods(spec: PodSpec) -> Iterator[Count]:
     affinity = (*spec.affinity.pod_affinity.required, *spec.affinity.pod_anti_affinity.required)
-    terms = (*affinity, *spec.topology_spread_constraints)
+    spread = spec.topology_spread_constraints
     path = "spec.affinity and spec.topologySpreadConstraints"
-    yield path, "terms about pods", len(terms), MOST_POD_TERMS
-    selectors = [one.label_selector for one in terms] + [one.namespace_selector for one in affinity]
+    yield path, "terms about pods", len(affinity) + len(spread), MOST_POD_TERMS
+    selectors = [selector for one in affinity for selector in (one.label_selector, one.namespace_selector)]
+    selectors += [one.label_selector for one in spread]
     expressions = [one for selector in selectors if selector is not None for one in selector.match_expressions]
     labels = sum(len(selector.match_labels) for selector in selectors if selector is not None)
     yield path, "expressions about pods", labels + len(expressions), MOST_EXPRESSIONS

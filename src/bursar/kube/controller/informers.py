@@ -32,7 +32,7 @@ from bursar.kube.client.api import PODS, Api, Resource
 from bursar.kube.client.models import Meta
 from bursar.kube.client.reflector import Reflector
 from bursar.kube.client.watch import Decode, Following, Typed
-from bursar.kube.controller.pod_model import SeenAffinity, SeenPod, identity, user_annotations
+from bursar.kube.controller.pod_model import SeenPod, anywhere, identity, user_annotations
 from bursar.objects.bounds import excess
 from bursar.objects.core import Node
 from bursar.objects.kinds import NODE, Kind
@@ -102,7 +102,7 @@ def _cut(pod: SeenPod, problem: str) -> SeenPod:
         for name, value in meta.annotations.items()
         if OWN_ANNOTATIONS.names(name) or QUOTA_ANNOTATIONS.names(name)
     }
-    spec = structs.replace(pod.spec, node_selector={}, affinity=SeenAffinity(), tolerations=())
+    spec = structs.replace(anywhere(pod.spec), volumes=(), topology_spread_constraints=())
     meta = structs.replace(meta, labels=labels, annotations=fixed)
     return structs.replace(pod, metadata=meta, spec=spec, excess=problem)
 

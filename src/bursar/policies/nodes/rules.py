@@ -65,7 +65,7 @@ class NodeFacts:
     soft: tuple[Taint, ...]  # those with the effect PreferNoSchedule
     unschedulable: bool
     limits: Limits
-    refused: dict[str, str]  # by class of pods
+    refused: dict[str, str] = field(default_factory=dict)  # by class of pods
 
 
 NodeCell = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], bool, tuple[tuple[str, int], ...]]
