@@ -147,7 +147,7 @@ class PodSync:
         self.by_key: dict[str, TrackedPod] = {}
         self.by_uid: dict[str, TrackedPod] = {}
         self.unbound: dict[str, TrackedPod] = {}  # by uid: ungated, and on no node yet
-        self.schedulers: set[str] = set()  # by which pods were bound
+        self.schedulers: set[str] = set()  # names of those that bound pods which Bursar started
         self._unreadable: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
         self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
@@ -332,7 +332,8 @@ class PodSync:
         uid = tracked.uid
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
-            self.schedulers.add(pod.spec.scheduler_name)
+            if tracked.record is not None and pod.spec.scheduler_name:
+                self.schedulers.add(pod.spec.scheduler_name)
             self._controller.bound(uid, pod.spec.node_name)
         else:
             self.unbound[uid] = tracked
