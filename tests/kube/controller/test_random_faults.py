@@ -249,7 +249,6 @@ async def test_whatever_happens_the_cluster_is_right(seed: int, monkeypatch: pyt
     monkeypatch.setattr(work_queue, "_LONGEST_PAUSE", 0.5)
     monkeypatch.setattr(work_queue, "_REFUSED_PAUSE", 0.05)
     for module, name, milliseconds in (
-        (pod_writer, "PATIENCE", 150),
         (pod_writer, "BACK_OFF_FOR", 600),
         (eviction, "AMBIGUOUS_FOR", 600),
     ):
