@@ -37,7 +37,8 @@ def prepare(cluster: Stage) -> None:
     hold = {HOLD: written(HoldRecord("n", (("gone", ""),)))}
     _annotate(cluster, cluster.pod("a", "held"), hold)
     _annotate(cluster, cluster.pod("b", "never", 6), hold)
-    lost = cluster.pod("b", "lost", gated=False)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    lost = cluster.pod("b", "lost", gated=False, ownerReferences=[owner])
     record = AdmissionRecord(1, 0, "n", pinned=True)
     _annotate(cluster, lost, {"bursar.dev/admission": written(record)})
     unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
