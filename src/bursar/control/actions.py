@@ -79,6 +79,8 @@ class Actor:
     def carry_out(self) -> bool:
         """Evict pods that must leave and start pods that may; a pod blocked by terminating usage is kept."""
         watch = self._watch
+        if not watch.noted:
+            return False
         for claim in watch.terminating.unblocked():
             watch.try_start(claim)
         leaving, withdrawn = _taken(watch.leaving), _taken(watch.withdrawn)

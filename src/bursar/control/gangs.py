@@ -81,11 +81,12 @@ class QueueOrder:
 class QueueEntry:
     """A single claim."""
 
-    __slots__ = ("name", "pending")
+    __slots__ = ("_urgency", "name", "pending")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.pending: dict[str, Claim] = {}  # by uid: those that wait to be admitted
+        self._urgency: Urgency | None = None  # computed once: a claim that changes is added again
 
     def fork(self) -> QueueEntry:
         """A copy to go on with; the claims are the same."""
@@ -99,9 +100,11 @@ class QueueEntry:
 
     def wait(self, claim: Claim) -> None:
         self.pending[claim.uid] = claim
+        self._urgency = None
 
     def discard(self, uid: str) -> None:
         self.pending.pop(uid, None)
+        self._urgency = None
 
     def __contains__(self, uid: str) -> bool:
         return uid in self.pending
@@ -129,7 +132,9 @@ class QueueEntry:
         return sorted(self.pending.values(), key=urgency)
 
     def urgency(self) -> Urgency:
-        return min(map(urgency, self.pending.values()))
+        if self._urgency is None:
+            self._urgency = min(map(urgency, self.pending.values()))
+        return self._urgency
 
 
 class Gang(QueueEntry):

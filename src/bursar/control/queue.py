@@ -198,18 +198,25 @@ class Queue:
     def wait(self, claim: Claim, topics: Iterable[str], *, never: bool) -> None:
         """Park the entry of a refused claim, and its class, until one of the topics changes."""
         unit = self._unit_of[claim.uid]
-        self._leave_class(unit)
         key = self._key(unit)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = EquivalenceClass(key)
-        self._join_class(unit, found)
-        self._unlist(found)
+        found = self._class_of.get(unit.name)
+        if found is None or found.key != key:
+            self._leave_class(unit)
+            found = self._classes.get(key)
+            if found is None:
+                found = self._classes[key] = EquivalenceClass(key)
+            self._join_class(unit, found)
         found.asleep = True
         self._set_never(found, never=never)
-        found.topics = () if never else tuple(dict.fromkeys(topics)) or (_ANYTHING,)
-        for topic in found.topics:
-            self._topics.setdefault(topic, {})[key] = None
+        self._listen(found, () if never else tuple(dict.fromkeys(topics)) or (_ANYTHING,))
+
+    def _listen(self, found: EquivalenceClass, topics: tuple[str, ...]) -> None:
+        """List the class under these topics. It stays listed while it is awake: mostly it is refused for the same."""
+        if topics != found.topics:
+            self._unlist(found)
+            found.topics = topics
+            for topic in topics:
+                self._topics.setdefault(topic, {})[found.key] = None
 
     def wake(self, topics: Iterable[str], helps: Callable[[QueueEntry], bool] | None = None) -> None:
         """Something changed under these topics; it helps only the entries that ``helps`` names, if it is given."""
@@ -218,8 +225,7 @@ class Queue:
             woken.update(self._topics.get(topic, {}))
         for key in woken:
             found = self._classes[key]
-            head = found.head()
-            if helps is None or (head is not None and helps(head)):
+            if found.asleep and (helps is None or ((head := found.head()) is not None and helps(head))):
                 self._wake(found)
 
     def wake_preempting(self) -> None:
@@ -235,7 +241,6 @@ class Queue:
             self._wake(found)
 
     def _wake(self, found: EquivalenceClass) -> None:
-        self._unlist(found)
         found.asleep = False
         self._set_never(found, never=False)
         self._ready_head(found)

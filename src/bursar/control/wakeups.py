@@ -155,6 +155,10 @@ class TerminatingUsage:
             self.unblock(claim.uid)
         return found
 
+    @property
+    def blocks_any(self) -> bool:
+        return bool(self._blocked)
+
     def blocks(self, uid: str) -> bool:
         return uid in self._spot_of
 
@@ -238,6 +242,19 @@ class Wakeups(CommitListener):
             revoked=set(self.revoked),
             moves={},
             **{notes: dict(getattr(self, notes)) for notes in _NOTES},
+        )
+
+    @property
+    def noted(self) -> bool:
+        """Whether a step that carries out decisions has anything to look at."""
+        return bool(
+            self.reserved
+            or self.groups
+            or self.bound
+            or self.leaving
+            or self.withdrawn
+            or self.doubtful
+            or self.terminating.blocks_any
         )
 
     def committed(self, record: Record) -> None:

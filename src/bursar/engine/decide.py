@@ -179,7 +179,7 @@ def _with_victims(core: Core, claim: Claim, at: int, refusals: tuple[Refusal, ..
         if plan is not None and not apply_plan(core, claim, plan):
             return _held(core, claim, at, plan.victims)
         refusals = binding_first(search, refusals)
-        if plan is None and _only_nodes_are_in_the_way(core, claim, refusals):
+        if plan is None and not search.quotas_stay and _only_nodes_are_in_the_way(core, claim, refusals):
             refusals = (*no_node(core, claim), *refusals)
         refusals = _with_limit(search, refusals)
         refusals = _with_protected(search, refusals, placed=True)

@@ -82,6 +82,7 @@ class VictimSearch:
         "judged",
         "only_varying",
         "quota_rows",
+        "quotas_stay",
         "rights",
         "victims",
     )
@@ -95,6 +96,7 @@ class VictimSearch:
         self.quota_rows: list[Row] = []
         self.amounts_tell: bool = True  # of the quotas that refuse
         self.only_varying: bool = False  # full nodes help only where other claims may be displaced
+        self.quotas_stay: bool = False  # no victims would satisfy the quotas that refuse, wherever the claim runs
         self.victims: EligibleVictims = EligibleVictims(core, claim)
         self.clearing: Final = NodeClearing(claim, self.victims, self.judged)
 
@@ -174,6 +176,7 @@ class VictimSearch:
         if self.amounts_tell:
             plan = self._least_plan(Shortage(place, self.quota_rows, []), None)
             if plan is None:
+                self.quotas_stay = True
                 return None
             if self._holds(plan):
                 return plan
