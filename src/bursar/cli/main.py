@@ -92,6 +92,7 @@ COMMANDS = {
     "reasons": "bursar.cli.info:reasons",
     "restore": "bursar.cli.upkeep:restore",
     "serve": "bursar.cli.serve:serve",
+    "simulate": "bursar.cli.simulate:simulate",
     "test": "bursar.cli.check:test",
     "top": "bursar.cli.top:top",
     "undo": "bursar.cli.change:undo",

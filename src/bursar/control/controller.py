@@ -124,11 +124,12 @@ class Controller:
         self.options = ControlSection()
         self._registry = registry
         self._ports = ports
-        self._watch = Wakeups(self.queue, self.engine.policies)
+        self._watch = Wakeups(self.queue, engine.policies, lambda claim: engine.standing_refusal(claim) is not None)
         self._actor = Actor(engine, self._watch, ports)
         self._pods = PodBook(registry)
         self._devices = DeviceCharging(engine, self._actor)
         self._rounds = LivelockGuard(engine.state, self._watch, max_rounds)
+        self.decided = 0  # queue entries that were decided so far
         engine.listener = self._watch
 
     # What was observed
@@ -212,6 +213,13 @@ class Controller:
             self._actor.event(claim, outside.WARNING, outside.RESIZE_REFUSED, decision.sentence())
             if claim.state >= BOUND:
                 self.engine.adjust(claim.uid, spec, now, forced=True)
+
+    def enter(self, claim: Claim) -> None:
+        """A new pod, as the claim that ``read`` made of one like it: for callers with many equal pods."""
+        now = self._ports.now()
+        self._devices.equip(claim, None)
+        self._enter(claim, claim.key, now)
+        self._devices.entered(claim, now)
 
     def _enter(self, claim: Claim, key: str, now: int) -> None:
         self._pods.add(key, claim)
@@ -316,6 +324,7 @@ class Controller:
     def _decide(self, claims: list[Claim]) -> bool:
         """Decide the pods of a queue entry; whether they are admitted. A refused entry waits for a change."""
         now = self._ports.now()
+        self.decided += 1
         before = [claim.decision for claim in claims]
         alone = len(claims) == 1
         decisions = [self.engine.decide(claims[0], now)] if alone else self.engine.decide_group(claims, now)
@@ -423,7 +432,8 @@ class Controller:
         decision = claim.decision
         if not isinstance(decision, Decision):
             return "", "not decided yet"
-        return decision.reason, decision.sentence()
+        standing = self.engine.standing_refusal(claim) if len(decision.refusals) == 1 else None
+        return decision.reason, (standing or decision).sentence()
 
     def explain(self, uid: str) -> Check:
         """The engine's tree of checks; for a claim that waits for its group, how many of it are here."""

@@ -18,9 +18,9 @@ It follows the commits, so that a look costs the same however many pods terminat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from bursar.control.gangs import forked
+from bursar.control.gangs import Gang, QueueEntry, forked
 from bursar.control.queue import Queue
 from bursar.engine import disruption_budgets
 from bursar.engine.session import CommitListener
@@ -219,9 +219,13 @@ _NOTES = ("reserved", "groups", "bound", "leaving", "withdrawn", "doubtful", "cl
 class Wakeups(CommitListener):
     """Notes of the commits since the last step that carried out decisions."""
 
-    def __init__(self, queue: Queue, policies: Iterable[Policy]) -> None:
+    def __init__(
+        self, queue: Queue, policies: Iterable[Policy], stands: Callable[[Claim], bool] = lambda _: False
+    ) -> None:
+        """``stands``: whether a claim would certainly be refused as it was; it is left asleep then."""
         self.queue = queue
         self._policies = {policy.name: policy for policy in policies}
+        self._stands = stands
         self.terminating = TerminatingUsage()
         self.reserved: dict[str, Claim] = {}  # may start on their own
         self.groups: dict[str, None] = {}  # gangs of which a member came, moved or left
@@ -388,6 +392,9 @@ class Wakeups(CommitListener):
         self._forget(uid)
         self._regrouped(claim.spec)
 
+    def _may_be_admitted(self, entry: QueueEntry) -> bool:
+        return isinstance(entry, Gang) or not self._stands(next(iter(entry.pending.values())))
+
     def _doubt(self, places: set[str]) -> None:
         """These objects, some of them nodes, changed. The engine withdraws held claims by itself."""
         for claim in (*self.terminating.blocked(), *self.queue.placed()):
@@ -396,11 +403,11 @@ class Wakeups(CommitListener):
 
     def _wake(self, helped: Helped) -> None:
         if helped.topics:
-            self.queue.wake(helped.topics)
+            self.queue.wake(helped.topics, self._may_be_admitted)
         if helped.displacing:
             self.queue.wake(helped.displacing, lambda entry: entry.preempts)
         if helped.taken:
             self.queue.wake(helped.taken, lambda entry: entry.mixed)
-            self.queue.wake((ROOM_TAKEN,))
+            self.queue.wake((ROOM_TAKEN,), self._may_be_admitted)
         if helped.preempting:
             self.queue.wake_preempting()

@@ -342,6 +342,23 @@ class Engine(LockedLedger):
         finally:
             self._lock.release()
 
+    def standing_refusal(self, claim: Claim) -> Refusal | None:
+        """The claim's last refusal with today's numbers, if it is certain that a decision would repeat it."""
+        self._lock.acquire()
+        try:
+            last = claim.decision
+            if claim.state != PENDING or not isinstance(last, Decision) or last.outdated or not last.refusals:
+                return None
+            first = last.refusals[0]
+            for policy in self._core.concerned(claim).quotas:
+                if policy.name == first.policy:
+                    bound = policy.bind(claim, "")
+                    found = policy.standing_refusal(claim, bound) if isinstance(bound, Binding) else None
+                    return found if found is not None and found.reason == first.reason else None
+            return None
+        finally:
+            self._lock.release()
+
     def possible(self, uid: str) -> bool:
         """Whether the claim could still run on its node, if that were empty."""
         self._lock.acquire()

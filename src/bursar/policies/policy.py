@@ -14,8 +14,7 @@ Rules for every policy:
 * ``bind`` and ``explain`` change nothing. ``charge`` and ``recharge`` are all or nothing: a refusal leaves no trace.
 * Only growth is checked; ``forced`` skips the check, never the counting.
 * No clock, no randomness, total orders everywhere. The time is ``tx.now`` or the ``now`` that a hook is given.
-
-By default a claim is charged in the accounts that bind it, where it fits, in order.
+* By default a claim is charged in the accounts that bind it, where it fits, in order.
 """
 
 from __future__ import annotations
@@ -190,9 +189,7 @@ class Policy(PreemptionHooks):
         self.demand_rules: DemandRules = DemandRules()  # the engine's, once it is attached
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
-        """Called once, before anything else, with the ledger's state (to read), the shared node slots, and what
-        other policies require of a claim's node.
-        """
+        """Called once, first: the ledger's state (to read), the node slots, and what policies require of a node."""
         self.state = state
         self.nodes = nodes
         if needs_of is not None:
@@ -245,6 +242,10 @@ class Policy(PreemptionHooks):
         if at < 0:
             return None
         return self.refusal(claim, accounts[at], accounts[at].short_dimension(costs[at]), costs[at])
+
+    def standing_refusal(self, claim: Claim, binding: Binding) -> Refusal | None:
+        """Read-only: a refusal that only room in its account resolves, and no victims. None: it takes a decision."""
+        return None
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         """Count the claim, or return why not."""

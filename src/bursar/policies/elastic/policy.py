@@ -127,6 +127,17 @@ class ElasticPolicy(QuotaPolicy):
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         return super().check(claim, binding)
 
+    def standing_refusal(self, claim: Claim, binding: Binding) -> Refusal | None:
+        """Max leaves no room, and all members of its quota are as important: only of these could it take room."""
+        account = binding.accounts[0]
+        short = account.short_dimension(binding.costs[0])
+        quota = self.book.by_account.get(account.name)
+        if short < 0 or quota is None:
+            return None
+        if claim.spec.preempts and quota.order.has_preemptible_below(claim.spec.priority):
+            return None
+        return self.refusal(claim, account, short, binding.costs[0])
+
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         if not forced:
             refusal = self.check(claim, binding)
