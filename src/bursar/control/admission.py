@@ -1,7 +1,7 @@
 """Admission checks and completes an object before it is stored, and translates it to settings of the policies.
 
 Each plugin brings the functions for its kinds: for one object, or for all that one apply or delete changes, which are
-judged together. The control loop adds its own: a pod gets its priority when it is
+judged together. ``PodBook`` turns admitted pods into claims. The control loop adds its own: a pod gets its priority when it is
 created and keeps it, disruption budgets are settings of the engine, and the Configuration has a section ``control``.
 Admission is pure, and the same in a dry run. The module also lists the reasons of the control loop and of all plugins.
 """
@@ -15,9 +15,11 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 from msgspec import Meta, structs
 
+from bursar.control.gangs import forked
 from bursar.engine import disruption_budgets
 from bursar.engine.decision import REASONS as ENGINE_REASONS
 from bursar.engine.disruption_budgets import BudgetBody
+from bursar.ledger.claims import Claim
 from bursar.objects.core import Part, Pod, PodDisruptionBudget, PriorityClass
 from bursar.objects.crds import configuration_kind
 from bursar.objects.decode import ManifestError
@@ -32,7 +34,7 @@ from bursar.objects.kinds import (
     int_or_percent,
 )
 from bursar.objects.manifests import Document
-from bursar.objects.pods import Priorities
+from bursar.objects.pods import Priorities, SpecCache, claim_from_pod
 from bursar.objects.validation import selector_from
 from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, Reason, Registry
 from bursar.policies.results import Setting
@@ -234,6 +236,44 @@ def _budget(key: str, budget: PodDisruptionBudget | None) -> Setting:
     wanted = 1 if spec.min_available is None else spec.min_available
     number, percent = int_or_percent(wanted, "spec.minAvailable")
     return Setting(disruption_budgets.KIND, key, BudgetBody(namespace, selector, number, None, percent))
+
+
+_PRIORITIES = Priorities()
+_ENDED = ("Succeeded", "Failed")
+
+
+class PodBook:
+    """The claims of the existing pods, by the pod's namespace/name. Admission has set each pod's priority already."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._unpreemptible = [plugin.unpreemptible for plugin in registry if plugin.unpreemptible is not None]
+        self._cache = SpecCache()
+        self._claims: dict[str, Claim] = {}
+        self._keys: dict[str, str] = {}
+
+    def fork(self) -> PodBook:
+        """A copy to go on with."""
+        return forked(self, _claims=dict(self._claims), _keys=dict(self._keys))
+
+    def read(self, change: ObjectChange) -> tuple[Claim | None, str]:
+        """The claim that the pod makes, new and in no ledger, and its key; None when it is gone or has ended."""
+        pod = cast("Pod | None", change.typed)
+        if pod is None or pod.status.phase in _ENDED:
+            return None, change.key
+        claim = claim_from_pod(pod, change.created, _PRIORITIES, self._unpreemptible, self._cache)
+        return claim, change.key
+
+    def add(self, key: str, claim: Claim) -> None:
+        self._claims[key] = claim
+        self._keys[claim.uid] = key
+
+    def remove(self, uid: str) -> None:
+        key = self._keys.pop(uid, None)
+        if key is not None:
+            del self._claims[key]
+
+    def claim(self, key: str) -> Claim | None:
+        return self._claims.get(key)
 
 
 CONTROL_REASONS: Final = (

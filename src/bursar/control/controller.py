@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 from bursar.control import actions as outside
 from bursar.control.actions import Actor, Ports, RehearsingActor
-from bursar.control.admission import ControlSection, ObjectChange, control_section, settings_of
+from bursar.control.admission import ControlSection, ObjectChange, PodBook, control_section, settings_of
 from bursar.control.device_charging import DeviceCharging
 from bursar.control.gangs import forked
 from bursar.control.queue import Queue
@@ -27,49 +26,9 @@ from bursar.engine.what_if import Adjust, Configure
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Displacement, displaced_by
 from bursar.ledger.state import State
-from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
-from bursar.objects.pods import Priorities, SpecCache, claim_from_pod
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Check, SettingError
-
-_PRIORITIES = Priorities()
-_ENDED = ("Succeeded", "Failed")
-
-
-class PodBook:
-    """The claims of the existing pods, by the pod's namespace/name. Admission has set each pod's priority already."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._unpreemptible = [plugin.unpreemptible for plugin in registry if plugin.unpreemptible is not None]
-        self._cache = SpecCache()
-        self._claims: dict[str, Claim] = {}
-        self._keys: dict[str, str] = {}
-
-    def fork(self) -> PodBook:
-        """A copy to go on with."""
-        return forked(self, _claims=dict(self._claims), _keys=dict(self._keys))
-
-    def read(self, change: ObjectChange) -> tuple[Claim | None, str]:
-        """The claim that the pod makes, new and in no ledger, and its key; None when it is gone or has ended."""
-        pod = cast("Pod | None", change.typed)
-        if pod is None or pod.status.phase in _ENDED:
-            return None, change.key
-        claim = claim_from_pod(pod, change.created, _PRIORITIES, self._unpreemptible, self._cache)
-        return claim, change.key
-
-    def add(self, key: str, claim: Claim) -> None:
-        self._claims[key] = claim
-        self._keys[claim.uid] = key
-
-    def remove(self, uid: str) -> None:
-        key = self._keys.pop(uid, None)
-        if key is not None:
-            del self._claims[key]
-
-    def claim(self, key: str) -> Claim | None:
-        return self._claims.get(key)
-
 
 MAX_ROUNDS = 100_000
 _FOR_EACH_CLAIM = 100

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bursar.control.admission import ObjectChange, settings_of
-from bursar.control.controller import PodBook
+from bursar.control.admission import ObjectChange, PodBook, settings_of
 from bursar.control.device_book import charged_alike
 from bursar.control.gangs import urgency
 from bursar.control.queue import Queue
