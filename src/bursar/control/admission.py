@@ -1,8 +1,8 @@
 """Admission checks and completes an object before it is stored, and translates it to settings of the policies.
 
 Each plugin brings the functions for its kinds: for one object, or for all that one apply or delete changes, which are
-judged together. ``PodBook`` turns admitted pods into claims. The control loop adds its own: a pod gets its priority when it is
-created and keeps it, disruption budgets are settings of the engine, and the Configuration has a section ``control``.
+judged together. The control loop adds its own: a pod gets its priority when it is created and keeps it, disruption
+budgets are settings of the engine, and the Configuration has a section ``control``. ``PodBook`` makes claims of pods.
 Admission is pure, and the same in a dry run. The module also lists the reasons of the control loop and of all plugins.
 """
 
