@@ -20,6 +20,7 @@ from benchmarks.work.live import Caller, p99, serving, together
 from bursar.objects.manifests import Document
 from bursar.server.app import App
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.copies import CopyProcesses
 from bursar.server.serve import ServeOptions, server
 from bursar.server.service import Service
 from bursar.server.what_if import explanation, what_if
@@ -202,10 +203,12 @@ def _whole(path: Path) -> Iterator[tuple[Service, AuditWatch]]:
     """All that `bursar serve` has in memory; nobody calls."""
     service = Service.open(path)
     audit, keeper, ticker = AuditWatch(service), SnapshotKeeper(service), Ticker(service)
-    server(App(service, audit=audit), ServeOptions(data=path, port=0)).config.load()
+    copies = CopyProcesses(service, seconds=60)
+    server(App(service, audit=audit, copies=copies), ServeOptions(data=path, port=0)).config.load()
     try:
         yield service, audit
     finally:
+        copies.close()
         ticker.stop()
         keeper.stop()
         audit.stop()

@@ -14,6 +14,7 @@ import msgspec
 
 from bursar.server.app import RequestLimits
 from bursar.server.client import Client
+from bursar.server.copies import CopyProcesses
 from bursar.server.serve import ServeOptions, listen, running, server
 from bursar.server.service import Service
 from bursar.server.time_travel import wall_clock
@@ -75,11 +76,17 @@ class ManualClock:
 class Live:
     """A running server and a client of it."""
 
-    def __init__(self, service: Service, port: int, token: str = "") -> None:
+    def __init__(self, service: Service, port: int, token: str = "", copies: CopyProcesses | None = None) -> None:
         self.service = service
+        self._copies = copies
         self.port = port
         self.address = f"http://127.0.0.1:{port}"
         self.client = Client(self.address, token=token)
+
+    @property
+    def copies(self) -> CopyProcesses:
+        assert self._copies is not None
+        return self._copies
 
     def give(self, *manifests: dict[str, Any]) -> Change:
         return self.client.apply(text(*manifests))
@@ -122,7 +129,8 @@ def live(
             while not built.started:
                 time.sleep(0.005)
             try:
-                yield Live(service, listener.getsockname()[1], token)
+                assert isinstance(app.copies, CopyProcesses)
+                yield Live(service, listener.getsockname()[1], token, app.copies)
             finally:
                 built.should_exit = True
                 thread.join(timeout=60)

@@ -40,7 +40,7 @@ def test_large_ones_are_kept_in_smaller_numbers(
     found = time_travel.Archive(store, default_registry())
     last = [at_record(store, seq) for seq in range(store.last_seq - 5, store.last_seq + 1)]
     assert looked_at(found, last) == kept
-    assert found.at(last[-1])[1].engine.version == store.last_seq
+    assert found.at(last[-1]).engine.version == store.last_seq
 
 
 def test_what_pods_have_in_common_is_once_in_memory_after_a_restart(store: Store) -> None:

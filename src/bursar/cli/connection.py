@@ -244,6 +244,7 @@ _ADVICE = {
     404: "`bursar get pods`, `bursar get changes` and `bursar get KIND` list what there is",
     409: "look at the present state with `bursar describe`, and try again",
     413: "apply fewer objects at a time",
+    429: "ask again in a moment: such questions are answered one at a time",
     503: "see what the server says: its log, and /healthz",
 }
 

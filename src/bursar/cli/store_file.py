@@ -19,12 +19,13 @@ from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
 from bursar.server import time_travel
 from bursar.server.client import Client, RequestFailedError, content_type
+from bursar.server.copies import LocalCopies
 from bursar.server.handlers import Handlers
 from bursar.server.operations import Operation
 from bursar.server.problems import problem_of
-from bursar.server.requests import RequestQuery
+from bursar.server.request_query import RequestQuery
 from bursar.server.service import Service, StoppedError
-from bursar.server.time_travel import Archive
+from bursar.sim.cluster import Cluster
 from bursar.store.schema import StoreError
 from bursar.store.store import Store
 
@@ -37,11 +38,10 @@ class FileService(Service):
     def __init__(self, store: Store) -> None:  # the parent's opens the file for writing
         self.store = store
         self.lock = RLock()
-        self.archive = Archive(store, default_registry())
         self.error = StoppedError("a store file is only read")
         here = time_travel.at_record(store, store.last_seq)
         self._here = here
-        self.cluster = self.archive.scratch(here)
+        self.cluster = time_travel.past(store, Cluster(default_registry(), manifests=store.manifest), here)
         self._clock = self.cluster.now
         self._last = None
         self.started = here.at
@@ -59,7 +59,7 @@ class FileClient(Client):
 
     def __init__(self, service: Service) -> None:
         super().__init__()
-        self._handlers = Handlers(service)
+        self._handlers = Handlers(service, LocalCopies(service, default_registry()))
 
     def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:
         if operation.streams:

@@ -25,9 +25,11 @@ from bursar.engine.charging import Core
 from bursar.engine.decide import displaced
 from bursar.engine.decision import ADMITTED, EVICTED, Decision, GangDecisions, decision_from_record
 from bursar.engine.demand import settle
+from bursar.ledger.claim_changes import SPEC, SetField
 from bursar.ledger.claims import PENDING, STATES, Claim
 from bursar.ledger.journal import Journal, Record, Recordable
 from bursar.ledger.journal_lines import JournalLine
+from bursar.ledger.replay import Replay
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Snapshot, Transaction
 from bursar.policies.policy import Policy
@@ -176,6 +178,7 @@ class LockedLedger:
         self.listener: CommitListener | None = None
         self._rehearsed: int = -1  # in a rehearsal: up to where the transaction stays in force for the next call
         self._left_out: CommitListener | None = None  # in a rehearsal: the listener that does not hear of it
+        self._following: Replay | None = None  # shares equal parts of the lines that are followed
 
     def __repr__(self) -> str:
         names = [policy.name for policy in self.policies]
@@ -234,6 +237,28 @@ class LockedLedger:
                 count += 1
                 self._recall.replayed(line)
             return count
+        finally:
+            self._recall.settle()
+            self._lock.release()
+
+    def follow(self, lines: Iterable[bytes]) -> list[str]:
+        """Repeat the next lines of another engine, of which this one is a copy; the listener hears of each commit.
+
+        Returns the uids of the claims that ask for something else since then.
+        """
+        self._lock.acquire()
+        respecified: list[str] = []
+        try:
+            if self._following is None:
+                self._following = Replay(self.state)
+            for text in lines:
+                line, record = self._core.ledger.follow(text, self._following)
+                self._recall.replayed(line)
+                if self.listener is not None:
+                    self.listener.committed(record)
+                fields = [change for change in record.changes if isinstance(change, SetField)]
+                respecified.extend([change.claim.uid for change in fields if change.field == SPEC])
+            return respecified
         finally:
             self._recall.settle()
             self._lock.release()

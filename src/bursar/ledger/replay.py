@@ -186,9 +186,9 @@ class Replay:
             **dict.fromkeys((Charged, Cell, FieldEffect, Opened, Closed, Limited), _RARER),
         }
 
-    def apply(self, line: JournalLine) -> None:
-        """Repeat the effects of a line and verify the digest, or change nothing."""
-        self._repeat(line.changes, line.digest, line.seq)
+    def apply(self, line: JournalLine) -> list[Change]:
+        """Repeat the effects of a line and verify the digest, or change nothing. Returns the changes."""
+        return self._repeat(line.changes, line.digest, line.seq)
 
     def build(self, text: bytes, digest: str) -> None:
         """Repeat a line of a snapshot; an empty digest is not verified."""
@@ -198,7 +198,7 @@ class Replay:
             raise ReplayError(f"snapshot: {error}") from error
         self._repeat(effects, digest, 0)
 
-    def _repeat(self, effects: list[Effect], digest: str, seq: int) -> None:
+    def _repeat(self, effects: list[Effect], digest: str, seq: int) -> list[Change]:
         state = self.state
         lane_a = state.lane_a
         lane_b = state.lane_b
@@ -221,6 +221,7 @@ class Replay:
         if self.provenance is not None:
             for change in done:
                 self.provenance.note(change)
+        return done
 
     def _change(self, effect: object) -> Change:
         # By type, not by isinstance: a decision has a handful of effects, and this is asked for each of them.

@@ -280,10 +280,25 @@ class Ledger:
             number = self.version + 1
             line = read_numbered(text, number) if chained else read_next(text, journal.head, number)
             replay.apply(line)
-            self.version += 1
-            journal.head = line.hash
-            journal.sealed_to = self.version
+            self._passed(line)
             yield line
+
+    def follow(self, text: bytes, replay: Replay) -> tuple[JournalLine, Record]:
+        """Repeat the next sealed line of another ledger's journal, and return it with its changes, as of a commit.
+
+        Each call goes on with the same ``replay``, so that equal parts of all lines are shared.
+        """
+        if self.opened or self.journal.records:
+            raise RuntimeError("only a ledger without work of its own can follow another one")
+        line = read_next(text, self.journal.head, self.version + 1)
+        changes = tuple(replay.apply(line))
+        self._passed(line)
+        return line, Record(line.seq, line.at, line.engine, tuple(line.cause), None, changes, self.state.digest)
+
+    def _passed(self, line: JournalLine) -> None:
+        self.version += 1
+        self.journal.head = line.hash
+        self.journal.sealed_to = self.version
 
     def restore(self, snapshot: Snapshot, provenance: Provenance | None = None) -> None:
         """Build the state of a snapshot; only in a new ledger, which must be discarded if this fails."""

@@ -11,6 +11,7 @@ import hmac
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
@@ -20,7 +21,6 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,11 +29,12 @@ from starlette.routing import Route
 
 from bursar.server import openapi, problems
 from bursar.server.background import AuditWatch
+from bursar.server.copies import Copies
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
 from bursar.server.operations import ADMIN, API, OPERATIONS, READ, STORE_FILE, Operation, Operations
-from bursar.server.problems import RefusedError, in_thread
-from bursar.server.requests import LARGEST_BODY, read_request
+from bursar.server.problems import CONTENT_TYPE, RefusedError, Reply
+from bursar.server.requests import LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
 from bursar.server.service import Pending, Service
 from bursar.server.stream import Stream
@@ -124,7 +125,6 @@ def read_tokens(text: str, path: Path) -> dict[bytes, str]:
 
 LOG = logging.getLogger("bursar.server")
 Handler = Callable[[Request], Awaitable[Response]]
-_ENCODER = msgspec.json.Encoder(decimal_format="string")
 _STREAMS_AT_MOST = 256
 
 
@@ -144,16 +144,18 @@ class App:
         access: Access | None = None,
         audit: AuditWatch | None = None,
         limits: RequestLimits | None = None,
+        copies: Copies,
         demo: bool = False,
     ) -> None:
+        self.copies = copies
         self._service = service
         self._access = access or Access(None)
         self._audit = audit
         self._limits = limits or RequestLimits()
-        self._handlers = Handlers(service, demo=demo)
-        self._metrics = ServerMetrics(service, audit)
+        self._handlers = Handlers(service, copies, demo=demo)
+        self._metrics = ServerMetrics(service, audit, copies)
         self._streams: set[Stream] = set()
-        self._copies = StoreCopies(service.store)
+        self._backups = StoreCopies(service.store)
 
     def asgi(self) -> Starlette:
         routes = [self._route(operation) for operation in OPERATIONS]
@@ -189,6 +191,8 @@ class App:
                 if answer.durable is not None:
                     await asyncio.wrap_future(answer.durable)
                 answer = answer.answer
+            elif isinstance(answer, Future):
+                return _replied(await asyncio.wrap_future(answer))
             if operation.method == "POST" and operation.role != READ:
                 self._metrics.changes.labels(operation.name).observe(perf_counter() - begun)
             return _json(answer)
@@ -224,15 +228,15 @@ class App:
     async def _problem(self, error: Exception) -> Response:
         if isinstance(error, TimeoutError):
             detail = f"not done within {self._limits.seconds:g} seconds; whether a change was made is not known"
-            return problems.response(problems.problem(503, detail), {"Retry-After": "1"})
+            return response(problems.problem(503, detail), {"Retry-After": "1"})
         found = problems.problem_of(error)
         if found is None:
             LOG.error("a request failed", exc_info=error)
             found = problems.problem(500, "the server has a defect; its log says more")
         headers = error.headers if isinstance(error, RefusedError) else {}
         if found.status >= 400 and found.status not in {401, 403}:
-            found = await in_thread(problems.with_position, found, self._service)
-        return problems.response(found, headers)
+            found = await in_thread(problems.with_position, found, self._service.cluster.engine)
+        return response(found, headers)
 
     async def _http_problem(self, request: Request, error: Exception) -> Response:
         """Unknown paths and methods."""
@@ -241,7 +245,7 @@ class App:
         detail = f"there is nothing at {request.url.path!r:.200}"
         if status == 405:
             detail = f"{request.method} is not a method of {request.url.path!r:.200}"
-        return problems.response(problems.problem(status if status in problems.TITLES else 400, detail), headers)
+        return response(problems.problem(status if status in problems.TITLES else 400, detail), headers)
 
     # Besides the table
 
@@ -282,13 +286,18 @@ class App:
 
     async def _backup(self, request: Request) -> Response:
         await read_request(request, Operations.backup, 0)
-        copy = await in_thread(self._copies.make)
+        copy = await in_thread(self._backups.make)
         headers = {"Content-Length": str(copy.size), "Content-Disposition": 'attachment; filename="bursar.db"'}
         return StreamingResponse(copy.parts(), media_type=STORE_FILE, headers=headers)
 
 
 def _json(answer: object) -> Response:
-    return Response(_ENCODER.encode(answer), media_type="application/json")
+    return Response(problems.ENCODER.encode(answer), media_type="application/json")
+
+
+def _replied(reply: Reply) -> Response:
+    """What another process answered."""
+    return Response(reply.body, reply.status, media_type="application/json" if reply.status < 400 else CONTENT_TYPE)
 
 
 def is_loopback(host: str) -> bool:

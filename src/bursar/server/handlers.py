@@ -1,69 +1,125 @@
 """The handlers of the API: lists come in pages, and every other operation has a method of its name.
 
-They run in worker threads. An answer about state is given once that state is durable; a change is returned under way.
+They run in worker threads. An answer about state is given once that state is durable; a change is returned under way,
+and so is what a copy of the cluster answers. Objects of the past are read from their history in the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from bursar._version import __version__
 from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.kinds import POD, Kind
-from bursar.objects.validation import duration_ms, timestamp
+from bursar.objects.validation import timestamp
 from bursar.server import time_travel, types
-from bursar.server import what_if as trials
 from bursar.server.changes import load_changes
-from bursar.server.pages import LISTS, Reader, claim_key
+from bursar.server.copies import Copies
+from bursar.server.copy_answers import checked_references, claim_row
+from bursar.server.pages import LISTS, PageToken, made_page, object_name, page, read_token
 from bursar.server.problems import RefusedError
 from bursar.server.quota_explanation import quota_explanations
-from bursar.server.requests import RequestQuery
-from bursar.server.rows import ClaimView
+from bursar.server.request_query import RequestQuery, claim_key
 from bursar.server.service import Pending, Service
-from bursar.server.time_travel import moment_of
+from bursar.server.time_travel import Revision, moment_of
 from bursar.server.what_if import explanation
 from bursar.sim.cluster import Cluster
 
-HORIZON_MOST = 7 * 24 * 3600 * 1000
+T = TypeVar("T")
+_TRIALS = ("what_if", "plan")
 
 
 class Handlers:
-    def __init__(self, service: Service, *, demo: bool = False) -> None:
+    def __init__(self, service: Service, copies: Copies, *, demo: bool = False) -> None:
         self._service = service
+        self._copies = copies
         self._demo = demo
-        self._reader = Reader(service)
 
-    def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type, or a change under way
-        """What the operation answers: a page of a list, or what the method of its name finds."""
+    def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type, or one that is under way
+        """What the operation answers: a page of a list, what the method of its name finds, or what a copy answers."""
         operation = asked.operation
         if operation.name in LISTS:
-            return self._reader.page(asked, LISTS[operation.name](asked))
+            return self._list(asked)
+        if operation.name in _TRIALS or asked.truth("fixes") or asked.truth("dryRun"):
+            return self._copies.ask(asked, self._past(asked))
+        if operation.name != "object" and asked.text("at"):
+            return self._copies.ask(asked, self._past(asked))
         return getattr(self, operation.name)(asked)
+
+    def _past(self, asked: RequestQuery) -> Revision | None:
+        """The moment that the request asks about; None: now."""
+        return self._service.moment(asked.text("at")) if asked.text("at") else None
+
+    def _look(self, look: Callable[[Cluster], T]) -> T:
+        """At the cluster of now; what was seen is durable when this returns."""
+        found, written = self._service.read(look)
+        if written is not None:
+            written.result()
+        return found
+
+    # Lists
+
+    def _list(self, asked: RequestQuery) -> Any:  # noqa: ANN401 a page, or a future of one
+        token = read_token(asked.text("continue")) if asked.text("continue") else None
+        if token is not None:
+            return self._next_page(asked, token)
+        moment = self._past(asked)
+        return self._look(lambda cluster: page(asked, cluster))() if moment is None else self._past_page(asked, moment)
+
+    def _next_page(self, asked: RequestQuery, token: PageToken) -> Any:  # noqa: ANN401 a page, or a future of one
+        """A page of an earlier moment: of the present one if nothing changed since."""
+        service = self._service
+        with service.lock:
+            now = service.cluster
+            if (now.engine.version, now.objects.version) == (token.seq, token.version):
+                part = page(asked, now, token.after, token.at)
+                return part()
+        if token.seq > service.store.last_seq:
+            raise RefusedError(400, "the parameter continue is not what a page before gave")
+        if token.seq < service.store.pruned_to:
+            raise RefusedError(
+                410, f"there is no record {token.seq}: those up to {service.store.pruned_to} were pruned"
+            )
+        return self._past_page(asked, token.moment, token.after)
+
+    def _past_page(self, asked: RequestQuery, moment: Revision, after: str = "") -> Any:  # noqa: ANN401 the same
+        if asked.operation.name != "objects" or asked.text("label"):
+            return self._copies.ask(asked, moment, after)
+        store, kinds = self._service.store, self._service.cluster.kinds
+        kind = self._kind_named(asked.text("kind")) if asked.text("kind") else ""
+        found = time_travel.past_objects(store, moment, kind, asked.text("namespace"))
+        left = [one for one in found if object_name(one[0], one[1]) > after]
+        shown = left[: asked.limit]
+        items = [time_travel.entry_manifest(store, kinds, *one) for one in shown]
+        last = object_name(shown[-1][0], shown[-1][1]) if shown else ""
+        rows = items, len(left) - len(shown), last
+        return made_page(asked, rows, time_travel.past_moment(store, moment), moment.at)
 
     # Changes
 
     def apply(self, asked: RequestQuery) -> Pending:
-        return self._service.apply(asked.documents(), **_once(asked), dry_run=_dry(asked))
+        return self._service.apply(asked.documents(), **_once(asked))
 
     def delete(self, asked: RequestQuery) -> Pending:
-        return self._service.delete(self._references(asked.names()), **_once(asked), dry_run=_dry(asked))
+        references = checked_references(self._service.cluster, asked.names())
+        return self._service.delete(references, **_once(asked))
 
     def finish(self, asked: RequestQuery) -> Pending:
         return self._service.finish(asked.names(), **_once(asked))
 
     def undo(self, asked: RequestQuery) -> Pending:
-        return self._service.undo(asked.number("id"), dry_run=_dry(asked))
+        return self._service.undo(asked.number("id"))
 
     def changes(self, asked: RequestQuery) -> types.ChangeList:
         def look(cluster: Cluster) -> types.ChangeList:
             found = load_changes(self._service.store, asked.number("before"), asked.limit)
             return types.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
-        return self._reader.look(look)
+        return self._look(look)
 
     # State
 
@@ -81,57 +137,51 @@ class Handlers:
                 demo=self._demo,
             )
 
-        return self._reader.look(look)
+        return self._look(look)
 
     def kinds(self, asked: RequestQuery) -> types.KindList:
         kinds = self._service.cluster.kinds
         return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
     def object(self, asked: RequestQuery) -> dict[str, Any]:
-        def look(cluster: Cluster) -> dict[str, Any]:
-            kind, key = _kind(cluster, asked)
-            found = cluster.find(kind, key)
-            if found is None:
-                raise RefusedError(404, f"there is no {kind.kind} {key!r:.200}{_close(cluster, kind, key)}")
-            return found
+    def object(self, asked: RequestQuery) -> dict[str, Any]:
+        moment = self._past(asked)
+        return self._look(lambda cluster: _found(cluster, asked)) if moment is None else self._past_object(asked, moment)
 
-        return self._reader.look(look, asked.text("at"))
+    def _past_object(self, asked: RequestQuery, moment: Revision) -> dict[str, Any]:
+        cluster, store = self._service.cluster, self._service.store
+
+        def then(kind: Kind, key: str) -> dict[str, Any] | None:
+            return time_travel.past_object(store, cluster.kinds, kind.name, key, moment)
+
+        kind, key = _kind(cluster, asked, lambda kind, key: then(kind, key) is not None)
+        found = then(kind, key)
+        if found is None:
+            raise _no_object(cluster, kind, key)
+        return found
 
     def claim(self, asked: RequestQuery) -> types.ClaimRow:
-        key = _asked_claim(asked)
-
-        def look(cluster: Cluster) -> types.ClaimRow:
-            found = ClaimView(cluster).row(key)
-            if found is None:
-                raise trials.no_claim(cluster, key)
-            return found
-
-        return self._reader.look(look, asked.text("at"))
+        return self._look(lambda cluster: claim_row(cluster, claim_key(asked)))
 
     def explain(self, asked: RequestQuery) -> types.Explanation:
-        """A search for fixes runs on a copy: it may take long, and must not hold the cluster's lock."""
-        key, at = _asked_claim(asked), asked.text("at")
-        if not asked.truth("fixes"):
-            return self._reader.look(lambda cluster: explanation(cluster, key), at)
-        moment = self._service.moment(at) if at else self._service.position()
-        return self._service.read_past(lambda cluster: explanation(cluster, key, fixes=True), moment)
+        return self._look(lambda cluster: explanation(cluster, claim_key(asked)))
 
     def explain_quota(self, asked: RequestQuery) -> types.QuotaExplanations:
         kind, key = asked.text("kind"), asked.text("key")
-        return self._reader.look(lambda cluster: quota_explanations(cluster, kind, key), asked.text("at"))
+        return self._look(lambda cluster: quota_explanations(cluster, kind, key))
 
     # History
 
     def decisions(self, asked: RequestQuery) -> types.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")
-        moment, store = self._reader.look(moment_of), self._service.store
+        moment, store = self._look(moment_of), self._service.store
         rows = time_travel.about(store, key, before, limit) if key else list(time_travel.latest(store, before, limit))
         more = rows[-1].seq if rows and (key or rows[-1].seq > 1) and len(rows) >= limit else 0
         return types.DecisionList(items=rows, moment=moment, next=more)
 
     def history(self, asked: RequestQuery) -> types.ObjectHistory:
         cluster, store = self._service.cluster, self._service.store
-        moment = self._reader.look(moment_of)
+        moment = self._look(moment_of)
         kind, key = _kind(cluster, asked, lambda kind, key: bool(store.object_changes(kind.name, key)))
         found = time_travel.object_history(store, cluster.kinds, kind.name, key)
         if not found:
@@ -147,35 +197,20 @@ class Handlers:
             raise RefusedError(400, "the moment in `from` is after the one in `to`")
         found = list(time_travel.object_differences(service.store, service.cluster.kinds, start, end))
         return types.Difference(
-            start=service.read_past(moment_of, start),
-            end=service.read_past(moment_of, end),
+            start=time_travel.past_moment(service.store, start),
+            end=time_travel.past_moment(service.store, end),
             objects=found,
             pods=time_travel.pod_counts(found),
         )
 
-    # Trials
+    # Kinds
 
-    def what_if(self, asked: RequestQuery) -> types.WhatIf:
-        documents = asked.documents()
-        return self._reader.look(lambda cluster: trials.what_if(cluster, documents))
+    def _kind_named(self, text: str) -> str:
+        try:
+            return self._service.cluster.kind_listed(text).name
+        except ManifestError as error:
+            raise RefusedError(400, str(error)) from None
 
-    def plan(self, asked: RequestQuery) -> types.Plan:
-        horizon = _span(asked.text("horizon"))
-        delete = self._references(asked.values.get("delete", ()))
-        documents = [] if delete and not asked.body.strip() else asked.documents()
-        moment = self._service.position()
-        return trials.plan(lambda: self._service.archive.scratch(moment), documents, delete, horizon)
-
-    # Kinds and references
-
-    def _references(self, given: Sequence[str]) -> Sequence[str]:
-        """Checks that they have the form of references; the objects may be missing."""
-        for text in given:
-            try:
-                self._service.cluster.reference(text)
-            except ManifestError as error:
-                raise RefusedError(400, str(error)) from None
-        return given
 
 
 def _kind(cluster: Cluster, asked: RequestQuery, known: Callable[[Kind, str], bool] | None = None) -> tuple[Kind, str]:
@@ -187,6 +222,18 @@ def _kind(cluster: Cluster, asked: RequestQuery, known: Callable[[Kind, str], bo
         raise RefusedError(400, str(error)) from None
 
 
+def _found(cluster: Cluster, asked: RequestQuery) -> dict[str, Any]:
+    kind, key = _kind(cluster, asked)
+    found = cluster.find(kind, key)
+    if found is None:
+        raise _no_object(cluster, kind, key)
+    return found
+
+
+def _no_object(cluster: Cluster, kind: Kind, key: str) -> RefusedError:
+    return RefusedError(404, f"there is no {kind.kind} {key!r:.200}{_close(cluster, kind, key)}")
+
+
 def _close(cluster: Cluster, kind: Kind, key: str) -> str:
     """A question about the name that was probably meant."""
     return or_nearest(key, (stored.key for stored in cluster.objects.all(kind.name)))
@@ -196,24 +243,3 @@ def _once(asked: RequestQuery) -> dict[str, str]:
     """The idempotency key, and a fingerprint of the request that it stands for."""
     request = sha256(asked.body + repr(sorted(asked.values.items(), key=str)).encode()).hexdigest()
     return {"key": asked.text("Idempotency-Key"), "request": request}
-
-
-def _dry(asked: RequestQuery) -> bool:
-    return asked.truth("dryRun")
-
-
-def _asked_claim(asked: RequestQuery) -> str:
-    namespace = asked.text("namespace")
-    return claim_key("" if namespace == "-" else namespace, asked.text("name"))
-
-
-def _span(text: str) -> int:
-    if not text:
-        return 0
-    try:
-        span = duration_ms(text)
-    except ManifestError as error:
-        raise RefusedError(400, f"horizon: {error}") from None
-    if span > HORIZON_MOST:
-        raise RefusedError(400, "horizon: more than seven days cannot be looked ahead")
-    return span

@@ -24,6 +24,7 @@ from bursar.policies.quota_table import QuotaFigures, QuotaRecord
 from bursar.resources import dimension
 from bursar.server import quotas, rows
 from bursar.server.background import AuditWatch
+from bursar.server.copies import Copies
 from bursar.server.quotas import Gathered
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
@@ -75,8 +76,9 @@ def snapshot(cluster: Cluster) -> MetricsSnapshot:
 
 
 class ServerMetrics(Collector):
-    def __init__(self, service: Service, audit: AuditWatch | None) -> None:
+    def __init__(self, service: Service, audit: AuditWatch | None, copies: Copies) -> None:
         self._service = service
+        self._copies = copies
         self._audit = audit
         self._lock = Lock()
         self._rendered = (0.0, b"")
@@ -132,6 +134,10 @@ class ServerMetrics(Collector):
         yield _gauge("bursar_objects", "Objects that are there.", (), {(): numbers.objects})
         yield _gauge("bursar_accepting_changes", "1 while changes are taken.", (), {(): service.error is None})
         yield _gauge("bursar_listeners", "Live streams and threads that hear of batches.", (), {(): len(service.hub)})
+        waiting = {(): self._copies.waiting}
+        yield _gauge("bursar_copy_questions_waiting", "Questions that wait for a copy of the cluster.", (), waiting)
+        processes = {(): len(self._copies.pids)}
+        yield _gauge("bursar_copy_processes", "Processes that have a copy of the cluster.", (), processes)
         if audit is not None:
             failures = {(): audit.failures}
             yield _counter("bursar_audit_failures", "Records that cannot be true. Must stay 0.", (), failures)

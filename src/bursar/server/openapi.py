@@ -13,8 +13,15 @@ from bursar.server.types import Problem
 
 _REF = "#/components/schemas/{name}"
 _PROBLEM = "application/problem+json"
-_ALWAYS = {400: "not understood", 401: "no token", 403: "the token may not do this", 413: "too large",
-           422: "understood and refused", 503: "takes no changes any more, or was too slow"}  # fmt: skip
+_ALWAYS = {
+    400: "not understood",
+    401: "no token",
+    403: "the token may not do this",
+    413: "too large",
+    422: "understood and refused",
+    429: "too many questions wait that need a copy of the cluster",
+    503: "takes no changes any more, or was too slow",
+}
 _FILE = {"type": "string", "format": "binary"}
 _SOME = {404: "no such thing", 409: "another version, or a state that does not allow it", 410: "no longer kept"}
 

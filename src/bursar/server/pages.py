@@ -18,12 +18,10 @@ from bursar.objects.decode import ManifestError
 from bursar.server import quotas as quota_views
 from bursar.server import types
 from bursar.server.problems import RefusedError
-from bursar.server.requests import RequestQuery, label_filter
+from bursar.server.request_query import RequestQuery, key_of, label_filter
 from bursar.server.rows import claim_rows, gpu_rows, labels_of, node_rows, queue_rows, stored_objects
-from bursar.server.service import Service
-from bursar.server.time_travel import MomentError, Revision, moment_of
+from bursar.server.time_travel import Revision, moment_of
 from bursar.sim.cluster import Cluster
-from bursar.store.schema import StoreError
 
 Row = TypeVar("Row")
 Rows = tuple[list[Row], int, str]  # a page, how many more there are, and what the next one comes after
@@ -39,7 +37,7 @@ def _objects(asked: RequestQuery) -> Take[dict[str, Any]]:
         known = stored_objects(cluster, _kind(cluster, asked), namespace or None)
 
         def part() -> Rows[dict[str, Any]]:
-            named = sorted((f"{stored.kind.name} {stored.key}", stored) for stored in known)
+            named = sorted((object_name(stored.kind.name, stored.key), stored) for stored in known)
             found = [(name, stored) for name, stored in named if name > after and matches(labels_of(stored))]
             shown = found[: asked.limit]
             last = shown[-1][0] if shown else ""
@@ -48,6 +46,11 @@ def _objects(asked: RequestQuery) -> Take[dict[str, Any]]:
         return part
 
     return take
+
+
+def object_name(kind: str, key: str) -> str:
+    """What a list of objects is in the order of."""
+    return f"{kind} {key}"
 
 
 def _claims(asked: RequestQuery) -> Take[types.ClaimRow]:
@@ -61,7 +64,7 @@ def _claims(asked: RequestQuery) -> Take[types.ClaimRow]:
             return (not account or account in row.quotas) and matches(row.labels)
 
         rows, remaining = claim_rows(cluster, after, asked.limit, _wanted(asked), keep)
-        last = claim_key(rows[-1].namespace, rows[-1].name) if rows else ""
+        last = key_of(rows[-1].namespace, rows[-1].name) if rows else ""
         return lambda: (rows, remaining, last)
 
     return take
@@ -73,10 +76,6 @@ def _account(cluster: Cluster, quota: str) -> str:
     if len(found) > 1:
         raise RefusedError(400, f"the quota {quota!r:.200} may be {' or '.join(found)}: say which")
     return found[0] if found else quota
-
-
-def claim_key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _quotas(asked: RequestQuery) -> Take[types.QuotaRow]:
@@ -169,47 +168,20 @@ def read_token(token: str) -> PageToken:
     return page
 
 
-T = TypeVar("T")
-Look = Callable[[Cluster], T]
+def page(asked: RequestQuery, cluster: Cluster, after: str = "", at: int | None = None) -> Callable[[], Any]:
+    """Notes what the page after a text is made of; the caller holds the cluster's lock. The result makes the page.
+
+    ``at``: the time that the next page asks for, if it is not the cluster's.
+    """
+    part = LISTS[asked.operation.name](asked)(cluster, after)
+    moment, when = moment_of(cluster), cluster.now() if at is None else at
+    return lambda: made_page(asked, part(), moment, when)
 
 
-class Reader:
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def look(self, look: Look[T], at: str = "") -> T:
-        found, written = self._service.read(look, at)
-        if written is not None:
-            written.result()
-        return found
-
-    def page(self, asked: RequestQuery, take: Take[Row]) -> Any:  # noqa: ANN401 of the operation's type
-        """A page after what the token says, of the token's moment, with the token of the next one."""
-        token, at, make = asked.text("continue"), asked.text("at"), cast("Any", asked.operation.answer)
-        if not token:
-            rows, moment = self.look(lambda cluster: (take(cluster, ""), moment_of(cluster)), at)
-            start = self._service.moment(at) if at else None
-        else:
-            page = read_token(token)
-            start = page.moment
-            rows, moment = self._again(page, lambda cluster: (take(cluster, page.after), moment_of(cluster)))
-        items, remaining, last = rows()
-        if not remaining:
-            return make(items=items, moment=moment, remaining=0, next="")
-        when = start.at if start is not None else self._service.cluster.now()
-        following = PageToken(moment.seq, int(moment.resource_version), when, last)
-        return make(items=items, moment=moment, remaining=remaining, next=following.token())
-
-    def _again(self, page: PageToken, look: Look[T]) -> T:
-        """The state of an earlier page: the present one if nothing changed since, else from the archive."""
-        service = self._service
-        with service.lock:
-            now = service.cluster
-            if (now.engine.version, now.objects.version) == (page.seq, page.version):
-                return look(now)
-        if page.seq > service.store.last_seq:
-            raise RefusedError(400, "the parameter continue is not what a page before gave")
-        try:
-            return service.read_past(look, page.moment)
-        except (MomentError, StoreError) as error:
-            raise RefusedError(410, str(error)) from None
+def made_page(asked: RequestQuery, rows: Rows[Any], moment: types.Moment, when: int) -> Any:  # noqa: ANN401 of the operation's type
+    items, remaining, last = rows
+    make = cast("Any", asked.operation.answer)
+    if not remaining:
+        return make(items=items, moment=moment, remaining=0, next="")
+    following = PageToken(moment.seq, int(moment.resource_version), when, last)
+    return make(items=items, moment=moment, remaining=remaining, next=following.token())

@@ -1,22 +1,23 @@
-"""Errors as problem details (RFC 9457), and blocking work in worker threads."""
+"""Errors as problem details (RFC 9457), and replies: answers and problems as text with a status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar, TypeVarTuple
+import logging
+from collections.abc import Mapping
 
 import msgspec
-from anyio import to_thread
-from starlette.responses import Response
 
+from bursar.engine.engine import Engine
 from bursar.objects.decode import ManifestError
-from bursar.server.service import KeyReusedError, NoSuchChangeError, Service, StoppedError
+from bursar.server.service import KeyReusedError, NoSuchChangeError, StoppedError
 from bursar.server.time_travel import MomentError, PrunedMomentError
 from bursar.server.types import Problem
 from bursar.sim.apply import ConflictError
 from bursar.store.schema import StoreError
 
+LOG = logging.getLogger("bursar.server")
 CONTENT_TYPE = "application/problem+json"
+ENCODER = msgspec.json.Encoder(decimal_format="string")
 
 TITLES = {
     400: "the request is not understood",
@@ -29,6 +30,7 @@ TITLES = {
     413: "the request is too large",
     415: "this kind of content is not read",
     422: "the request is refused",
+    429: "too many such questions wait",
     500: "a defect of the server",
     503: "no changes are taken",
     507: "there is no room for it",
@@ -59,10 +61,6 @@ def problem(status: int, detail: str, **more: str | int) -> Problem:
     return msgspec.structs.replace(found, **more)
 
 
-def response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(found), found.status, headers, CONTENT_TYPE)
-
-
 def problem_of(error: Exception) -> Problem | None:
     """The problem that an error stands for; None if it is a defect."""
     if isinstance(error, RefusedError):
@@ -80,17 +78,27 @@ def _status(error: ManifestError) -> int:
     return 404 if error.problem == "does not exist" else 422
 
 
-def with_position(found: Problem, service: Service) -> Problem:
+def with_position(found: Problem, engine: Engine) -> Problem:
     """With the state that the refused request left unchanged."""
-    engine = service.cluster.engine
     with engine.lock:
         return msgspec.structs.replace(found, seq=engine.version, digest=f"{engine.digest:016x}")
 
 
-T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
+class Reply(msgspec.Struct, frozen=True):
+    """An answer or a problem, as text."""
+
+    status: int
+    body: bytes = b""
 
 
-async def in_thread(work: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-    """Run it in a worker thread. A request that timed out does not wait for it."""
-    return await to_thread.run_sync(work, *arguments, abandon_on_cancel=True)
+def reply_with(answer: object) -> Reply:
+    return Reply(200, ENCODER.encode(answer))
+
+
+def reply_of(error: Exception, engine: Engine) -> Reply:
+    """The reply for a question that failed, with the state that it was asked of."""
+    found = problem_of(error)
+    if found is None:
+        LOG.error("a question failed", exc_info=error)
+        found = problem(500, "the server has a defect; its log says more")
+    return Reply(found.status, ENCODER.encode(with_position(found, engine)))

@@ -1,92 +1,28 @@
-"""Requests, checked against the table of operations: bodies are bounded, and parameters are known.
+"""HTTP: requests, checked against the table of operations, and problems as responses.
 
-An unknown parameter is an error: a misspelt filter would otherwise select everything.
+Bodies are bounded, and parameters are known: a misspelt filter would otherwise select everything.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import msgspec
+from anyio import to_thread
 from starlette.requests import Request
+from starlette.responses import Response
 
-from bursar.objects.decode import ManifestError
-from bursar.objects.manifests import Document, load_text
-from bursar.selectors import Requirement, Selector
-from bursar.server.operations import PAGE, Operation, Parameter
-from bursar.server.problems import RefusedError
+from bursar.server.operations import Operation, Parameter
+from bursar.server.problems import CONTENT_TYPE, RefusedError
+from bursar.server.request_query import JSON_TYPES, RequestQuery
+from bursar.server.types import Problem
 
 LARGEST_BODY = 8 * 1024 * 1024
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
-_JSON = ("application/json",)
 _TRUTH = {"true": True, "1": True, "false": False, "0": False, "": True}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_TERM = re.compile(r"\s*(?P<not>!?)\s*(?P<key>[^=!,\s]+)\s*(?:(?P<op>==?|!=)\s*(?P<value>[^=!,\s]*))?\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class RequestQuery:
-    """One request: its parameters by name, and its body."""
-
-    operation: Operation[Any]
-    values: dict[str, Any]
-    body: bytes
-    content_type: str
-
-    def text(self, name: str) -> str:
-        return str(self.values.get(name, ""))
-
-    def number(self, name: str, default: int = 0) -> int:
-        return int(self.values.get(name, default))
-
-    def truth(self, name: str) -> bool:
-        return bool(self.values.get(name, False))
-
-    @property
-    def limit(self) -> int:
-        return self.number("limit", PAGE)
-
-    def documents(self) -> list[Document]:
-        """The manifests of the body; what a journal could not hold is refused."""
-        source = self.text("source")
-        if self.content_type in _JSON:
-            source = source if source.endswith(".json") else f"{source or 'request'}.json"
-        try:
-            text = self.body.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise RefusedError(400, f"the body is not UTF-8 text: {error}") from None
-        try:
-            found = load_text(text, source)
-        except RecursionError:
-            raise RefusedError(400, "the body is nested too deeply") from None
-        if not found:
-            raise RefusedError(400, "the body holds no object")
-        for document in found:
-            _check_plain(document)
-        return found
-
-    def names(self) -> list[str]:
-        """The objects or pods that the body names."""
-        wanted = self.operation.accepts
-        try:
-            found = msgspec.json.decode(self.body, type=dict[str, list[str]])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RefusedError(400, f"the body is not understood: {error}") from None
-        if list(found) != [wanted]:
-            raise RefusedError(400, f"the body is not understood: expected only the field {wanted}")
-        if not found[wanted]:
-            raise RefusedError(400, f"{wanted} is empty")
-        return found[wanted]
-
-
-def _check_plain(document: Document) -> None:
-    try:
-        msgspec.json.encode(document.body)
-    except (UnicodeEncodeError, OverflowError, msgspec.EncodeError, TypeError, ValueError, RecursionError) as error:
-        raise document.error(ManifestError(f"cannot be stored: {error}")) from None
 
 
 async def read_request(request: Request, operation: Operation[Any], largest: int) -> RequestQuery:
@@ -94,7 +30,7 @@ async def read_request(request: Request, operation: Operation[Any], largest: int
     values = _parameters(request, operation)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if operation.method == "POST" and operation.accepts:
-        allowed = (*_YAML, *_JSON) if operation.accepts == "manifests" else _JSON
+        allowed = (*_YAML, *JSON_TYPES) if operation.accepts == "manifests" else JSON_TYPES
         if content_type not in allowed:
             raise RefusedError(415, f"the content type {content_type!r:.60} is not one of {', '.join(allowed)}")
     return RequestQuery(operation, values, await _body(request, largest), content_type)
@@ -164,15 +100,14 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def label_filter(text: str) -> Callable[[Mapping[str, str]], bool]:
-    """Whether labels match ``a=b,c!=d,e,!f``."""
-    return Selector(tuple(_requirement(part) for part in text.split(",") if text)).matches
+def response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(found), found.status, headers, CONTENT_TYPE)
 
 
-def _requirement(part: str) -> Requirement:
-    found = _TERM.fullmatch(part)
-    if found is None or (found["not"] and found["op"]):
-        raise RefusedError(400, f"the label filter {part!r:.60} has none of the forms a=b, a!=b, a, !a")
-    if found["op"]:
-        return Requirement(found["key"], "NotIn" if found["op"] == "!=" else "In", (found["value"],))
-    return Requirement(found["key"], "DoesNotExist" if found["not"] else "Exists")
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+async def in_thread(work: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+    """Run it in a worker thread. A request that timed out does not wait for it."""
+    return await to_thread.run_sync(work, *arguments, abandon_on_cancel=True)

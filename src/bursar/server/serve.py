@@ -18,6 +18,7 @@ import uvicorn
 from bursar.objects.decode import ManifestError
 from bursar.server.app import Access, App, RequestLimits, TokenFileError, is_loopback
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.copies import CopyProcesses
 from bursar.server.demo import Demo
 from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
@@ -102,10 +103,15 @@ def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
     audit = AuditWatch(service)
     keeper = SnapshotKeeper(service, kept=options.retain)
     ticker = Ticker(service)
+    copies = CopyProcesses(service, seconds=options.limits.seconds)
     try:
-        yield service, App(service, access=access, audit=audit, limits=options.limits, demo=options.demo)
+        yield (
+            service,
+            App(service, copies=copies, access=access, audit=audit, limits=options.limits, demo=options.demo),
+        )
     finally:
         with _on_signals(signal.SIG_IGN):  # it is ending
+            copies.close()
             ticker.stop()
             keeper.stop()
             audit.stop()

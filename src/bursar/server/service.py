@@ -37,6 +37,7 @@ from bursar.server.changes import (
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening, SimEvent
+from bursar.sim.rehearsal import rehearse
 from bursar.store.committer import GroupCommitter
 from bursar.store.store import Batch, ObjectWrite, Store
 
@@ -76,6 +77,10 @@ class Action:
     @property
     def fingerprint(self) -> str:
         return f"{self.verb} {self.request}"
+
+
+def deleting(references: Sequence[str]) -> Callable[[Cluster], list[Applied]]:
+    return lambda cluster: cluster.delete(cluster.reference(text) for text in references)
 
 
 def described(
@@ -212,7 +217,6 @@ class Service:
         self.tally = RequestCounters()
         self.hub = Hub()
         self.alarm = Alarm()
-        self.archive = time_travel.Archive(store, registry)
         self.error: BaseException | None = None
         self._clock = clock
         self._changes = time_travel.counters(store).changes
@@ -268,32 +272,28 @@ class Service:
 
     # Changes
 
-    def apply(
-        self, documents: Sequence[Document], *, dry_run: bool = False, key: str = "", request: str = ""
-    ) -> Pending:
-        return self._change(Action("apply", lambda cluster: cluster.apply(documents), key, request), dry_run)
+    def apply(self, documents: Sequence[Document], *, key: str = "", request: str = "") -> Pending:
+        return self._change(Action("apply", lambda cluster: cluster.apply(documents), key, request))
 
-    def delete(self, references: Sequence[str], *, dry_run: bool = False, key: str = "", request: str = "") -> Pending:
-        def run(cluster: Cluster) -> list[Applied]:
-            return cluster.delete(cluster.reference(text) for text in references)
-
-        return self._change(Action("delete", run, key, request), dry_run)
+    def delete(self, references: Sequence[str], *, key: str = "", request: str = "") -> Pending:
+        return self._change(Action("delete", deleting(references), key, request))
 
     def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request), dry_run=False)
+        return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request))
 
-    def undo(self, number: int, *, dry_run: bool = False) -> Pending:
+    def undo(self, number: int) -> Pending:
         with self.lock:
             self._wait()
             record = load_change(self.store, number)
             if record is None:
                 raise NoSuchChangeError(f"there is no change {number}")
             inverse = inverse_of(record, self.cluster, self.store)
-            if inverse.mixed and not dry_run:  # two steps: the second must not be refused when the first is made
-                inverse.run(self.scratch())
-            return self._change(Action("undo", inverse.run, inverse=inverse), dry_run)
+            if inverse.mixed:  # two steps: the second must not be refused when the first is made
+                with rehearse(self.cluster) as trial:
+                    inverse.run(trial)
+            return self._change(Action("undo", inverse.run, inverse=inverse))
 
-    def _change(self, action: Action, dry_run: bool) -> Pending:
+    def _change(self, action: Action) -> Pending:
         with self.lock:
             self._check_running()
             known = self._answers.find(action.key) if action.key else None
@@ -302,8 +302,6 @@ class Service:
                     raise KeyReusedError(f"the idempotency key {action.key!r:.80} was used for another request")
                 return Pending(known.change, self._last)
             self._guarded(self._catch_up)
-            if dry_run:
-                return Pending(self._dry_run(action), None)
             return self._guarded(lambda: self._make(action))
 
     def _make(self, action: Action) -> Pending:
@@ -319,11 +317,6 @@ class Service:
         if action.key:
             meta |= self._answers.keep(GivenAnswer(action.key, action.fingerprint, change))
         return Pending(change, self._flush(meta, happenings, events))
-
-    def _dry_run(self, action: Action) -> types.Change:
-        scratch = self.scratch()
-        outcomes = action.run(scratch)
-        return described(scratch, 0, action, outcomes, scratch.take_news()[0], dry_run=True)
 
     # Durability
 
@@ -388,21 +381,10 @@ class Service:
 
     # Reading
 
-    def scratch(self) -> Cluster:
-        """A copy of the cluster of now, to try changes on."""
-        return self.archive.scratch(self.position())
-
-    def read(self, look: Callable[[Cluster], T], at: str = "") -> tuple[T, Future[int] | None]:
-        """Look at the cluster of now, or of a moment; the future says when what was seen is durable."""
-        if not at:
-            with self.lock:
-                return look(self.cluster), self._last
-        return self.read_past(look, self.moment(at)), None
-
-    def read_past(self, look: Callable[[Cluster], T], moment: time_travel.Revision) -> T:
-        lock, cluster = self.archive.at(moment)
-        with lock:
-            return look(cluster)
+    def read(self, look: Callable[[Cluster], T]) -> tuple[T, Future[int] | None]:
+        """Look at the cluster of now; the future says when what was seen is durable."""
+        with self.lock:
+            return look(self.cluster), self._last
 
     def moment(self, text: str, option: str = "at") -> time_travel.Revision:
         """The moment that a text, given for an option, names; all up to now is on the disk when this returns."""

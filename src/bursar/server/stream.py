@@ -15,7 +15,7 @@ import msgspec
 
 from bursar.objects.validation import timestamp
 from bursar.server import time_travel
-from bursar.server.problems import in_thread
+from bursar.server.requests import in_thread
 from bursar.server.service import DurableBatch, Service
 
 HEARTBEAT = 15.0

@@ -15,8 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from threading import Lock, RLock
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -34,6 +33,7 @@ from bursar.store.store import Store
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 Clock = Callable[[], int]
+C = TypeVar("C", bound=Cluster)
 
 
 def wall_clock() -> int:
@@ -122,6 +122,16 @@ def trim_memory() -> None:
         trim(0)
 
 
+def past_moment(store: Store, revision: Revision) -> types.Moment:
+    """A moment of the past, as answers carry it; the journal has the digest."""
+    digest = f"{0:016x}"
+    if revision.seq == store.pruned_to and revision.seq:
+        digest = str(store.rows("SELECT digest FROM snapshots WHERE seq = ?", revision.seq)[0][0])
+    elif revision.seq:
+        digest = msgspec.json.decode(store.line(revision.seq))[-2]
+    return types.Moment(revision.seq, str(revision.version), timestamp(revision.at), digest)
+
+
 META = "cluster"
 _KEPT = 4
 _CLAIMS_KEPT = 50_000  # in all of them together; one is kept however large
@@ -146,60 +156,53 @@ def counters(store: Store) -> Counters:
 
 def present(store: Store, registry: Registry) -> Cluster:
     """The cluster as it was when the last batch was written."""
-    cluster = _restored(store, registry, store.last_seq)
+    cluster = Cluster(registry, manifests=store.manifest)
+    restore_engine(store, cluster, store.last_seq)
     known = counters(store)
     cluster.resume(known.now, known.uids, known.version, store.objects())
     trim_memory()
     return cluster
 
 
-def past(store: Store, registry: Registry, moment: Revision) -> Cluster:
-    """The cluster as it was at a moment."""
-    cluster = _restored(store, registry, moment.seq)
+def past(store: Store, cluster: C, moment: Revision) -> C:
+    """A new cluster, as it was at a moment."""
+    restore_engine(store, cluster, moment.seq)
     rows = store.objects_at(store.last_entry("version", moment.version)[0])
     cluster.resume(moment.at, counters(store).uids, moment.version, rows)
     trim_memory()
     return cluster
 
 
-def _restored(store: Store, registry: Registry, seq: int) -> Cluster:
-    """A cluster without objects whose engine is as it was after a record; the snapshot is out of memory again."""
-    cluster = Cluster(registry, manifests=store.manifest)
+def restore_engine(store: Store, cluster: Cluster, seq: int) -> None:
+    """Bring the engine to the state after a record; the snapshot is out of memory again."""
     snapshots.restore(store, cluster.engine, seq)
     trim_memory()
-    return cluster
 
 
 class Archive:
-    """The clusters of the past that were read last."""
+    """The clusters of the past that were read last, for one caller."""
 
     def __init__(self, store: Store, registry: Registry, kept: int = _KEPT) -> None:
         self.store = store
         self._registry = registry
         self._kept = kept
-        self._lock = Lock()
-        self._clusters: OrderedDict[Revision, tuple[RLock, Cluster]] = OrderedDict()
+        self._clusters: OrderedDict[Revision, Cluster] = OrderedDict()
 
-    def at(self, moment: Revision) -> tuple[RLock, Cluster]:
-        """The cluster of a moment, and the lock to hold while reading it. One at a time is built."""
-        with self._lock:
-            found = self._clusters.get(moment)
-            if found is None:
-                found = RLock(), past(self.store, self._registry, moment)
-                self._clusters[moment] = found
-                while len(self._clusters) > 1 and self._too_much():
-                    self._clusters.popitem(last=False)
-            else:
-                self._clusters.move_to_end(moment)
-            return found
+    def at(self, moment: Revision) -> Cluster:
+        """The cluster of a moment, only to be looked at."""
+        found = self._clusters.get(moment)
+        if found is None:
+            new = Cluster(self._registry, manifests=self.store.manifest)
+            found = self._clusters[moment] = past(self.store, new, moment)
+            while len(self._clusters) > 1 and self._too_much():
+                self._clusters.popitem(last=False)
+        else:
+            self._clusters.move_to_end(moment)
+        return found
 
     def _too_much(self) -> bool:
-        claims = sum(len(cluster.engine.state.claims) for _, cluster in self._clusters.values())
+        claims = sum(len(cluster.engine.state.claims) for cluster in self._clusters.values())
         return len(self._clusters) > self._kept or claims > _CLAIMS_KEPT
-
-    def scratch(self, moment: Revision) -> Cluster:
-        """A cluster of a moment for one caller, to try changes on."""
-        return past(self.store, self._registry, moment)
 
 
 _VERSIONS = 1000
@@ -317,6 +320,28 @@ def object_differences(
             result, fields = _compared(before, after)
             if result != "changed" or fields:
                 yield types.ObjectDifference(kind=kind, key=key, result=result, fields=fields)
+
+
+def past_object(store: Store, kinds: KindSet, kind: str, key: str, revision: Revision) -> Manifest | None:
+    """An object as it was at a moment."""
+    return _as_of(store, kinds, kind, key, store.last_entry("version", revision.version)[0])
+
+
+def past_objects(store: Store, revision: Revision, kind: str, namespace: str) -> list[tuple[str, str, int]]:
+    """(kind, key, entry in the history) of the objects that there were, by kind and key; all if "" is wanted."""
+    wanted, values = "id <= ?", [store.last_entry("version", revision.version)[0]]
+    within: list[object] = []
+    if kind:
+        wanted, within = f"{wanted} AND kind = ?", [kind]
+    if namespace:
+        wanted, within = f"{wanted} AND key >= ? AND key < ?", [*within, f"{namespace}/", f"{namespace}0"]
+    query = f"SELECT kind, key, max(id), body IS NULL FROM object_history WHERE {wanted} GROUP BY kind, key"  # noqa: S608 of the parts above
+    return [(one, key, entry) for one, key, entry, gone in store.stream(query, *values, *within) if not gone]
+
+
+def entry_manifest(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Manifest:
+    ((version, body),) = store.rows("SELECT version, body FROM object_history WHERE id = ?", entry)
+    return manifest(store, kinds, kind, key, version, bytes(body))
 
 
 def _as_of(store: Store, kinds: KindSet, kind: str, key: str, entry: int) -> Manifest | None:

@@ -2,9 +2,9 @@
 
 Pods are created in a rehearsal, together: the control loop runs until it comes to rest, and all of it is undone. So
 what is said of them, and of others that start, are evicted or lose their hold because of them, is what would happen.
-Manifests are applied to a copy of the cluster, restored from the disk. With a horizon, that copy and another one
-without the changes run on for that time, and the plan is what differs between the two. Without one they run on until
-over-use that there is then would be revoked: a change of nodes or quotas can cost pods their place only after a delay.
+Manifests are applied to a copy of the cluster. With a horizon, that copy and another one without the changes run on for
+that time, and the plan is what differs between the two. Without one they run on until over-use that there is then would
+be revoked: a change of nodes or quotas can cost pods their place only after a delay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bursar.server import quotas, types
 from bursar.server.problems import RefusedError
 from bursar.server.rows import ClaimView, check_node
 from bursar.server.time_travel import moment_of
-from bursar.sim.cluster import Cluster, fixes_for
+from bursar.sim.cluster import Applied, Cluster, fixes_for
 from bursar.sim.pods import ENDED, EVICTED, PENDING, RUNNING, TERMINATING, PodView
 from bursar.sim.rehearsal import Rehearsal, rehearse
 
@@ -130,65 +130,87 @@ def _verdict(pod: PodView, claim: Claim, victims: list[str]) -> Any:  # noqa: AN
 # Changes of manifests
 
 
+class Course(msgspec.Struct, frozen=True):
+    """What became of the pods of a cluster, and what its quotas borrow."""
+
+    phases: dict[str, str]  # by pod
+    out: list[str]  # pods that were evicted, gone or not
+    borrowed: dict[str, dict[str, int]]  # by quota and resource
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Course:
+        phases = {key: pod.phase for key, pod in cluster.pod_states.items()}
+        return cls(phases, [key for key in phases if _out(cluster, key)], _borrowed(cluster))
+
+
+Unchanged = Callable[[int], Course]
+"""What becomes of the cluster without the changes: each call lets so much more time pass."""
+
+
+def advancing(cluster: Cluster) -> Unchanged:
+    """The course of a cluster that is left alone."""
+
+    def after(duration: int) -> Course:
+        if duration:
+            cluster.advance(duration)
+        return Course.of(cluster)
+
+    return after
+
+
 def plan(
-    scratch: Callable[[], Cluster], documents: Sequence[Document], delete: Sequence[str], horizon: int
+    after: Cluster, unchanged: Unchanged, documents: Sequence[Document], delete: Sequence[str], horizon: int
 ) -> types.Plan:
-    """``scratch`` makes a copy of the cluster."""
-    before, after = scratch(), scratch()
+    """``after`` is a cluster to make the changes in."""
     moment = moment_of(after)
     references = [after.reference(text) for text in delete]
     applied = (after.delete(references) if references else []) + after.apply(documents)
-    outcomes = [
-        types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version="")
-        for kind, key, result in applied
-    ]
     if horizon:
-        before.advance(horizon)
         after.advance(horizon)
-    found = _compared(before, after, outcomes, horizon, moment)
-    return found if horizon else _with_revocations(before, after, found)
+    found = _compared(unchanged(horizon), after, applied, horizon, moment)
+    return found if horizon else _with_revocations(unchanged, after, found)
 
 
-def _with_revocations(before: Cluster, after: Cluster, found: types.Plan) -> types.Plan:
+def _with_revocations(unchanged: Unchanged, after: Cluster, found: types.Plan) -> types.Plan:
     """With the pods that the changes cost their place only after a delay, because their quota is over-used by them."""
     due = after.engine.last_revocation()
     wait = 0 if due is None else due - after.now()
     if wait <= 0:
         return found
-    before.advance(wait)
+    out = {*unchanged(wait).out, *(one.pod for one in found.evicted)}
     after.advance(wait)
-    known = {one.pod for one in found.evicted}
-    late = [key for key in after.pods() if key not in known and _out(after, key) and not _out(before, key)]
+    late = [key for key in after.pods() if key not in out and _out(after, key)]
     evicted = [*found.evicted, *[_news(after, key, "evicted") for key in late]]
     return msgspec.structs.replace(found, evicted=evicted, evictions_within=show_duration(wait))
 
 
-def _compared(
-    before: Cluster, after: Cluster, outcomes: list[types.ObjectOutcome], horizon: int, moment: types.Moment
-) -> types.Plan:
+def _compared(before: Course, after: Cluster, applied: list[Applied], horizon: int, moment: types.Moment) -> types.Plan:
     starts: list[str] = []
     evicted: list[types.PodNews] = []
     waits: list[types.PodNews] = []
+    out = set(before.out)
     for key in after.pods():
-        old, new = _phase(before, key), _phase(after, key)
+        old, new = before.phases.get(key, ""), _phase(after, key)
         if new == RUNNING and old != RUNNING:
             starts.append(key)
-        elif _out(after, key) and not _out(before, key):
+        elif _out(after, key) and key not in out:
             evicted.append(_news(after, key, "evicted"))
         elif new == PENDING and old != PENDING:
             waits.append(_news(after, key, "waits"))
     known = set(after.pods())
+    nodes = {one.key for one in applied if one.kind.name == NODE.name and one.result == "deleted"}
     return types.Plan(
-        objects=outcomes,
+        objects=[types.ObjectOutcome(kind=kind.name, key=key, result=result, resource_version="")
+                 for kind, key, result in applied],
         starts=starts,
         evicted=evicted,
         waits=waits,
-        gone=[key for key in before.pods() if key not in known],
-        stranded=[_news(after, key, "stranded") for key in after.pods() if _stranded(before, after, key)],
-        borrowing=list(_borrowing(before, after)),
+        gone=sorted(key for key in before.phases if key not in known),
+        stranded=[_news(after, key, "stranded") for key in after.pods() if _is_on(after, key, nodes)],
+        borrowing=list(_borrowing(before.borrowed, _borrowed(after))),
         horizon=show_duration(horizon),
         moment=moment,
-    )
+    )  # fmt: skip
 
 
 def _phase(cluster: Cluster, key: str) -> str:
@@ -202,12 +224,10 @@ def _out(cluster: Cluster, key: str) -> bool:
     return pod is not None and (pod.phase == EVICTED or (pod.phase == TERMINATING and pod.evicted))
 
 
-def _stranded(before: Cluster, after: Cluster, key: str) -> bool:
-    """Whether the pod is on a node that the changes delete."""
-    pod = after.doing(key)
-    if pod is None or not pod.node or pod.phase in ENDED:
-        return False
-    return before.objects.find(NODE.name, pod.node) is not None and after.objects.find(NODE.name, pod.node) is None
+def _is_on(cluster: Cluster, key: str, nodes: set[str]) -> bool:
+    """Whether the pod is on one of the nodes, which the changes delete."""
+    pod = cluster.doing(key)
+    return pod is not None and pod.node in nodes and pod.phase not in ENDED
 
 
 def _news(cluster: Cluster, key: str, what: str) -> types.PodNews:
@@ -216,20 +236,22 @@ def _news(cluster: Cluster, key: str, what: str) -> types.PodNews:
     return types.PodNews(time=timestamp(cluster.now()), pod=key, what=what, node=node, reason=reason)
 
 
-def _borrowing(before: Cluster, after: Cluster) -> Iterator[types.BorrowingChange]:
+def _borrowed(cluster: Cluster) -> dict[str, dict[str, int]]:
+    return {
+        f"{quota.kind} {quota.label}": amounts
+        for quota in quotas.quotas(cluster)
+        if (amounts := {name: one.borrowed for name, one in sorted(quota.resources.items()) if one.borrowed})
+    }
+
+
+def _borrowing(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> Iterator[types.BorrowingChange]:
     """The quotas that would borrow less."""
-    old = {(quota.kind, quota.label): quota for quota in quotas.quotas(before)}
-    new = {(quota.kind, quota.label): quota for quota in quotas.quotas(after)}
-    for key, quota in old.items():
-        for resource, figures in sorted(quota.resources.items()):
-            had = figures.borrowed or 0
-            changed = new.get(key)
-            has = 0 if changed is None or resource not in changed.resources else changed.resources[resource].borrowed
-            if (has or 0) < had:
+    for quota, amounts in before.items():
+        for resource, had in amounts.items():
+            has = after.get(quota, {}).get(resource, 0)
+            if has < had:
                 show = dimension(resource).show
-                yield types.BorrowingChange(
-                    quota=f"{quota.kind} {quota.label}", resource=resource, before=show(had), after=show(has or 0)
-                )
+                yield types.BorrowingChange(quota=quota, resource=resource, before=show(had), after=show(has))
 
 
 def explanation(cluster: Cluster, key: str, *, fixes: bool = False) -> types.Explanation:

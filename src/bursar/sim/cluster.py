@@ -10,7 +10,7 @@ Every call applies its whole step or nothing, and then settles. Settling never a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from bursar.control import actions as outside
 from bursar.control.admission import Admission, ObjectChange, known_kinds
@@ -45,6 +45,8 @@ class Applied(NamedTuple):
 class Cluster:
     """A cluster in memory, with the policies of a registry. It is its own ports."""
 
+    controls: ClassVar[type[Controller]] = Controller
+
     def __init__(self, registry: Registry | None = None, start: int = 0, manifests: Load | None = None) -> None:
         """``manifests``: where those of pods can be read again; without it they all stay in memory."""
         registry = default_registry() if registry is None else registry
@@ -55,7 +57,7 @@ class Cluster:
         self._owned: dict[tuple[str, str], dict[str, Any]] = {}  # objects of policies, by kind and key, as last written
         self._clock = Clock(start)
         self._store = ObjectStore(ManifestReader(self.kinds, manifests))
-        self.controller = Controller(self.engine, registry, self)
+        self.controller = self.controls(self.engine, registry, self)
         self._pods = PodLife(self._store, self._clock, self.controller)
         self.staging = Staging(self.kinds, Admission(registry, self.kinds), self._clock, self._pods)
 

@@ -217,6 +217,12 @@ class ObjectStore:
         spaces = self._objects.setdefault(stored.kind.name, {})
         spaces.setdefault(_namespace(stored.key), {})[stored.key] = stored
 
+    def follow(self, kind: str, key: str, stored: Stored | None) -> None:
+        """Keep an object as another cluster wrote it; None if it is gone there."""
+        if stored is not None or self.find(kind, key) is not None:
+            self._put(kind, key, stored)
+            del self.touched[kind, key]
+
     def drop_manifest(self, kind: str, key: str, applied_as: int) -> None:
         """The manifest of a pod is durable now, and leaves memory; no change of the object."""
         found = self.find(kind, key)

@@ -128,6 +128,12 @@ class Clock:
         heappush(self._timers, (moment, self._set, action))
         return self._set
 
+    def skip_to(self, moment: int) -> None:
+        """Go to a moment at which all timers that were due by then have fired elsewhere."""
+        while self._timers and self._timers[0][0] <= moment:
+            heappop(self._timers)
+        self.now = moment
+
     def pass_to(self, moment: int) -> bool:
         """Go to the next timer that is due by then and fire all of that time; False: there is none, and it is then."""
         if not self._timers or self._timers[0][0] > moment:
@@ -160,6 +166,30 @@ class PodLife:
         found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
         self.by_key[key] = found
         self._write_phase(found)
+
+    def follow(self, key: str, found: SimPod | None) -> str:
+        """The pod of that key is as another cluster has it; None if it is gone there.
+
+        Returns the uid of the pod that is not there any more, if there is one.
+        """
+        known = self.by_key.get(key)
+        if found is not None and known is not None and known.uid == found.uid:
+            timed = found.due != known.due
+            for name in SimPod.__slots__:
+                setattr(known, name, getattr(found, name))
+            self._follow_timer(known if timed else None)
+            return ""
+        if known is not None:
+            known.due = None  # its timers mean nothing any more
+            del self.by_key[key]
+        if found is not None:
+            self.by_key[key] = found
+            self._follow_timer(found)
+        return "" if known is None else known.uid
+
+    def _follow_timer(self, pod: SimPod | None) -> None:
+        if pod is not None and pod.due is not None:
+            self.set_timer(pod, pod.due - self._clock.now)
 
     def _pod_of(self, claim: Claim) -> SimPod | None:
         """The pod that makes the claim, unless another one has its name by now."""

@@ -93,16 +93,18 @@ class Store:
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: Path | str, read_only: bool = False, *, cut_off: bool = False) -> Store:
+    def open(cls, path: Path | str, read_only: bool = False, *, cut_off: bool = False, checked: bool = False) -> Store:
         """An existing store. What is foreign, damaged or written by another process is refused and left as it is.
 
-        A store that is cut off is refused as well, unless ``cut_off`` accepts it.
+        A store that is cut off is refused as well, unless ``cut_off`` accepts it. ``checked``: the process that writes
+        the file has checked it when it opened it.
         """
         path = Path(os.path.realpath(path))
         reader = schema.connect_reader(path)
         try:
-            schema.probe(reader, path)
-            if not cut_off:
+            if not checked:
+                schema.probe(reader, path)
+            if not (checked or cut_off):
                 wholeness.check_whole(reader, path)
             store = cls(path, reader, None)
             if not read_only:
