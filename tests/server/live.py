@@ -14,6 +14,7 @@ import msgspec
 
 from bursar.server.app import RequestLimits
 from bursar.server.client import Client
+from bursar.server.connections import ConnectionLimits
 from bursar.server.copies import CopyProcesses
 from bursar.server.serve import ServeOptions, listen, running, server
 from bursar.server.service import Service
@@ -115,10 +116,18 @@ def live(
     clock: ManualClock | None = None,
     tokens: Path | None = None,
     limits: RequestLimits | None = None,
+    connections: ConnectionLimits | None = None,
     token: str = "",
+    **more: Any,  # noqa: ANN401
 ) -> Iterator[Live]:
     options = ServeOptions(
-        data=data, port=0, tokens=tokens, limits=limits or RequestLimits(), clock=clock or wall_clock
+        data=data,
+        port=0,
+        tokens=tokens,
+        limits=limits or RequestLimits(),
+        connections=connections or ConnectionLimits(),
+        clock=clock or wall_clock,
+        **more,
     )
     listener = listen("127.0.0.1", 0)
     try:

@@ -33,6 +33,8 @@ from bursar.cli.upkeep import KeptFor
               show_default=True, help="What to log to stderr.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="How to log: lines of text, or of JSON.")  # fmt: skip
+@click.option("--max-connections", type=click.IntRange(1), default=1000, show_default=True,
+              help="The most connections at a time.")  # fmt: skip
 def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -40,6 +42,7 @@ def serve(
     request_timeout: float,
     log_level: str,
     log_format: Literal["text", "json"],
+    max_connections: int,
     **given: Any,  # noqa: ANN401
 ) -> None:
     """Run the cluster of this machine and its HTTP API until interrupted.
@@ -49,11 +52,13 @@ def serve(
     """
     from bursar.server import logs
     from bursar.server.app import RequestLimits
+    from bursar.server.connections import ConnectionLimits
     from bursar.server.serve import ServeOptions, StartError, UnsafeError, serve_forever
 
     logs.configure(log_level, log_format)
     limits = RequestLimits(max_body, request_timeout)
-    options = ServeOptions(**given, certificate=tls_cert, key=tls_key, limits=limits)
+    connections = ConnectionLimits(connections=max_connections)
+    options = ServeOptions(**given, certificate=tls_cert, key=tls_key, limits=limits, connections=connections)
     source = f"{options.data}" if options.data.exists() else f"{options.data}, a new store"
     try:
         serve_forever(options, lambda address: click.echo("\n".join(_greeting(address, source, options.demo))))

@@ -24,16 +24,18 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from bursar.server import openapi, problems
 from bursar.server.background import AuditWatch
 from bursar.server.copies import Copies
+from bursar.server.first_page import FIRST_PAGE, PAGE_POLICY
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
 from bursar.server.operations import ADMIN, API, OPERATIONS, READ, STORE_FILE, Operation, Operations
 from bursar.server.problems import CONTENT_TYPE, RefusedError, Reply
+from bursar.server.request_query import RequestQuery
 from bursar.server.requests import LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
 from bursar.server.service import Pending, Service
@@ -133,7 +135,8 @@ class RequestLimits:
     """What a request may cost."""
 
     body: int = LARGEST_BODY
-    seconds: float = 30.0
+    seconds: float = 30.0  # for the answer
+    body_seconds: float = 30.0
 
 
 class App:
@@ -160,6 +163,7 @@ class App:
     def asgi(self) -> Starlette:
         routes = [self._route(operation) for operation in OPERATIONS]
         routes += [
+            Route("/", self._first_page, methods=["GET"]),
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),
             Route("/metrics", self._guard("metrics", READ, self._render_metrics), methods=["GET"]),
@@ -180,24 +184,35 @@ class App:
         if operation.is_file:
             route = self._guard(operation.name, operation.role, self._backup, limited=False)
             return Route(path, route, methods=[operation.method])
-        return Route(path, self._guard(operation.name, operation.role, handler), methods=[operation.method])
+        guarded = self._guard(operation.name, operation.role, handler, limited=operation.streams)
+        return Route(path, guarded, methods=[operation.method])
 
     def _handle(self, operation: Operation[Any]) -> Handler:
         async def handle(request: Request) -> Response:
-            asked = await read_request(request, operation, self._limits.body)
+            asked = await self._read(request, operation)
             begun = perf_counter()
-            answer = await in_thread(self._handlers.answer, asked)
-            if isinstance(answer, Pending):
-                if answer.durable is not None:
-                    await asyncio.wrap_future(answer.durable)
-                answer = answer.answer
-            elif isinstance(answer, Future):
-                return _replied(await asyncio.wrap_future(answer))
+            async with asyncio.timeout(self._limits.seconds):
+                answer = await in_thread(self._handlers.answer, asked)
+                if isinstance(answer, Pending):
+                    if answer.durable is not None:
+                        await asyncio.wrap_future(answer.durable)
+                    answer = answer.answer
+                elif isinstance(answer, Future):
+                    return _replied(await asyncio.wrap_future(answer))
             if operation.method == "POST" and operation.role != READ:
                 self._metrics.changes.labels(operation.name).observe(perf_counter() - begun)
             return _json(answer)
 
         return handle
+
+    async def _read(self, request: Request, operation: Operation[Any]) -> RequestQuery:
+        """The request, once all of its body is there."""
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                return await read_request(request, operation, self._limits.body)
+        except TimeoutError:
+            detail = f"the body did not come within {self._limits.body_seconds:g} seconds"
+            raise RefusedError(408, detail, {"Connection": "close"}) from None
 
     # Around every handler
 
@@ -248,6 +263,10 @@ class App:
         return response(problems.problem(status if status in problems.TITLES else 400, detail), headers)
 
     # Besides the table
+
+    async def _first_page(self, request: Request) -> Response:
+        """Says nothing about the cluster, so it needs no token."""
+        return HTMLResponse(FIRST_PAGE, headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def _healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")

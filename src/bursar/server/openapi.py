@@ -17,6 +17,7 @@ _ALWAYS = {
     400: "not understood",
     401: "no token",
     403: "the token may not do this",
+    408: "the body came too slowly",
     413: "too large",
     422: "understood and refused",
     429: "too many questions wait that need a copy of the cluster",

@@ -25,6 +25,7 @@ TITLES = {
     403: "this token may not do that",
     404: "there is no such thing",
     405: "this path has no such method",
+    408: "the request came too slowly",
     409: "the state does not allow it",
     410: "that moment is no longer kept",
     413: "the request is too large",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import signal
 import socket
 import ssl
@@ -12,19 +13,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import uvicorn
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bursar.objects.decode import ManifestError
 from bursar.server.app import Access, App, RequestLimits, TokenFileError, is_loopback
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
+from bursar.server.connections import Acceptor, BoundedConnection, ConnectionConfig, ConnectionLimits
 from bursar.server.copies import CopyProcesses
 from bursar.server.demo import Demo
 from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
 from bursar.server.time_travel import Clock, wall_clock
+from bursar.store import schema
 from bursar.store.schema import StoreError
 
+LOG = logging.getLogger("bursar.server")
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8321
 
@@ -48,6 +56,7 @@ class ServeOptions:
     demo: bool = False
     retain: int | None = None  # for how long history is kept, in milliseconds; None: for ever
     limits: RequestLimits = field(default_factory=RequestLimits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     clock: Clock = wall_clock
 
     def check(self) -> None:
@@ -56,6 +65,36 @@ class ServeOptions:
             raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE")
         if (self.certificate is None) != (self.key is None):
             raise UnsafeError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
+        if self.certificate is not None and self.key is not None:
+            check_tls(self.certificate, self.key)
+
+    def warnings(self) -> Iterator[str]:
+        """What is open to others, one sentence each."""
+        if not is_loopback(self.host) and self.certificate is None:
+            advice = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS"
+            yield f"{self.host} has no TLS, so tokens and answers can be read on their way: {advice}"
+        for path in (self.data, schema.log_of(self.data)):
+            if path.exists() and path.stat().st_mode & 0o077:
+                yield f"{path} holds all manifests, and other users may read it: run: chmod 600 {path}"
+
+
+def check_tls(certificate: Path, key: Path) -> None:
+    """``StartError`` with the name of the file that is wrong."""
+    for path, what, load in (
+        (certificate, "certificate", x509.load_pem_x509_certificates),
+        (key, "private key", lambda text: load_pem_private_key(text, None)),
+    ):
+        try:
+            load(path.read_bytes())
+        except OSError as error:
+            raise StartError(f"{path}: the {what} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            secret = " without a password" if what == "private key" else ""
+            raise StartError(f"{path}: holds no {what} in PEM{secret}") from error
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise StartError(f"{key}: is not the key of the certificate in {certificate}") from error
 
 
 @contextlib.contextmanager
@@ -80,6 +119,7 @@ class BursarServer(uvicorn.Server):
     """Ends live streams before it waits for connections to close, and takes a signal for the end, not for a failure."""
 
     app: App | None = None
+    acceptor: Acceptor | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,7 +127,22 @@ class BursarServer(uvicorn.Server):
         with _on_signals(self.handle_exit):
             yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections within their limits, which the library does not know."""
+        config = cast("ConnectionConfig", self.config)
+
+        def make() -> BoundedConnection:
+            return BoundedConnection(config, self.server_state, app_state={})
+
+        self.servers = []
+        self.acceptor = Acceptor(self.server_state, make, config.limits, config.ssl)
+        for listener in sockets or []:
+            self.acceptor.listen(listener)
+        self.started = True
+
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        if self.acceptor is not None:
+            self.acceptor.close()
         if self.app is not None:
             self.app.close_streams()
         await super().shutdown(sockets)  # type: ignore[arg-type]
@@ -119,20 +174,16 @@ def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
 
 
 def server(app: App, options: ServeOptions) -> BursarServer:
-    config = uvicorn.Config(
+    config = ConnectionConfig(
         app.asgi(),
-        host=options.host,
-        port=options.port,
-        http="httptools",
+        options.connections,
         loop="asyncio",
         ws="none",
         lifespan="off",
         access_log=False,
         log_level="warning",
         server_header=False,
-        timeout_keep_alive=30,
         timeout_graceful_shutdown=5,
-        h11_max_incomplete_event_size=64 * 1024,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
@@ -145,6 +196,8 @@ def server(app: App, options: ServeOptions) -> BursarServer:
 def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until a signal ends it. ``say`` is called once, when requests are served: with the address."""
     options.check()
+    for warning in options.warnings():
+        LOG.warning(warning)
     try:
         listener = listen(options.host, options.port)
     except OSError as error:
@@ -156,6 +209,7 @@ def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
             host = f"[{options.host}]" if ":" in options.host else options.host
             address = f"{scheme}://{host}:{listener.getsockname()[1]}"
             built = server(app, options)
+            built.config.load()
             gc.freeze()  # what was loaded stays: to go through it stops every request for 30 ms with 10,000 pods
             with built.capture_signals():  # before anybody can know of it
                 say(address)

@@ -52,6 +52,7 @@ def damaged(path: Path, error: object) -> DamagedStoreError:
 
 APPLICATION_ID = 0x42757273  # "Burs"
 VERSION = 2
+_MODE = 0o600  # the store holds every manifest
 _PAGE = 16_384  # a restart reads the whole journal: fewer, larger pages
 
 _TABLES = {
@@ -74,11 +75,17 @@ _INDEX = "CREATE INDEX object_history_by_key ON object_history (kind, key, seq, 
 def create_file(path: Path) -> None:
     """A new, empty store; the file appears whole or not at all, and never in place of another one."""
     with new_file(path) as scratch:
+        create_private(scratch)
         connection = sqlite3.connect(scratch, isolation_level=None)
         try:
             _write_schema(connection)
         finally:
             connection.close()
+
+
+def create_private(path: Path) -> None:
+    """An empty file that only its owner may read; SQLite gives the files beside it the same mode."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE))
 
 
 @contextmanager

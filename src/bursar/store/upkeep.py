@@ -33,7 +33,7 @@ def backup(source: Path, target: Path) -> None:
 
 def copy(source: Path, target: Path) -> None:
     """The same into a new file that is not durable yet; only its owner may read it."""
-    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    schema.create_private(target)
     try:
         with closing(schema.connect_reader(source)) as db:
             db.execute("VACUUM INTO ?", (str(target),))
