@@ -130,7 +130,9 @@ def check_backups(data: Path, found: list[tuple[Path, int]], folder: Path) -> in
             lines = list(restored.load_journal())
             assert seq <= restored.last_seq <= store.last_seq, "the backup lacks what was durable when it began"
             assert lines == list(store.load_journal(1, len(lines))), "the backup has another history"
-            there = time_travel.past(store, default_registry(), time_travel.at_record(store, len(lines)))
+            there = time_travel.past(
+                store, Cluster(default_registry(), manifests=store.manifest), time_travel.at_record(store, len(lines))
+            )
             cluster = time_travel.present(restored, default_registry())
             assert cluster.engine.digest == there.engine.digest
             assert set(cluster.pods()) == set(there.pods())

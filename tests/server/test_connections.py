@@ -8,7 +8,7 @@ import resource
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bursar.server.app import RequestLimits
 from bursar.server.client import Client
 from bursar.server.connections import ConnectionLimits
 from bursar.server.serve import ServeOptions, StartError
+from bursar.sim.cluster import Cluster
 from tests.server.certificates import key_and_certificate
 from tests.server.live import Live, live, node, text, wait_for
 
@@ -137,7 +138,12 @@ def test_a_busy_connection_is_not_closed_for_a_new_one(tmp_path: Path, monkeypat
     with ExitStack() as stack:
         bed = stack.enter_context(live(tmp_path / "b.db", connections=ConnectionLimits(connections=2)))
         read, begun = bed.service.read, list[object]()
-        monkeypatch.setattr(bed.service, "read", lambda look: (begun.append(look), read(look))[1])
+
+        def counted(look: Callable[[Cluster], object]) -> object:
+            begun.append(look)
+            return read(look)
+
+        monkeypatch.setattr(bed.service, "read", counted)
         with bed.service.lock:
             busy = [stack.enter_context(connected(bed)) for _ in range(2)]
             for one in busy:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from bursar.server.logs import Form, configure, current, fields, serving
-from bursar.server.problems import in_thread
+from bursar.server.requests import in_thread
 
 LOG = logging.getLogger("bursar.server")
 

@@ -52,20 +52,23 @@ class FollowingController(Controller):
         return self._wait_again() and self.engine.version == before
 
     def _wait_again(self) -> bool:
-        """Every entry that may be decided waits; False if it would be admitted."""
+        """Every entry that may be decided waits; False if one of them would be admitted.
+
+        An entry that would be refused as before waits for what refuses it now. If it would be refused otherwise, the
+        other controller has not tried it since, and its last decision stands.
+        """
         fresh: list[tuple[Claim, Decision]] = []
-        now = self._ports.now()
-        self.engine.begin_rehearsal(CommitListener(), now)
+        self.engine.begin_rehearsal(CommitListener(), self._ports.now())
         try:
             while (claims := self.queue.next()) is not None:
                 known = [claim.decision for claim in claims]
-                alone = len(claims) == 1
-                tried = [self.engine.decide(claims[0], now)] if alone else self.engine.decide_group(claims, now)
-                if tried[0].admitted:
+                decisions = self._tried(claims)
+                if decisions[0].admitted:
                     return False
-                same = all(new.same_as(old) for new, old in zip(tried, known, strict=True))
-                decisions = tried if same else [old for old in known if isinstance(old, Decision)]
-                fresh.extend(zip(claims, tried, strict=True) if same else ())
+                if all(new.same_as(old) for new, old in zip(decisions, known, strict=True)):
+                    fresh.extend(zip(claims, decisions, strict=True))
+                else:
+                    decisions = [old for old in known if isinstance(old, Decision)]
                 topics = [topic for one in decisions for refusal in one.refusals for topic in refusal.topics]
                 self.queue.wait(claims[0], topics, never=any(one.outcome == NEVER for one in decisions))
         finally:
@@ -73,3 +76,7 @@ class FollowingController(Controller):
         for claim, decision in fresh:
             claim.decision = decision
         return True
+
+    def _tried(self, claims: list[Claim]) -> list[Decision]:
+        now = self._ports.now()
+        return [self.engine.decide(claims[0], now)] if len(claims) == 1 else self.engine.decide_group(claims, now)

@@ -144,9 +144,10 @@ class Handlers:
         return types.KindList(items=[msgspec.convert(kind, types.KindInfo, from_attributes=True) for kind in kinds])
 
     def object(self, asked: RequestQuery) -> dict[str, Any]:
-    def object(self, asked: RequestQuery) -> dict[str, Any]:
         moment = self._past(asked)
-        return self._look(lambda cluster: _found(cluster, asked)) if moment is None else self._past_object(asked, moment)
+        if moment is None:
+            return self._look(lambda cluster: _found(cluster, asked))
+        return self._past_object(asked, moment)
 
     def _past_object(self, asked: RequestQuery, moment: Revision) -> dict[str, Any]:
         cluster, store = self._service.cluster, self._service.store
@@ -210,7 +211,6 @@ class Handlers:
             return self._service.cluster.kind_listed(text).name
         except ManifestError as error:
             raise RefusedError(400, str(error)) from None
-
 
 
 def _kind(cluster: Cluster, asked: RequestQuery, known: Callable[[Kind, str], bool] | None = None) -> tuple[Kind, str]:
