@@ -216,6 +216,37 @@ async def test_a_pod_that_bursar_does_not_decide_over_is_said_to_be_such(tmp_pat
 
 
 @pytest.mark.anyio
+async def test_a_pod_that_others_gate_is_said_to_wait_for_them(tmp_path: Path) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        gates = [{"name": "bursar.dev/quota"}, {"name": "example.org/wait"}]
+        cluster.pod("a", "p", gated=False, schedulingGates=gates)
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        result = await asyncio.to_thread(run, "explain", "a/p", "--kubeconfig", config)
+        assert result.exit_code == exit_codes.FAILED
+        said = "a/p waits: other scheduling gates hold it back: example.org/wait"
+        assert result.stderr.splitlines()[0] == f"error: {said}"
+
+
+@pytest.mark.anyio
+async def test_what_the_scheduler_says_about_a_started_pod_is_explained(tmp_path: Path) -> None:
+    async with stage() as cluster:
+        cluster.node("n", 8)
+        cluster.namespace("a")
+        cluster.quota("a", 2)
+        pod = cluster.pod("a", "p", gated=False)
+        record = '{"seq": 1, "term": 0, "place": "n"}'
+        cluster.change(pod, lambda body: body["metadata"].update(annotations={"bursar.dev/admission": record}))
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+        cluster.change(pod, lambda body: body.update(status={"phase": "Pending", "conditions": [condition]}))
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        result = await asyncio.to_thread(run, "explain", "a/p", "--kubeconfig", config)
+        assert "scheduler: finds no node: 0/1 nodes [control.unscheduled]" in " ".join(result.output.split())
+
+
+@pytest.mark.anyio
 async def test_pods_on_a_node_that_is_gone_count_in_their_quotas_as_for_the_controller(tmp_path: Path) -> None:
     async with stage() as cluster:
         cluster.node("n", 8)

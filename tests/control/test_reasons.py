@@ -30,7 +30,8 @@ ON_KUBERNETES = {
     patches.INVALID,
     patches.UNJUDGED,
     place_recovery.PLACE_LOST,
-    place_recovery.UNSCHEDULED,
+    patches.UNSCHEDULED,
+    patches.OTHER_GATES,
     drift.DIFFERENT,
 }
 PLAIN_EVENT = re.compile(r"[A-Z]\w*")  # Admitted, Held, ...: named as Kubernetes names events, they are no reasons

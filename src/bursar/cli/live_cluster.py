@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from msgspec import structs
@@ -28,15 +28,19 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.cluster_list import Body, Listed, list_cluster
 from bursar.kube.controller.object_sync import QuotaSelection
+from bursar.kube.controller.patches import UNSCHEDULED
 from bursar.kube.controller.pod_model import ENDED
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, Kind
 from bursar.objects.manifests import Document
 from bursar.objects.validation import few
 from bursar.policies.plugin import default_registry
+from bursar.policies.results import Check
 from bursar.server.client import Client, RequestFailedError
 from bursar.server.operations import Operation
+from bursar.server.rows import check_node
 from bursar.server.service import Service
+from bursar.server.types import Explanation
 
 T = TypeVar("T")
 
@@ -67,7 +71,7 @@ class LiveCluster:
         with tempfile.TemporaryDirectory(prefix="bursar-") as folder:
             service, obstructed = self._copy(listed, Path(folder) / "cluster.db")
             try:
-                yield LiveClient(service, self._find, obstructed)
+                yield LiveClient(service, self._find, obstructed | listed.gated, listed.unscheduled)
             finally:
                 service.close()
                 service.store.close()
@@ -99,7 +103,7 @@ class LiveCluster:
         obstructed = _obstructed(listed.objects, wrong, waiting) if wrong else {}
         if obstructed:
             self._warn(f"left out until their quota is put right: {few(sorted(obstructed))}")
-        self._apply(service, [pod for pod in waiting if _key(pod) not in obstructed])
+        self._apply(service, [pod for pod in waiting if _key(pod) not in obstructed | listed.gated])
         service.position()  # waits until everything is on the disk
         return service, obstructed
 
@@ -175,24 +179,40 @@ class LiveClient(FileClient):
     """Asks a copy, and says of pods that are not in it why that is so."""
 
     def __init__(
-        self, service: Service, find: Callable[[str, str], Body | None], obstructed: Mapping[str, str]
+        self,
+        service: Service,
+        find: Callable[[str, str], Body | None],
+        obstructed: Mapping[str, str],
+        unscheduled: Mapping[str, str],
     ) -> None:
+        """``unscheduled``: what the scheduler says about pods that were started and are not bound."""
         super().__init__(service)
         self._find = find
         self._obstructed = obstructed
+        self._unscheduled = unscheduled
 
     def _ask(self, operation: Operation[T], values: dict[str, Any], body: bytes) -> T:
+        key = f"{values.get('namespace', '')}/{values.get('name', '')}"
         try:
-            return super()._ask(operation, values, body)
+            found = super()._ask(operation, values, body)
         except RequestFailedError as error:
             asked = operation.name == "explain" and error.status == HTTPStatus.NOT_FOUND
-            namespace, name = values.get("namespace", ""), values.get("name", "")
-            pod = self._find(namespace, name) if asked else None
+            pod = self._find(values.get("namespace", ""), values.get("name", "")) if asked else None
             if pod is None:
                 raise
-            obstacle = self._obstructed.get(f"{namespace}/{name}")
+            obstacle = self._obstructed.get(key)
             why = f"waits: {obstacle}" if obstacle else _why_not_there(pod)
-            raise RequestFailedError(structs.replace(error.problem, detail=f"{namespace}/{name} {why}")) from None
+            raise RequestFailedError(structs.replace(error.problem, detail=f"{key} {why}")) from None
+        if isinstance(found, Explanation) and key in self._unscheduled:
+            return cast("T", _with_scheduler(found, self._unscheduled[key]))
+        return found
+
+
+def _with_scheduler(found: Explanation, words: str) -> Explanation:
+    """What the scheduler says comes last: the pod has passed everything else."""
+    check = Check("scheduler", False, f"finds no node: {words}", (), UNSCHEDULED, True)
+    tree = structs.replace(found.tree, checks=[*found.tree.checks, check_node(check)])
+    return structs.replace(found, tree=tree, text="\n".join((found.text, *check.lines("  "))))
 
 
 def _why_not_there(pod: Body) -> str:

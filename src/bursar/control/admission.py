@@ -149,6 +149,13 @@ class ControlSection(Part, frozen=True):
             " were pinned to. free-to-recreate: those of ReplicaSets and StatefulSets, and of Jobs that ignore it."
         ),
     ] = "free-to-recreate"
+    ignored_gates: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Kubernetes: scheduling gates of others that do not hold a pod back, because what removes them"
+            " waits for Bursar."
+        ),
+    ] = ()
 
 
 def known_kinds(registry: Registry) -> KindSet:
@@ -302,6 +309,11 @@ CONTROL_REASONS: Final = (
         "control.too-large",
         "Kubernetes only: the pod has more of something than is read, so that no pod can slow decisions down.",
         "Shorten the field that the note names; a pod must be created anew. A pod that runs counts all the same.",
+    ),
+    Reason(
+        "control.other-gates",
+        "Kubernetes only: scheduling gates of others hold the pod back; until they are gone its demand does not count.",
+        "Wait for what removes them, or list a gate that waits for Bursar in `control.ignoredGates`.",
     ),
     Reason(
         "control.place-lost",

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bursar.control.admission import CONFIGURATION, known_kinds
+from bursar.control.admission import CONFIGURATION, SECTION, known_kinds
 from bursar.kube.admission.predicate import ENFORCED, NAMESPACE_LABEL, AdmissionOptions, Governed, facts_of
 from bursar.kube.client.api import Api, Resource
 from bursar.kube.client.auth import ClusterConfig
@@ -26,7 +26,7 @@ from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.object_cache import Devices, published
 from bursar.kube.controller.object_sync import QuotaSelection
 from bursar.kube.controller.patches import admission_of, is_own_annotation
-from bursar.kube.controller.pod_model import SeenPod, read_pod, user_labels
+from bursar.kube.controller.pod_model import SeenPod, other_gates, read_pod, user_labels
 from bursar.kube.controller.pod_sync import entering
 from bursar.objects.devices import ResourceSlice
 from bursar.objects.kinds import DEVICE_KINDS, NAMESPACE, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
@@ -46,6 +46,8 @@ class Listed:
     objects: list[tuple[Kind, Body]] = field(default_factory=list)
     pods: list[Body] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    gated: dict[str, str] = field(default_factory=dict)  # by pod: which gates of others hold it back
+    unscheduled: dict[str, str] = field(default_factory=dict)  # by pod that was started: the scheduler's words
 
 
 async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
@@ -73,12 +75,27 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
         about_gpu_nodes = kind.name == RESOURCE_SLICE.name and governing.everywhere
         if bodies is None and kind in DEVICE_KINDS and (claims or about_gpu_nodes):
             listed.unread.append(kind.plural)
+    ignored = _ignored_gates(listed.objects)
     for pod, body in sorted(pods, key=lambda pair: entering(pair[0])):
         runs = pod.spec.node_name or not pod.leaving  # who is deleted before it is bound never does
         ours = pod.gated or admission_of(pod.metadata.annotations) is not None or governing.holds(body)
         if runs and not pod.ended and (ours or pod.spec.node_name):
             listed.pods.append(_as_wished(body, _place(pod), spared=not ours))
+            _note_obstacle(listed, pod, ignored)
     return listed
+
+
+def _note_obstacle(listed: Listed, pod: SeenPod, ignored: tuple[str, ...]) -> None:
+    """What keeps a pod from running beside its quotas."""
+    if pod.gated and other_gates(pod, ignored):
+        listed.gated[pod.key] = other_gates(pod, ignored)
+    elif not pod.gated and not pod.spec.node_name and pod.unschedulable:
+        listed.unscheduled[pod.key] = pod.unschedulable
+
+
+def _ignored_gates(objects: Iterable[tuple[Kind, Body]]) -> tuple[str, ...]:
+    sections = [(body.get("spec") or {}).get(SECTION) or {} for kind, body in objects if kind.kind == CONFIGURATION]
+    return tuple(name for section in sections for name in section.get("ignoredGates") or ())
 
 
 class _Governing:

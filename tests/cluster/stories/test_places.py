@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from tests.cluster.controlplane.api import STRATEGIC_PATCH
 from tests.cluster.stories.controller_process import Running
 from tests.cluster.stories.story import Manifest, Story
 from tests.cluster.stories.test_changes import GPU, replica_set
@@ -127,3 +128,20 @@ def test_a_pod_of_an_unknown_scheduler_keeps_no_node(story: Story) -> None:
     assert "'of-nobody'" in story.told(team, "stranger", "control.unscheduled")[0]
     story.submit(team, story.pod("next", {GPU: "8"}))
     story.running(team, "next")
+
+
+def test_a_pod_that_others_gate_is_decided_when_they_let_it_go(story: Story) -> None:
+    team = story.namespace()
+    story.nodes(1, {GPU: "8"})
+    story.apply(quota(team, {GPU: 8}, {GPU: 8}))
+    story.governed(team)
+    gates = [{"name": "example.org/wait"}]
+    story.submit(team, story.pod("waits", {GPU: "8"}, schedulingGates=gates))
+    assert "example.org/wait" in story.told(team, "waits", "control.other-gates")[0]
+    story.submit(team, story.pod("first", {GPU: "8"}))
+    story.running(team, "first")
+    story.ends(team, "first", "Succeeded")
+    path = f"/api/v1/namespaces/{team}/pods/waits"
+    gone = [{"name": "example.org/wait", "$patch": "delete"}]
+    story.plane.api().patch(path, {"spec": {"schedulingGates": gone}}, STRATEGIC_PATCH)
+    story.running(team, "waits")

@@ -20,8 +20,8 @@ from bursar.kube.admission.predicate import AdmissionOptions, Governed, PodFacts
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.object_cache import ObjectCache, published
 from bursar.kube.controller.object_sync import ObjectSync, QuotaSelection
-from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, PlacementRuleSet
-from bursar.kube.controller.pod_model import SeenPod
+from bursar.kube.controller.patches import ENFORCED, GOVERNED_LABEL, INVALID, OTHER_GATES, PlacementRuleSet
+from bursar.kube.controller.pod_model import SeenPod, other_gates
 from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.work_queue import PendingActions
@@ -75,7 +75,7 @@ class Mirror:
             self.placement,
             lambda pod: self._governs(governed, pod),
             self.report,
-            lambda pod: self.selection.problem(pod.metadata.namespace, pod.metadata.labels),
+            self._obstacle,
             self.shadow,
         )
         self.named: Callable[[Iterable[str]], None] = lambda _: None  # quotas name these now, or do so no longer
@@ -210,6 +210,14 @@ class Mirror:
             return "" if tracked is None else tracked.uid
         known = self.cache.find(kind, key)
         return "" if known is None else known.uid
+
+    def _obstacle(self, pod: SeenPod) -> tuple[str, str]:
+        """Why a pending pod may not be decided yet: reason and sentence."""
+        gates = other_gates(pod, self.controller.options.ignored_gates)
+        if gates:
+            return OTHER_GATES, gates
+        problem = self.selection.problem(pod.metadata.namespace, pod.metadata.labels)
+        return (INVALID, problem) if problem else ("", "")
 
     def _governs(self, governed: Governed, pod: SeenPod) -> bool:
         meta = pod.metadata

@@ -43,6 +43,8 @@ OWN_LABELS: Final = frozenset(installed_marks().own_labels)
 
 INVALID: Final = "control.invalid"
 UNJUDGED: Final = "control.unjudged"
+UNSCHEDULED: Final = "control.unscheduled"
+OTHER_GATES: Final = "control.other-gates"
 PREEMPTED: Final = "control.preempted-by-others"
 TOO_LARGE: Final = "control.too-large"
 

@@ -23,6 +23,8 @@ from typing import Final
 from bursar.kube.client.api import JOBS, Api
 from bursar.kube.controller.eviction import Evictor
 from bursar.kube.controller.mirror import Mirror
+from bursar.kube.controller.patches import UNSCHEDULED
+from bursar.kube.controller.pod_model import other_gates
 from bursar.kube.controller.pod_sync import PodSync, TrackedPod
 from bursar.kube.controller.pod_writer import PodWriter
 from bursar.kube.controller.work_queue import KeyedWorkQueue, sent
@@ -31,7 +33,6 @@ from bursar.objects.kinds import POD
 
 PATIENCE: Final = 60_000  # milliseconds
 PLACE_LOST: Final = "control.place-lost"
-UNSCHEDULED: Final = "control.unscheduled"
 _REFUSED_FOR: Final = 5  # times the patience, at first
 _LEAST_REFUSED_FOR: Final = 60_000  # milliseconds: until the owner has made another pod
 _WIDTH: Final = 4
@@ -75,7 +76,7 @@ class UnboundWatch:
     def _obstacle(self, tracked: TrackedPod) -> Obstacle | None:
         pod = tracked.seen
         if pod.foreign_gates:
-            return Obstacle(GATED, f"other scheduling gates hold it back: {', '.join(pod.foreign_gates)}")
+            return Obstacle(GATED, other_gates(pod, ()))
         if pod.unschedulable:
             return Obstacle(REFUSED, f"the scheduler finds no node: {pod.unschedulable}")
         name = pod.spec.scheduler_name

@@ -9,6 +9,7 @@ its equivalence class and on the objects in force. So it is read once per class,
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -36,6 +37,7 @@ from bursar.objects.core import Affinity, Condition, ObjectMeta, Pod, PodSpec, P
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD, TypedObject
 from bursar.objects.manifests import Document
+from bursar.objects.validation import few
 
 ENDED = ("Succeeded", "Failed")
 _WORDS = 400  # characters that are kept of what the scheduler says
@@ -106,6 +108,12 @@ def identity(pod: SeenPod) -> Meta:
     """The metadata by which the client identifies a pod."""
     meta = pod.metadata
     return Meta(meta.name, meta.namespace, meta.uid, meta.resource_version)
+
+
+def other_gates(pod: SeenPod, ignored: Container[str]) -> str:
+    """Says which scheduling gates of others hold the pod back; empty if none does."""
+    found = [name for name in pod.foreign_gates if name not in ignored]
+    return f"other scheduling gates hold it back: {few(found)}" if found else ""
 
 
 def anywhere(spec: PodSpec) -> PodSpec:

@@ -134,10 +134,10 @@ class PodSync:
         placement: PlacementRuleSet,
         governs: Callable[[SeenPod], bool],
         report: Report,
-        obstacle: Callable[[SeenPod], str],
+        obstacle: Callable[[SeenPod], tuple[str, str]],
         shadow: Shadow | None = None,
     ) -> None:
-        """``obstacle`` says why a pending pod may not be decided yet; "" if it may."""
+        """``obstacle`` says why a pending pod may not be decided yet: reason and sentence, "" if it may."""
         self._controller = controller
         self.gated_pods = GatedPodReader(controller, cache, admission, placement)
         self._governs = governs
@@ -248,10 +248,10 @@ class PodSync:
             self._unreadable.pop(tracked.uid, None)
 
     def _is_obstructed(self, tracked: TrackedPod) -> bool:
-        problem = self._obstacle(tracked.seen)
+        reason, problem = self._obstacle(tracked.seen)
         if problem:
             self.back_off(tracked)
-            self._refuse(tracked, INVALID, problem)
+            self._refuse(tracked, reason, problem)
         return bool(problem)
 
     def hold_back(self) -> None:
@@ -278,9 +278,9 @@ class PodSync:
                 self._sync_pending(tracked)
 
     def rejudge(self) -> None:
-        """The rules for GPU nodes changed: reads pending pods again whose nodes only the scheduler judges."""
+        """The Configuration changed: reads pending pods again that only the scheduler judges, or that others gate."""
         for tracked in list(self.by_key.values()):
-            if tracked.pending and unjudged(tracked.seen.spec):
+            if tracked.pending and (tracked.seen.foreign_gates or unjudged(tracked.seen.spec)):
                 self._sync_pending(tracked)
 
     # Changed pods
