@@ -36,6 +36,7 @@ Manifest = dict[str, Any]
 # Parts are left out by helm, or not.
 NAMESPACE, SCHEDULER = "XNAMESPACEX", "XSCHEDULERX"
 SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS = "XSCHEDULERSX", "XSCHEDULERNAMESX", "XEXEMPTX", "xmorelabelsx"
+SPARED = "XSPAREDX"
 TEXTS = {
     NAMESPACE: "{{ .Release.Namespace }}",
     SCHEDULER: "{{ .Values.admission.clusterScheduler }}",
@@ -46,7 +47,7 @@ CEL_LISTS = {
     f", '{LABELS}'": "{{ range .Values.admission.moreLabels }}, '{{ . }}'{{ end }}",
 }
 PARTS = {FORGET_MANAGERS: f"{{{{ if not .Values.admission.keepManagedFields }}}}{FORGET_MANAGERS}{{{{ end }}}}"}
-EXEMPTED = re.compile(rf"^( *)- {EXEMPT}\n", re.MULTILINE)
+NAMESPACES = {EXEMPT: "exemptNamespaces", SPARED: "sparedNamespaces"}
 CHOSEN = AdmissionOptions(
     namespace=NAMESPACE,
     accounts=(f"system:serviceaccount:{NAMESPACE}:{rbac.NAME}",),
@@ -54,6 +55,7 @@ CHOSEN = AdmissionOptions(
     scheduler_names=(SCHEDULER_NAMES,),
     cluster_scheduler=SCHEDULER,
     more_labels=(LABELS,),
+    spared_namespaces=(SPARED,),
 )
 EVERYWHERE = replace(CHOSEN, everywhere=True)
 BUT_FOR_SOME = replace(EVERYWHERE, exempt_namespaces=(EXEMPT,))
@@ -144,8 +146,10 @@ def filled_in(manifests: Sequence[Manifest]) -> str:
     text = dump_all(manifests)
     for word, template in {**CEL_LISTS, **TEXTS, **PARTS}.items():
         text = text.replace(word, template)
-    text = EXEMPTED.sub(r"{{- range .Values.admission.exemptNamespaces }}\n\1- {{ quote . }}\n{{- end }}\n", text)
-    left = {word for word in (SCHEDULERS, SCHEDULER_NAMES, EXEMPT, LABELS) if word in text}
+    for word, value in NAMESPACES.items():
+        listed = rf"{{{{- range .Values.admission.{value} }}}}\n\1- {{{{ quote . }}}}\n{{{{- end }}}}\n"
+        text = re.sub(rf"^( *)- {word}\n", listed, text, flags=re.MULTILINE)
+    left = {word for word in (SCHEDULERS, SCHEDULER_NAMES, EXEMPT, SPARED, LABELS) if word in text}
     if left:
         raise ValueError(f"{', '.join(sorted(left))} stands where a list cannot be filled in")
     return text

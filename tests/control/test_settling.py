@@ -2,7 +2,8 @@
 
 import pytest
 
-from bursar.control.controller import Controller, LivelockGuard, SettlingError
+from bursar.control.controller import Controller
+from bursar.control.pacing import LivelockGuard, SettlingError
 from bursar.control.queue import Queue
 from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import Decision

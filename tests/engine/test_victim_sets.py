@@ -10,6 +10,7 @@ import pytest
 from bursar.engine.decision import REASONS
 from bursar.engine.disruption_budgets import KIND, BudgetBody
 from bursar.engine.preemption import PreemptionPlan
+from bursar.engine.time_box import DecisionTime
 from bursar.engine.victim_sets import SETS_A_PLACE, JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.results import Setting
@@ -68,7 +69,7 @@ def test_the_least_set_is_found(seed: int) -> None:
             if load <= allowance.left:
                 one.load(allowance, load)
     needs = [rng.randint(1, 9) for _ in range(rows)]
-    found = least_set(iter(contenders), needs, JudgedSets(), VictimSetCheck())
+    found = least_set(iter(contenders), needs, JudgedSets(DecisionTime()), VictimSetCheck())
     assert (None if found is None else [one.claim.uid for one in found]) == brute_force(contenders, needs)
 
 
@@ -77,7 +78,7 @@ def test_a_set_that_the_judge_rejects_is_not_the_end() -> None:
     contenders = [contender(n, [1]) for n in range(4)]
     for one in contenders[:3]:
         one.load(allowance, 1)
-    found = least_set(iter(contenders), [2], JudgedSets(), Never("c01"))
+    found = least_set(iter(contenders), [2], JudgedSets(DecisionTime()), Never("c01"))
     assert [one.claim.uid for one in found or []] == ["c00", "c02"]
 
 
@@ -89,7 +90,7 @@ def test_a_search_that_is_too_long_takes_what_it_can_build_and_says_so() -> None
     for one in contenders:
         for allowance in rng.sample(allowances, 3):
             one.load(allowance, rng.randint(3, 9))
-    judged = JudgedSets()
+    judged = JudgedSets(DecisionTime())
     assert least_set(iter(contenders), [1400], judged, VictimSetCheck()) is None
     assert judged.cut
     assert judged.here > SETS_A_PLACE

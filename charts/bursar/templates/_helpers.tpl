@@ -32,7 +32,7 @@ webhook
 
 {{/* The webhook knows the usual names of schedulers only. */}}
 {{- define "bursar.checkNames" -}}
-{{- $usual := list "n8s-scheduler" "koord-scheduler" "volcano" "tensor-fusion-scheduler" }}
+{{- $usual := list "n8s-scheduler" "nos-scheduler" "koord-scheduler" "volcano" "tensor-fusion-scheduler" }}
 {{- $named := and (deepEqual $usual .Values.admission.schedulerNames) (eq .Values.admission.clusterScheduler "default-scheduler") }}
 {{- if and (eq (include "bursar.gate" .) "webhook") (not $named) }}
 {{- fail "admission.schedulerNames and admission.clusterScheduler can be changed only where pods are gated by policy (Kubernetes 1.36)" }}

@@ -27,6 +27,10 @@ from bursar.cli.connection import fail
 @click.option("--no-webhook", is_flag=True, help="Serve no webhook.")
 @click.option("--crossquota", is_flag=True, help="CrossQuota governs all namespaces but the exempt ones.")
 @click.option("--exempt", "exempt", multiple=True, metavar="NAMESPACE", help="A namespace that CrossQuota exempts.")
+@click.option("--spare", "spared", multiple=True, default=("gpu-operator",), show_default=True, metavar="NAMESPACE",
+              help="A namespace whose pods are never governed.")  # fmt: skip
+@click.option("--scheduler", "schedulers", multiple=True, metavar="NAME",
+              help="Another scheduler that runs in the cluster: pods that name it are not reported.")  # fmt: skip
 @click.option("--keep-managed-fields", is_flag=True,
               help="The webhook's gate leaves pods the list of who wrote which field.")  # fmt: skip
 @click.option("--pin-all", is_flag=True, help="Pin every pod to the node that was decided, where that can be judged.")
@@ -52,7 +56,8 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
     import asyncio
     import functools
 
-    from bursar.kube.admission.predicate import AdmissionOptions
+    from bursar.kube.admission.predicate import TERM_ANNOTATION, AdmissionOptions
+    from bursar.kube.client.election import ClusterAccess
     from bursar.kube.client.errors import ConfigError
     from bursar.kube.client.kubeconfig import load
     from bursar.kube.client.lease import Timing
@@ -79,6 +84,8 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         accounts=(f"system:serviceaccount:{chosen.namespace}:bursar",),
         everywhere=chosen.crossquota,
         exempt_namespaces=chosen.exempt,
+        spared_namespaces=tuple(name for name in chosen.spared if name),
+        running_schedulers=chosen.schedulers,
         keep_managed_fields=chosen.keep_managed_fields,
     )
     mirror = MirrorOptions(admission, shadow=chosen.shadow, pin_all=chosen.pin_all)
@@ -89,7 +96,9 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         compared_every=chosen.compare_every,
         journal=None if chosen.journal is None else functools.partial(journals_in, chosen.journal),
     )
-    process = ProcessOptions(term, timing, chosen.namespace, identity=chosen.identity or own_identity())
+    access = ClusterAccess(str(chosen.kubeconfig or ""), chosen.context, TERM_ANNOTATION, level == logging.INFO)
+    identity = chosen.identity or own_identity()
+    process = ProcessOptions(term, timing, chosen.namespace, identity=identity, access=access)
     options = RunOptions(
         process, chosen.host, chosen.health_port, None if chosen.no_webhook or tries else chosen.webhook_port
     )

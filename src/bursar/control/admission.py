@@ -252,9 +252,9 @@ _ENDED = ("Succeeded", "Failed")
 class PodBook:
     """The claims of the existing pods, by the pod's namespace/name. Admission has set each pod's priority already."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, specs: SpecCache) -> None:
         self._unpreemptible = [plugin.unpreemptible for plugin in registry if plugin.unpreemptible is not None]
-        self._cache = SpecCache()
+        self._cache = specs
         self._claims: dict[str, Claim] = {}
         self._keys: dict[str, str] = {}
 
@@ -314,6 +314,11 @@ CONTROL_REASONS: Final = (
         "control.other-gates",
         "Kubernetes only: scheduling gates of others hold the pod back; until they are gone its demand does not count.",
         "Wait for what removes them, or list a gate that waits for Bursar in `control.ignoredGates`.",
+    ),
+    Reason(
+        "control.unknown-scheduler",
+        "Kubernetes only: the pod names a scheduler that is not known to run here. It is decided like any other.",
+        "Correct `schedulerName`, or name the scheduler in `admission.runningSchedulers` if it does run.",
     ),
     Reason(
         "control.place-lost",

@@ -10,7 +10,7 @@ advances time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from bursar.control import actions as outside
@@ -18,6 +18,7 @@ from bursar.control.actions import Actor, Ports, RehearsingActor
 from bursar.control.admission import ControlSection, ObjectChange, PodBook, control_section, settings_of
 from bursar.control.device_charging import DeviceCharging
 from bursar.control.gangs import forked
+from bursar.control.pacing import MAX_ROUNDS, LivelockGuard, PutOff, topic_of
 from bursar.control.queue import Queue
 from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import NEVER, Decision
@@ -25,50 +26,10 @@ from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Displacement, displaced_by
-from bursar.ledger.state import State
 from bursar.objects.decode import ManifestError
+from bursar.objects.pods import SpecCache
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Check, SettingError
-
-MAX_ROUNDS = 100_000
-_FOR_EACH_CLAIM = 100
-_NAMED = 5
-
-
-class SettlingError(RuntimeError):
-    """The cluster does not come to rest while no time passes: a defect of a policy, never of the input."""
-
-
-class LivelockGuard:
-    """Counts the cycles while no time passes: a policy that never comes to rest moves claims or writes without end."""
-
-    def __init__(self, state: State, watch: Wakeups, most: int) -> None:
-        """``most`` cycles are always allowed, and some more for each claim."""
-        self._state = state
-        self._watch = watch
-        self._most = most
-        self._moment = 0
-        self._done = 0
-
-    def count(self, now: int) -> None:
-        """One more cycle; raises ``SettlingError``, naming the pods that move, if there were too many."""
-        if now != self._moment:
-            self._moment = now
-            self._done = 0
-            self._watch.moves.clear()
-        self._done += 1
-        if self._done > self._most + _FOR_EACH_CLAIM * len(self._state.claims):
-            raise SettlingError(f"no rest after {self._done} rounds at {now} ms{self._moving()}")
-
-    def _moving(self) -> str:
-        moves = sorted(self._watch.moves.items(), key=lambda item: (-item[1], item[0]))
-        named = ", ".join(f"{self._name(uid)} ({count} times)" for uid, count in moves[:_NAMED])
-        return f"; it moves: {named}" if named else ""
-
-    def _name(self, uid: str) -> str:
-        claim = self._state.claims.get(uid)
-        return uid if claim is None else claim.key
-
 
 GROUP_INCOMPLETE = "control.group-incomplete"
 LEAVING = "control.leaving"
@@ -85,10 +46,13 @@ class Controller:
         self._ports = ports
         self._watch = Wakeups(self.queue, engine.policies, lambda claim: engine.standing_refusal(claim) is not None)
         self._actor = Actor(engine, self._watch, ports)
-        self._pods = PodBook(registry)
+        self.specs = SpecCache()
+        self._pods = PodBook(registry, self.specs)
         self._devices = DeviceCharging(engine, self._actor)
         self._rounds = LivelockGuard(engine.state, self._watch, max_rounds)
         self.decided = 0  # queue entries that were decided so far
+        self._put_off = PutOff(ports.now)
+        engine.set_time_box(self._put_off.box)
         engine.listener = self._watch
 
     # What was observed
@@ -230,24 +194,23 @@ class Controller:
         """The pod succeeded, failed or was deleted: it counts no longer."""
         self._pods.remove(uid)
         self._devices.left(uid)
+        self._put_off.decided(uid)
         if uid in self.engine.state.claims:
             self.engine.release(uid, self._ports.now())
 
     # Deciding and acting
 
-    def settle(self, rounds: int | None = None) -> bool:
-        """Run cycles until nothing changes; returns whether that took at most so many ``rounds``.
+    def settle(self, enough: Callable[[], bool] | None = None) -> bool:
+        """Run cycles until nothing changes, or until it is ``enough``; returns whether nothing changes any more.
 
-        After the last round, what was decided is still carried out and written.
+        What was decided is carried out and written in any case.
         """
         while self.cycle():
             self._rounds.count(self._ports.now())
-            if rounds is not None:
-                rounds -= 1
-                if rounds <= 0:
-                    self._actor.carry_out()
-                    self._actor.write_outputs()
-                    return False
+            if enough is not None and enough():
+                self._actor.carry_out()
+                self._actor.write_outputs()
+                return False
         return True
 
     def cycle(self) -> bool:
@@ -265,6 +228,7 @@ class Controller:
             return True
 
         # 4. Take the most urgent entry of the queue: a pod, or the waiting pods of a gang.
+        self._put_off.wake(self.queue)
         claims = self.queue.next()
         if claims is not None:
             # 5. Decide it, all of its pods or none.
@@ -282,7 +246,10 @@ class Controller:
 
     def _decide(self, claims: list[Claim]) -> bool:
         """Decide the pods of a queue entry; whether they are admitted. A refused entry waits for a change."""
-        now = self._ports.now()
+        now, first = self._ports.now(), claims[0]
+        if not self._put_off.begin(first):
+            self.queue.wait(first, [topic_of(first.uid)], never=False)
+            return False
         self.decided += 1
         before = [claim.decision for claim in claims]
         alone = len(claims) == 1
@@ -291,7 +258,7 @@ class Controller:
         if not admitted:
             topics = [topic for decision in decisions for refusal in decision.refusals for topic in refusal.topics]
             never = any(decision.outcome == NEVER for decision in decisions)
-            self.queue.wait(claims[0], topics, never=never)
+            self.queue.wait(first, self._put_off.topics(first, now, topics), never=never)
         for claim, decision, last in zip(claims, decisions, before, strict=True):
             if not decision.same_as(last):
                 self._actor.tell(claim, decision)
@@ -322,6 +289,7 @@ class Controller:
             _pods=self._pods.fork(),
             _devices=self._devices.fork(actor),
             _rounds=LivelockGuard(self.engine.state, watch, MAX_ROUNDS),
+            _put_off=self._put_off.fork(ports.now),
         )
         self.engine.begin_rehearsal(watch, ports.now())
         try:

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from bursar.engine.disruption_budgets import Budgets, VictimRules
 from bursar.engine.possible import PossibleNodes
+from bursar.engine.time_box import DecisionTime
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
@@ -90,6 +91,7 @@ class Core:
         "searching",
         "selective",
         "settling",
+        "time",
         "tx",
         "waking",
         "weights",
@@ -100,6 +102,7 @@ class Core:
         self.ledger: Final = Ledger()
         self.tx: Final[Transaction] = self.ledger.tx
         self.nodes: Final = NodeIndex()
+        self.time: Final = DecisionTime()
         self.policies: Final = policies
         quotas = [p for p in policies if isinstance(p, QuotaPolicy)]
         self.placing: Final = [p for p in policies if isinstance(p, PlacementPolicy)]
@@ -273,6 +276,8 @@ class Core:
 
     def attempt(self, claim: Claim, place: str, forced: bool) -> tuple[Refusal, ...]:
         """Charge the claim at a place in all policies, or in none: then returns a refusal of each that refused."""
+        if not forced:
+            self.time.step()
         tx = self.tx
         mark = tx.savepoint()
         refusals: list[Refusal] = []

@@ -21,6 +21,7 @@ from bursar.engine.placement import is_possible, no_node, try_nodes
 from bursar.engine.possible import GANGS, HOPELESS
 from bursar.engine.preemption import VictimSearch, apply_plan
 from bursar.engine.rebinding import rebind
+from bursar.engine.time_box import DecisionCut, put_off
 from bursar.ledger.claims import HELD, PENDING, RESERVED, Claim
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Refusal, Setting, SettingError
@@ -35,6 +36,37 @@ def decide(core: Core, claim: Claim, at: int) -> Decision:
     if not refusals:
         return _admitted(core, claim, at)
     return _with_victims(core, claim, at, refusals)
+
+
+def decide_in_time(core: Core, claim: Claim, at: int) -> Decision:
+    """The decision, or its being put off: then it leaves no trace."""
+    mark = core.tx.savepoint()
+    core.time.begin()
+    try:
+        return decide(core, claim, at)
+    except DecisionCut:
+        _undo_search(core, mark)
+        return refused(claim, at, (put_off(),))
+    finally:
+        core.time.end()
+
+
+def group_in_time(core: Core, claims: list[Claim], at: int) -> list[Decision]:
+    """The same for a gang: none of it is decided, or all."""
+    mark = core.tx.savepoint()
+    core.time.begin()
+    try:
+        return group(core, claims, at)
+    except DecisionCut:
+        _undo_search(core, mark)
+        return [refused(claim, at, (put_off(),)) for claim in claims]
+    finally:
+        core.time.end()
+
+
+def _undo_search(core: Core, mark: int) -> None:
+    core.eviction_rules.only_at = ""
+    core.tx.rollback_to(mark)
 
 
 def admit(core: Core, claim: Claim, at: int) -> Decision:

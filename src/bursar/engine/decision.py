@@ -263,6 +263,11 @@ REASONS: Final = (
         "Widen the budgets that the pod runs into, or wait.",
     ),
     Reason(
+        "engine.put-off",
+        "Kubernetes only: the search for the pod's place takes so long that others would wait. It is made later.",
+        "Wait. If it comes again, widen the disruption budgets that the pod runs into, or start smaller gangs.",
+    ),
+    Reason(
         "engine.out-of-range",
         "What the pod asks for, together with what others have, is more than can be counted exactly (4 Ei).",
         "Ask for an amount that exists.",

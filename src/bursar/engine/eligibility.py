@@ -56,6 +56,7 @@ class EligibleVictims:
 
     def admit(self, contender: Contender) -> bool:
         """Whether the contender is eligible; adds its loads on disruption budgets, and who returns if it leaves."""
+        self.core.time.step()
         victim = contender.claim
         rules = self.core.eviction_rules
         if rules.lenient:

@@ -48,7 +48,7 @@ class Engine(LockedLedger):
         self._lock.acquire()
         try:
             self._enter(claim, at)
-            return self._conclude(claim, deciding.decide(self._core, claim, at), "decide")
+            return self._conclude(claim, deciding.decide_in_time(self._core, claim, at), "decide")
         finally:
             self._end()
 
@@ -83,7 +83,7 @@ class Engine(LockedLedger):
         try:
             for claim in claims:
                 self._enter(claim, at)
-            decisions = deciding.group(self._core, claims, at)
+            decisions = deciding.group_in_time(self._core, claims, at)
             return self._conclude_group(claims, decisions)
         finally:
             self._end()

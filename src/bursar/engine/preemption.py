@@ -90,7 +90,7 @@ class VictimSearch:
     def __init__(self, core: Core, claim: Claim) -> None:
         self.core: Final = core
         self.claim: Final = claim
-        self.judged: Final = JudgedSets()
+        self.judged: Final = JudgedSets(core.time)
         self.rights: Rights = Rights(claim)
         self.governed: str = ""  # the policy that gave the rights
         self.quota_rows: list[Row] = []

@@ -25,6 +25,7 @@ from bursar.engine.charging import Core
 from bursar.engine.decide import displaced
 from bursar.engine.decision import ADMITTED, EVICTED, Decision, GangDecisions, decision_from_record
 from bursar.engine.demand import settle
+from bursar.engine.time_box import TimeBox
 from bursar.ledger.claim_changes import SPEC, SetField
 from bursar.ledger.claims import PENDING, STATES, Claim
 from bursar.ledger.journal import Journal, Record, Recordable
@@ -183,6 +184,10 @@ class LockedLedger:
     def __repr__(self) -> str:
         names = [policy.name for policy in self.policies]
         return f"{type(self).__name__}(policies {names}, {len(self.state.claims)} claims, version {self.version})"
+
+    def set_time_box(self, box: TimeBox) -> None:
+        """Decisions end when this box is over; they are then refused with ``engine.put-off``."""
+        self._core.time.box = box
 
     # Reading
 

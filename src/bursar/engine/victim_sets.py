@@ -23,6 +23,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from bursar.engine.time_box import DecisionTime
 from bursar.policies.rights import Allowance, Contender
 
 SETS_A_PLACE: Final = 4096
@@ -33,9 +34,10 @@ SETS_A_DECISION: Final = 65_536
 class JudgedSets:
     """How many sets were judged for a decision, and whether a search was cut short by that."""
 
-    __slots__ = ("cut", "here", "total")
+    __slots__ = ("cut", "here", "time", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, time: DecisionTime) -> None:
+        self.time: Final = time
         self.total: int = 0
         self.here: int = 0
         self.cut: bool = False
@@ -45,6 +47,7 @@ class JudgedSets:
 
     def judge_one_more(self) -> bool:
         """Whether one more may be judged."""
+        self.time.step()
         self.here += 1
         self.total += 1
         if self.here > SETS_A_PLACE or self.total > SETS_A_DECISION:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bursar.control.controller import SettlingError
+from bursar.control.pacing import SettlingError
 from bursar.objects.decode import ManifestError, join, or_nearest
 from bursar.objects.kinds import Kind
 from bursar.objects.manifests import Document

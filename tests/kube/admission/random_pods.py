@@ -16,6 +16,11 @@ LABELS = (
 )  # fmt: skip
 ANNOTATIONS = (*DEMANDS, RECORD_ANNOTATION, MIRROR, "tensor-fusion.ai/vendor", "bursar.dev/term", "app")
 VALUES = ("worker", "client", "", "true", "x")
+RESOURCES = (
+    *("cpu", "nvidia.com/gpu", "example.com/kubernetes.io", "requests.kubernetes.io/x", "deviceclass.resource"),
+    *("deviceclass.resource.kubernetes.io/gpu", "hugepages-2Mi", "attachable-volumes-x"),
+)
+MANY = tuple(f"r{number}" for number in range(101))
 OWNERS = (("apps/v1", "DaemonSet"), ("apps/v1", "ReplicaSet"), ("apps.example.com/v1", "DaemonSet"), ("v1", "Node"))
 
 
@@ -38,8 +43,16 @@ _owners = st.lists(
 _gates = st.lists(st.sampled_from([GATE, "example.com/other", "bursar.dev/quotas"]), max_size=2, unique=True)
 
 
+_limits = st.none() | st.dictionaries(st.sampled_from(RESOURCES), st.just("1"), max_size=2)
+_containers = st.lists(_limits, max_size=2) | st.just([None] * 101) | st.just([dict.fromkeys(MANY, "1")])
+
+
 def _pod(
-    labels: dict[str, str] | None, annotations: dict[str, str] | None, owners: list[Body], gates: list[str]
+    labels: dict[str, str] | None,
+    annotations: dict[str, str] | None,
+    owners: list[Body],
+    gates: list[str],
+    asked: tuple[list[dict[str, str] | None], list[dict[str, str] | None], bool],
 ) -> Body:
     metadata: Body = {"name": "one"}
     if labels is not None:
@@ -48,10 +61,23 @@ def _pod(
         metadata["annotations"] = annotations
     if owners:
         metadata["ownerReferences"] = owners
-    spec: Body = {"containers": [{"name": "main", "image": "none"}]}
+    containers, init_containers, claims = asked
+    spec: Body = {"containers": [_container(limits) for limits in (None, *containers)]}
+    if init_containers:
+        spec["initContainers"] = [_container(limits) for limits in init_containers]
+    if claims:
+        spec["resourceClaims"] = [{"name": "gpu"}]
     if gates:
         spec["schedulingGates"] = [{"name": gate} for gate in gates]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-pods = st.builds(_pod, _marks(LABELS), _marks(ANNOTATIONS), _owners, _gates)
+def _container(limits: dict[str, str] | None) -> Body:
+    """The API server writes ``resources`` in any case."""
+    return {"name": "main", "image": "none", "resources": {} if limits is None else {"limits": limits}}
+
+
+Limits = dict[str, str] | None
+_nothing: tuple[list[Limits], list[Limits], bool] = ([], [], False)
+_asked = st.just(_nothing) | st.tuples(_containers, _containers, st.sampled_from([False, False, True]))
+pods = st.builds(_pod, _marks(LABELS), _marks(ANNOTATIONS), _owners, _gates, _asked)

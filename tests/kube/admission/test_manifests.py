@@ -31,7 +31,7 @@ def test_nothing_else_is_committed() -> None:
 
 @pytest.mark.parametrize("one", OBJECTS)
 def test_everything_fails_closed_and_spares_the_system(one: dict[str, Any]) -> None:
-    without = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", "bursar-system"]}
+    without = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", "bursar-system", "gpu-operator"]}
     if one["kind"].endswith("Binding"):
         assert one["spec"].get("validationActions", ["Deny"]) == ["Deny"]
         assert without in one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bursar.kube.admission.predicate import (
+    ASKS_FOR_DEVICES,
     ENFORCED,
     EXEMPT,
     GATE,
@@ -46,6 +47,10 @@ def facts(**given: Any) -> PodFacts:  # noqa: ANN401 any field
 
 TREE = facts(labels={"quota.bursar.dev/lab": "theory"})
 
+GPUS = ("cpu", "nvidia.com/gpu")
+MANY = tuple(f"r{number}" for number in range(101))
+RECORD = {"bursar.dev/admission": "{}"}
+
 CASES = [
     # namespace, its labels, pod, governed, governed once CrossQuota is in force
     ("team", YES, facts(), True, True),
@@ -64,6 +69,25 @@ CASES = [
     ("team", YES, facts(controllers=DAEMON, labels=TREE.labels), False, False),
     ("team", YES, facts(controllers=(("apps/v1", "ReplicaSet"),)), True, True),
     ("team", YES, facts(annotations={"kubernetes.io/config.mirror": "x"}), False, False),
+    # Agents of nodes never wait; a DaemonSet that asks for devices is like anybody else.
+    ("team", YES, facts(controllers=DAEMON, limits=(GPUS,)), True, True),
+    ("team", {}, facts(controllers=DAEMON, limits=(GPUS,)), False, True),
+    ("team", {}, facts(controllers=DAEMON, limits=(GPUS,), labels=TREE.labels), True, True),
+    ("team", YES, facts(controllers=DAEMON, limits=((), GPUS)), True, True),
+    ("team", YES, facts(controllers=DAEMON, init_limits=(GPUS,)), True, True),
+    ("team", YES, facts(controllers=DAEMON, limits=(("deviceclass.resource.kubernetes.io/gpu",),)), True, True),
+    ("team", YES, facts(controllers=DAEMON, limits=(("cpu", "memory", "hugepages-2Mi"),)), False, False),
+    ("team", YES, facts(controllers=DAEMON, limits=(("node.kubernetes.io/x",),)), False, False),
+    ("team", YES, facts(controllers=DAEMON, claims=True), True, True),
+    ("team", YES, facts(controllers=DAEMON, limits=((),) * 101), True, True),
+    ("team", YES, facts(controllers=DAEMON, init_limits=((),) * 100), False, False),
+    ("team", YES, facts(controllers=DAEMON, limits=(MANY,)), True, True),
+    ("gpu-operator", YES, facts(controllers=DAEMON, limits=(GPUS,)), False, False),
+    ("gpu-operator", YES, facts(limits=(GPUS,)), False, False),
+    # One that runs without having been admitted counts, and no more.
+    ("team", YES, facts(controllers=DAEMON, limits=(GPUS,), bound=True), False, False),
+    ("team", YES, facts(controllers=DAEMON, limits=(GPUS,), bound=True, annotations=RECORD), True, True),
+    ("team", YES, facts(bound=True), True, True),
     # One that has been taken in stays governed, whoever adopts it and whatever its namespace is labelled.
     ("team", YES, facts(controllers=DAEMON, gates=(GATE,)), True, True),
     ("batch", {}, facts(controllers=DAEMON, annotations={"bursar.dev/admission": "{}"}), True, True),
@@ -94,6 +118,7 @@ def judged(expression: str, body: dict[str, Any]) -> object:
 
 ASKS_FOR_A_FRACTION, NAMES_A_QUOTA = MARKING
 TERMS = [
+    ASKS_FOR_DEVICES,
     EXEMPT,
     MARKED,
     TAKEN,
@@ -112,7 +137,11 @@ def test_a_term_says_the_same_in_cel_and_in_python(term: Predicate, body: dict[s
     assert judged(term.cel("object"), body) is term.holds(facts_of(body))
 
 
-@given(body=pods, name=st.sampled_from(["team", "batch", "kube-system", "bursar-system"]), labelled=st.booleans())
+@given(
+    body=pods,
+    name=st.sampled_from(["team", "batch", "kube-system", "bursar-system", "gpu-operator"]),
+    labelled=st.booleans(),
+)
 @settings(max_examples=300)
 def test_selectors_and_cel_of_all_arms_say_the_same_as_the_predicate(
     body: dict[str, Any], name: str, labelled: bool

@@ -3,11 +3,13 @@
 import asyncio
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from bursar.kube.client.api import CONFIG_MAPS, Api
 from bursar.kube.client.lease import Elector, Timing
+from tests.kube.client.test_election import kubeconfig
 from tests.kube.fakeapi import FakeApi
 from tests.kube.waiting import eventually
 
@@ -20,9 +22,12 @@ async def read_until(stream: asyncio.StreamReader, word: str) -> None:
             assert line, f"it ended before it said {word}"
 
 
-async def test_a_frozen_leader_wakes_up_fenced(fake: FakeApi, api: Api) -> None:
+@pytest.mark.parametrize("how", ["alone", "child"])
+async def test_a_frozen_leader_wakes_up_fenced(fake: FakeApi, api: Api, tmp_path: Path, how: str) -> None:
+    """A child that goes on is no help: it stops renewing when its parent makes no progress."""
+    module, config = "tests.kube.client.frozen_leader", str(kubeconfig(tmp_path, fake))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.kube.client.frozen_leader", fake.url, "frozen", stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", module, config, "frozen", how), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

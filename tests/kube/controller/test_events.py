@@ -10,6 +10,7 @@ import pytest
 
 from bursar.kube.client.api import EVENTS, LEASES, PODS
 from bursar.kube.client.events import Regarding
+from bursar.kube.client.lease import Elector
 from bursar.kube.controller import events as telling
 from bursar.kube.controller import replica as process
 from bursar.kube.controller.leader_term import TermOptions
@@ -248,6 +249,7 @@ async def test_who_lost_the_lease_has_no_last_word() -> None:
         waiting(cluster, 2)
         async with leading(cluster) as made:
             await eventually(lambda: made.recorder.written == 2)
-            made.elector._until = 0.0
+            assert isinstance(made.election, Elector)
+            made.election._until = 0.0
             made.recorder.record(Regarding(PODS, "p0", "a"), "Normal", "Late", "too late")
         assert made.recorder.written == 2

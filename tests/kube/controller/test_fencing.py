@@ -8,7 +8,8 @@ import pytest
 
 from bursar.kube.client.api import LEASES, NAMESPACES
 from bursar.kube.client.errors import Fenced, NotFound, Unanswered
-from bursar.kube.controller.leader_term import NO_TERM, Fence, TermOptions
+from bursar.kube.client.lease import NO_TERM
+from bursar.kube.controller.leader_term import Fence, TermOptions
 from bursar.kube.controller.patches import TERM
 from bursar.kube.controller.work_queue import LeadershipLost
 from tests.kube.controller.stage import OWN, Stage, replica, stage
@@ -141,7 +142,7 @@ async def test_the_lease_gates_the_announcement_too() -> None:
 
 async def test_a_leader_says_whose_term_it_is_and_waits_before_it_lists_pods() -> None:
     async with stage() as cluster, replica(cluster, TermOptions(), settle=0.3) as made:
-        assert cluster.present == str(made.elector.term)
+        assert cluster.present == str(made.election.term)
         (announced,) = calls(cluster, WRITE)
         assert announced < calls(cluster, "GET /api/v1/pods")[0]
 
@@ -158,7 +159,7 @@ async def test_a_term_that_somebody_takes_away_is_written_again(left: dict[str, 
             pod = cluster.pod("a", "p", 1)
             await eventually(lambda: cluster.started(pod))
             assert made.ended["fenced"] == 1
-            assert cluster.present == str(made.elector.term)
+            assert cluster.present == str(made.election.term)
 
 
 async def test_a_leader_that_does_not_know_that_it_lost_its_lease_does_not_take_the_fence_back() -> None:
@@ -182,6 +183,6 @@ async def test_terms_do_not_repeat_when_the_lease_is_deleted() -> None:
     async with stage() as cluster:
         for term in range(3):
             async with replica(cluster, TermOptions()) as made:
-                assert made.elector.term == term
+                assert made.election.term == term
                 assert cluster.present == str(term)
             cluster.fake.state.delete(LEASES, OWN, LEASE)

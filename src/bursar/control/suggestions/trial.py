@@ -27,6 +27,7 @@ from bursar.engine.what_if import Adjust, Assumption, Configure, Outlook, Releas
 from bursar.ledger.claims import PENDING, Claim
 from bursar.objects.decode import ManifestError, join
 from bursar.objects.manifests import Document
+from bursar.objects.pods import SpecCache
 from bursar.policies.fix_fields import Path
 from bursar.policies.plugin import ObjectView, Registry
 from bursar.policies.results import Refusal, SettingError
@@ -273,7 +274,7 @@ class Trials:
     _book: PodBook = field(init=False)
 
     def __post_init__(self) -> None:
-        self._book = PodBook(self.registry)
+        self._book = PodBook(self.registry, SpecCache())
         self._others = self._standing(min(urgency(claim) for claim in self.entry))
 
     def attempt(self, wanted: Attempt) -> TrialResult:

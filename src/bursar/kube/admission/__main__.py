@@ -19,6 +19,14 @@ _DEFAULTS = AdmissionOptions()
 @click.option("--account", "accounts", multiple=True, default=_DEFAULTS.accounts, help="Users that are Bursar.")
 @click.option("--scheduler", "schedulers", multiple=True, default=_DEFAULTS.schedulers, help="Users that may bind.")
 @click.option("--exempt", "exempt_namespaces", multiple=True, help="Namespaces that CrossQuota exempts.")
+@click.option(
+    "--spare",
+    "spared_namespaces",
+    multiple=True,
+    default=_DEFAULTS.spared_namespaces,
+    show_default=True,
+    help="Namespaces whose pods are never governed.",
+)
 @click.option("--label", "more_labels", multiple=True, help="More pod labels that quotas read.")
 @click.option(
     "--reinvocation-policy",

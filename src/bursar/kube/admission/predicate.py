@@ -1,41 +1,50 @@
 """Which pods are governed: predicates written once and read twice, as CEL by the API server and as Python by Bursar.
 
 Both readings agree for every pod that the API server can hold; tests compare them over random pods. The CEL uses only
-``has``, ``in``, ``exists``, ``filter``, ``size``, ``startsWith`` and operators. Users choose how many labels,
-annotations, gates and owners a pod has, and the cost of a CEL loop grows with the square of its length. So pods are
-searched in two ways only: lists of at most ``MOST`` entries, which the guards enforce, and ``filter`` with a test that
-begins with ``k in [...]``, which costs linear time. A test on a real API server checks it.
+``has``, ``in``, ``exists``, ``filter``, ``size``, ``startsWith``, ``contains`` and operators. Users choose how many
+labels, annotations, gates and owners a pod has, and the cost of a CEL loop grows with the square of its length. So pods
+are searched in two ways only: lists of at most ``MOST`` entries, which the guards enforce, and ``filter`` with a test
+that begins with ``k in [...]``, which costs linear time. A test on a real API server checks it.
 
 A pod is governed if an *arm* selects it: a namespace selector and a predicate on the pod. One arm covers namespaces in
 which quota is enforced; in all others, one selects pods that name a tree, a quota or a GPU fraction. Every namespace
-is in exactly one arm, so that no pod is judged twice. Pods of kube-system, of Bursar's own namespace, mirror pods and
-DaemonSet pods are never governed. A pod that has the gate or the admission record stays governed, also when a
-DaemonSet adopts it or its namespace loses its label.
+is in exactly one arm, so that no pod is judged twice. Pods of kube-system, of Bursar's own namespace and of
+``spared_namespaces``, and mirror pods are never governed. A pod that has the gate or the admission record stays
+governed, also when a DaemonSet adopts it or its namespace loses its label.
+
+Pods of DaemonSets are governed if they ask for devices: an extended resource, or a ResourceClaim. Who may create
+DaemonSets would have all GPUs otherwise. Those that ask for none are agents of their nodes, which must never wait.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bursar.objects.pods import GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL
 from bursar.policies.plugin import AnnotatedDemand, installed_marks
 
-MOST = 100  # scheduling gates, and owners, of a pod; containers, and requests of each, of one that is resized
+MOST = 100  # gates, owners, containers of a pod, and limits or requests of a container, that are looked through
 
 _PLAIN = re.compile(r"[A-Za-z0-9 ._/:@-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What predicates look at. ``controllers``: (apiVersion, kind) of owners that control the pod."""
+    """What predicates look at. ``controllers``: (apiVersion, kind) of owners that control the pod. ``limits`` and
+    ``init_limits``: the names of the resources that each container and init container limits.
+    """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     gates: tuple[str, ...] = ()
     controllers: tuple[tuple[str, str], ...] = ()
+    limits: tuple[Collection[str], ...] = ()
+    init_limits: tuple[Collection[str], ...] = ()
+    claims: bool = False  # it uses ResourceClaims
+    bound: bool = False  # it has its node
 
 
 def facts_of(pod: Mapping[str, Any]) -> PodFacts:
@@ -51,7 +60,15 @@ def facts_of(pod: Mapping[str, Any]) -> PodFacts:
             for owner in metadata.get("ownerReferences") or ()
             if owner.get("controller")
         ),
+        _limits(spec.get("containers")),
+        _limits(spec.get("initContainers")),
+        bool(spec.get("resourceClaims")),
+        bool(spec.get("nodeName")),
     )
+
+
+def _limits(containers: Iterable[Mapping[str, Any]] | None) -> tuple[Collection[str], ...]:
+    return tuple(((one.get("resources") or {}).get("limits") or {}).keys() for one in containers or ())
 
 
 class Predicate(Protocol):
@@ -149,6 +166,31 @@ def negated(predicate: Predicate) -> Predicate:
     return FunctionPredicate(lambda subject: f"!{predicate.cel(subject)}", lambda pod: not predicate.holds(pod))
 
 
+_OF_KUBERNETES = "kubernetes.io/"  # part of the names of its own resources, and of
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # which stands for devices
+
+
+def _asks_for_devices(subject: str) -> str:
+    device = f"r.contains('/') && (!r.contains({quoted(_OF_KUBERNETES)}) || r.startsWith({quoted(_DEVICE_CLASS)}))"
+    limits = "c.resources.limits"
+    some = f"({limits}.size() > {MOST} || {limits}.exists(r, {device}))"
+    asks = [f"(has({subject}.spec.resourceClaims) && {subject}.spec.resourceClaims.size() > 0)"]
+    for part in ("containers", "initContainers"):
+        containers = f"{subject}.spec.{part}"
+        found = f"{containers}.exists(c, has(c.resources) && has({limits}) && {some})"
+        asks.append(f"(has({containers}) && ({containers}.size() > {MOST} || {found}))")
+    return f"({' || '.join(asks)})"
+
+
+def _limit_devices(limits: tuple[Collection[str], ...]) -> bool:
+    """Whether containers do, or there is more than is looked through."""
+    return len(limits) > MOST or any(len(names) > MOST or any(map(_is_device, names)) for names in limits)
+
+
+def _is_device(name: str) -> bool:
+    return "/" in name and (_OF_KUBERNETES not in name or name.startswith(_DEVICE_CLASS))
+
+
 def quoted(text: str) -> str:
     """A CEL string. Names of Kubernetes need no escapes, so anything that would is a mistake."""
     if _PLAIN.fullmatch(text) is None:
@@ -188,18 +230,27 @@ class AdmissionOptions:
         "system:serviceaccount:kube-system:daemon-set-controller",
         "system:kube-controller-manager",
     )
-    scheduler_names: tuple[str, ...] = ("n8s-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler")
+    scheduler_names: tuple[str, ...] = (
+        *("n8s-scheduler", "nos-scheduler", "koord-scheduler", "volcano", "tensor-fusion-scheduler"),
+    )
     cluster_scheduler: str = "default-scheduler"  # what those become
     everywhere: bool = False  # a policy such as CrossQuota governs all namespaces but the exempt ones
     exempt_namespaces: tuple[str, ...] = ()  # by that policy, beside those that are never governed
     reinvocation: Reinvocation = "Never"  # of the gate, where all pods of a namespace are governed
     keep_managed_fields: bool = False  # of governed pods: who wrote which field
     more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
+    running_schedulers: tuple[str, ...] = ()  # beside the cluster's own: pods that name others are reported
+    spared_namespaces: tuple[str, ...] = ("gpu-operator",)  # whose agents come before any quota: never governed
+
+    @property
+    def known_schedulers(self) -> tuple[str, ...]:
+        """Those that run in the cluster."""
+        return ("", self.cluster_scheduler, *self.running_schedulers)
 
     @property
     def never(self) -> tuple[str, ...]:
         """Namespaces in which no pod is governed."""
-        return tuple(dict.fromkeys(("kube-system", self.namespace)))
+        return tuple(dict.fromkeys(("kube-system", self.namespace, *self.spared_namespaces)))
 
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -229,7 +280,10 @@ HAS_GATE = gated(GATE)
 TAKEN = any_of(HAS_GATE, Marked("annotations", (RECORD_ANNOTATION,)))
 OF_DAEMON_SET = controlled("apps/v1", "DaemonSet")
 IS_MIRROR = Marked("annotations", (MIRROR,))
-EXEMPT = any_of(OF_DAEMON_SET, IS_MIRROR)
+ASKS_FOR_DEVICES = FunctionPredicate(
+    _asks_for_devices, lambda pod: pod.claims or _limit_devices(pod.limits) or _limit_devices(pod.init_limits)
+)
+EXEMPT = any_of(all_of(OF_DAEMON_SET, negated(ASKS_FOR_DEVICES)), IS_MIRROR)
 MARKING = (*map(_asks, _MARKS.demands), NAMES_A_QUOTA)  # what loops over labels comes last
 MARKED = any_of(*MARKING)
 
@@ -312,5 +366,10 @@ class Governed:
         self._arms = [(arm.namespaces, arm.governs()) for arm in arms(options)]
 
     def holds(self, namespace: str, labels: Mapping[str, str], pod: PodFacts) -> bool:
-        """Whether a pod is governed; ``labels`` are those of its namespace."""
+        """Whether a pod is governed; ``labels`` are those of its namespace.
+
+        Pods of DaemonSets that run without having been admitted count, and are nobody's victims.
+        """
+        if pod.bound and OF_DAEMON_SET.holds(pod) and not TAKEN.holds(pod):
+            return False
         return any(namespaces.holds(namespace, labels) and predicate.holds(pod) for namespaces, predicate in self._arms)

@@ -8,6 +8,9 @@ the process is stopped or the machine sleeps: ``remaining`` raises ``Fenced`` be
 Every write of the lease carries the resourceVersion that was read, so one of two candidates gets a conflict.
 leaseTransitions grows with each change of leader: it is the leader term, by which the API server refuses writes of
 earlier leaders. (The first term is 0.)
+
+A candidate or leader whose ``alive`` says no neither takes nor renews the lease: it holds it for others' work, in
+another process (see ``election``).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bursar.kube.client.api import LEASES, Api, PatchKind, Writing
+from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind, Writing
 from bursar.kube.client.errors import AlreadyExists, Conflict, Fenced, KubeError, Malformed, NotFound
 from bursar.kube.client.events import micro_time
 from bursar.kube.client.http import NO_RETRY
@@ -70,6 +73,8 @@ class Elector:
         self.identity = identity
         self.term: int | None = None  # while leading
         self.floor: Callable[[], Awaitable[int]] | None = None  # a term before those of a lease that is created again
+        self.alive: Callable[[], bool] = lambda: True
+        self.extended: Callable[[float], None] = lambda _: None  # hears until when we may write
         self._api = api
         self._name = name
         self._namespace = namespace
@@ -118,14 +123,14 @@ class Elector:
 
     async def _try_to_take(self) -> bool:
         lease = await self._look()
-        if lease is not None and not self._is_free(lease):
+        if not self.alive() or (lease is not None and not self._is_free(lease)):
             return False
         sent = self._clock()
         try:
             taken = await (self._create() if lease is None else self._take(lease))
         except (AlreadyExists, Conflict):
             return False  # another replica was faster
-        self._until = sent + self._timing.renew_deadline
+        self._extend(sent + self._timing.renew_deadline)
         if self._clock() >= self._until:  # frozen meanwhile; it will be free when its time is over
             return False
         self.term = taken.spec.lease_transitions
@@ -157,6 +162,9 @@ class Elector:
         left = self._until - self._clock()
         if left <= 0:
             return True  # the caller sees to it
+        if not self.alive():
+            log.warning("lease %s/%s: not renewed, because its holder makes no progress", self._namespace, self._name)
+            return True
         try:
             async with asyncio.timeout(left):
                 try:
@@ -175,14 +183,18 @@ class Elector:
         if self._lease is not None:
             sent = self._clock()
             await self._write(self._lease, {"holderIdentity": self.identity, "renewTime": micro_time()})
-            self._until = sent + self._timing.renew_deadline
+            self._extend(sent + self._timing.renew_deadline)
+
+    def _extend(self, until: float) -> None:
+        self._until = until
+        self.extended(until)
 
     def _is_ours(self) -> bool:
         spec = None if self._lease is None else self._lease.spec
         return spec is not None and (spec.holder_identity, spec.lease_transitions) == (self.identity, self.term)
 
     def _stop(self) -> None:
-        self._until = -math.inf
+        self._extend(-math.inf)
         if self.term is not None:
             log.info("lease %s/%s: %s leads no more", self._namespace, self._name, self.identity)
             self.term = None
@@ -268,3 +280,14 @@ def _read(body: RawObject) -> Lease:
         return body.into(Lease)
     except msgspec.DecodeError as error:
         raise Malformed(f"lease {body.key}: {error}") from None
+
+
+NO_TERM = -1  # there was no leader yet
+
+
+async def announced_term(api: Api, namespace: str, annotation: str) -> int:
+    """The term in an annotation of a namespace: that of the last leader whose patches were accepted."""
+    found = await api.find(NAMESPACES, namespace)
+    annotations = {} if found is None else found.plain()["metadata"].get("annotations") or {}
+    written = str(annotations.get(annotation, ""))
+    return int(written) if written.isdecimal() else NO_TERM

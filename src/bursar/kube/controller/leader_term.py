@@ -23,6 +23,7 @@ from typing import Protocol
 
 from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind
 from bursar.kube.client.errors import Conflict
+from bursar.kube.client.lease import announced_term
 from bursar.kube.client.models import Lease, Meta, RawObject
 from bursar.kube.controller import drift
 from bursar.kube.controller.events import EventDeduplicator, Recall, Tell
@@ -41,7 +42,6 @@ from bursar.policies.plugin import Registry
 log = logging.getLogger(__name__)
 GATHER = 0.02  # seconds after settling in which events are gathered, because settling has a fixed cost
 TURN = 0.02  # seconds for the ledger before other tasks run (the lease!)
-ROUNDS = 10  # rounds of settling between two reads of the clock
 TICK = 1.0  # seconds between checks of what is due
 COMPARED_EVERY = 30.0
 
@@ -94,7 +94,7 @@ class LeaderTerm:
         self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.selection, report, options.mirror.admission.never, dry_run=dry)
-        watch = UnboundWatch(mirror.pods, now, options.pin_patience, options.mirror.admission.cluster_scheduler)
+        watch = UnboundWatch(mirror.pods, now, options.pin_patience, *options.mirror.admission.known_schedulers)
         self.places = PlaceRecovery(api, mirror, self.writer, self.evictor, watch, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, self._take)
@@ -105,6 +105,7 @@ class LeaderTerm:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mirror.pods.sliced = True
         mirror.news = self.evictor.changed = self._wake.set
         if self._acts:
             mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
@@ -214,14 +215,13 @@ class LeaderTerm:
             if early > 0:
                 await asyncio.sleep(early)
             self._wake.clear()
-            over = time.monotonic() + TURN
-            while self._inbox and time.monotonic() < over:
+            over = _after(TURN)
+            while self._inbox and not over():
                 self._inbox.popleft()()
-            at_rest = self.mirror.controller.settle(ROUNDS)
-            while not at_rest and time.monotonic() < over:
-                at_rest = self.mirror.controller.settle(ROUNDS)
+            again = self.mirror.pods.read_again(over)
+            at_rest = self.mirror.controller.settle(over)
             self._flush(at_rest=at_rest)
-            if self._inbox or not at_rest:
+            if self._inbox or again or not at_rest:
                 self._wake.set()
                 await asyncio.sleep(0)  # let other tasks run
             else:
@@ -290,7 +290,12 @@ class LeaderTerm:
             raise RebuildNeeded(wrong)
 
 
-NO_TERM = -1  # there was no leader yet
+def _after(seconds: float) -> Callable[[], bool]:
+    """Says when so many seconds are over."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
 _PAUSE = 0.1  # seconds after a conflict
 
 
@@ -321,9 +326,7 @@ class Fence:
 
     async def announced(self) -> int:
         """The term whose patches are accepted."""
-        found = await self._api.find(NAMESPACES, self._namespace)
-        written = "" if found is None else _written(found)
-        return int(written) if written.isdecimal() else NO_TERM
+        return await announced_term(self._api, self._namespace, TERM)
 
     async def _check_lease(self, term: int) -> None:
         found = await self._api.find(LEASES, self._lease, self._namespace)

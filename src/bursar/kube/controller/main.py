@@ -44,7 +44,7 @@ class Process:
         self.tls = TlsContext()
         admission = options.process.term.mirror.admission
         self._keeper = CertificateKeeper(
-            api, admission.namespace, service_names(admission), self.tls, lambda: self.replica.elector.leading
+            api, admission.namespace, service_names(admission), self.tls, lambda: self.replica.election.leading
         )
         self._webhook = Webhook(admission, registry, self.view, fetch_from(api))
         metrics = ControllerMetrics(self.replica)

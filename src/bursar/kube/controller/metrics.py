@@ -12,6 +12,7 @@ import platform
 import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client import generate_latest
@@ -47,7 +48,7 @@ class ControllerMetrics:
         replica = self._replica
         build: Values = {(__version__, platform.python_version()): 1}
         yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
-        yield _gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.elector.leading)})
+        yield _gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.election.leading)})
         yield _counter("bursar_terms", "Terms that ended, by why.", ("why",), _single(replica.ended))
         text = "Differences between ledger and cluster; must stay 0."
         yield _counter("bursar_ledger_differences", text, (), {(): replica.differences})
@@ -55,6 +56,7 @@ class ControllerMetrics:
         yield _counter("bursar_events_dropped", "Events that were not written, by why.", ("why",), dropped)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield _gauge("bursar_resident_peak_bytes", "The most memory that the process had.", (), {(): peak})
+        yield _gauge("bursar_resident_bytes", "The memory of the process now.", (), {(): _resident()})
         yield from self._calls()
 
     def _calls(self) -> Iterator[Metric]:
@@ -78,6 +80,12 @@ class _Families(Collector):
         return self._families
 
 
+def _resident() -> int:
+    """0 where the system has no such file."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
+
+
 def _term(term: LeaderTerm) -> Iterator[Metric]:
     mirror = term.mirror
     yield _counter("bursar_pods_started", "Pods that were ungated in this term.", (), {(): term.writer.started})
@@ -89,6 +97,8 @@ def _term(term: LeaderTerm) -> Iterator[Metric]:
     yield _counter("bursar_places_recovered", text, ("how",), recovered)
     invalid = len(mirror.objects.invalid)
     yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
+    cached: Values = {("specs",): mirror.controller.specs.bytes, ("readings",): mirror.pods.gated_pods.bytes}
+    yield _gauge("bursar_cache_bytes", "What caches of pods weigh, estimated.", ("cache",), cached)
     if mirror.shadow is not None:
         verdicts = _single(mirror.shadow.counts)
         yield _counter("bursar_shadow_findings", "What would have been decided, by verdict.", ("verdict",), verdicts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from bursar.kube.controller.pod_model import SeenPod, other_gates
 from bursar.kube.controller.pod_sync import PodSync, entering
 from bursar.kube.controller.shadow import Shadow
 from bursar.kube.controller.work_queue import PendingActions
-from bursar.objects.core import Pod
+from bursar.objects.core import Pod, PodContainer
 from bursar.objects.devices import ResourceSlice
 from bursar.objects.kinds import DEVICE_KINDS, NAMESPACE, NODE, POD, RESOURCE_SLICE, Kind
 from bursar.objects.refused_pods import REFUSED_PODS, RefusedClass, pod_class
@@ -78,6 +78,7 @@ class Mirror:
             self._obstacle,
             self.shadow,
         )
+        self.pods.known_schedulers = options.admission.known_schedulers
         self.named: Callable[[Iterable[str]], None] = lambda _: None  # quotas name these now, or do so no longer
         self.condition: Callable[[str, str, str], None] = lambda *_: None  # see ``ObjectSync``
         self.objects = ObjectSync(
@@ -227,4 +228,11 @@ class Mirror:
             labels = {**labels, GOVERNED_LABEL: ENFORCED}  # as the controller would have labelled it
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
         owners = tuple((owner.api_version, owner.kind) for owner in meta.owner_references if owner.controller)
-        return governed.holds(meta.namespace, labels, PodFacts(meta.labels, meta.annotations, gates, owners))
+        spec = pod.spec
+        limits, init_limits = (tuple(map(_limited, part)) for part in (spec.containers, spec.init_containers))
+        asks = (limits, init_limits, bool(spec.resource_claims), bool(spec.node_name))
+        return governed.holds(meta.namespace, labels, PodFacts(meta.labels, meta.annotations, gates, owners, *asks))
+
+
+def _limited(container: PodContainer) -> Collection[str]:
+    return container.resources.limits.keys()

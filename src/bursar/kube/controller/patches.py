@@ -47,6 +47,7 @@ UNSCHEDULED: Final = "control.unscheduled"
 OTHER_GATES: Final = "control.other-gates"
 PREEMPTED: Final = "control.preempted-by-others"
 TOO_LARGE: Final = "control.too-large"
+UNKNOWN_SCHEDULER: Final = "control.unknown-scheduler"
 
 
 def is_own_annotation(name: str) -> bool:

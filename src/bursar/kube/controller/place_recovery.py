@@ -54,11 +54,12 @@ class Obstacle:
 class UnboundWatch:
     """Finds started pods that are not bound in time."""
 
-    def __init__(self, pods: PodSync, now: Callable[[], int], patience: int, cluster_scheduler: str) -> None:
+    def __init__(self, pods: PodSync, now: Callable[[], int], patience: int, *schedulers: str) -> None:
+        """``schedulers``: those that are known to run."""
         self._pods = pods
         self._now = now
         self._patience = patience
-        self._known_schedulers = {"", cluster_scheduler}
+        self._known_schedulers = {"", *schedulers}
         self._since: dict[tuple[str, str], int] = {}  # by uid and kind of obstacle: when it was seen first
 
     def overdue(self) -> Iterator[tuple[TrackedPod, Obstacle]]:

@@ -25,6 +25,7 @@ from bursar.kube.controller.patches import (
     PREEMPTED,
     TOO_LARGE,
     UNJUDGED,
+    UNKNOWN_SCHEDULER,
     AdmissionRecord,
     HistoryRecord,
     HoldRecord,
@@ -87,6 +88,7 @@ def entering(pod: SeenPod) -> tuple[int, int, int, int, str]:
     return (0 if pod.spec.node_name else pending), 0, 0, created, pod.key
 
 
+DEFAULT_SCHEDULER = "default-scheduler"
 _FOREIGN = {PREEMPTIBLE_LABEL: "false"}
 _OUR_LABELS = (GROUP_LABEL, GROUP_SIZE_LABEL, PREEMPTIBLE_LABEL)
 
@@ -138,6 +140,7 @@ class PodSync:
         shadow: Shadow | None = None,
     ) -> None:
         """``obstacle`` says why a pending pod may not be decided yet: reason and sentence, "" if it may."""
+        self.known_schedulers: Container[str] = ("", DEFAULT_SCHEDULER)  # that run in the cluster, by its options
         self._controller = controller
         self.gated_pods = GatedPodReader(controller, cache, admission, placement)
         self._governs = governs
@@ -149,6 +152,8 @@ class PodSync:
         self.unbound: dict[str, TrackedPod] = {}  # by uid: ungated, and on no node yet
         self.schedulers: set[str] = set()  # names of those that bound pods which Bursar started
         self._unreadable: dict[str, TrackedPod] = {}  # by uid: pending pods that cannot be read now
+        self._waiting: dict[str, None] = {}  # those of them that are to be read again
+        self.sliced = False  # whether the caller reads them, some at a time
         self._succeeded: dict[str, str] = {}  # by key: uids of pods of groups that are still there
 
     # Watch events
@@ -196,6 +201,7 @@ class PodSync:
             tracked = TrackedPod(pod, None, governed=True, hold=hold_of(marks), pending=True)
             self._keep(tracked)
             self._sync_pending(tracked)
+            self._check_scheduler(tracked)
             if tracked.counted is not None:
                 self._recall(tracked, tracked.hold)
         elif node or record is not None:
@@ -203,6 +209,13 @@ class PodSync:
             tracked = TrackedPod(pod, None, governed, record)
             self._keep(tracked)
             self._sync_bound(tracked, node or (record.place if record is not None else ""))
+
+    def _check_scheduler(self, tracked: TrackedPod) -> None:
+        name = tracked.seen.spec.scheduler_name
+        known = name in self.known_schedulers or name in self.schedulers
+        if not known and self._shadow is None:
+            note = f"schedulerName {name:.80} is none that is known to run here: without it nothing starts the pod"
+            self._report("Pod", tracked.key, UNKNOWN_SCHEDULER, note)
 
     def _shadowed(self, pod: SeenPod) -> bool:
         """Whether shadow mode treats the pod, which another scheduler decides, as if it were gated."""
@@ -236,6 +249,7 @@ class PodSync:
         if tracked.seen.excess:
             self.back_off(tracked)
             self._refuse(tracked, TOO_LARGE, tracked.seen.excess)
+            self._unreadable.pop(tracked.uid, None)  # only its user can change that
             return
         try:
             tracked.reading = reading = self.gated_pods.read(tracked.seen)
@@ -273,9 +287,19 @@ class PodSync:
 
     def retry(self) -> None:
         """Objects changed: pending pods that could not be read may be readable now."""
-        for tracked in list(self._unreadable.values()):
-            if tracked.pending:
+        self._waiting.update(dict.fromkeys(reversed(self._unreadable)))
+        if not self.sliced:
+            self.read_again(lambda: False)
+
+    def read_again(self, enough: Callable[[], bool]) -> bool:
+        """Read such pods until it is enough; returns whether some are left. There may be thousands of them."""
+        while self._waiting:
+            tracked = self._unreadable.get(self._waiting.popitem()[0])
+            if tracked is not None and tracked.pending:
                 self._sync_pending(tracked)
+            if enough():
+                break
+        return bool(self._waiting)
 
     def rejudge(self) -> None:
         """The Configuration changed: reads pending pods again that only the scheduler judges, or that others gate."""

@@ -1,5 +1,7 @@
 """One replica: takes part in the election and leads terms while it holds the lease.
 
+The controller's process has a child that renews the lease (see ``client.election``).
+
 Each term builds a new ledger. A term that ends through drift or a fault is followed by another of the same leader; one
 that ends because the lease is lost is not. Shadow mode and dry run take no part in the election and write nothing, not
 even events. A leader that shuts down ends its term, writes pending events while it still may, then releases the lease.
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 
 from bursar.kube.admission.predicate import LEASE
 from bursar.kube.client.api import Api, Resource
+from bursar.kube.client.election import ClusterAccess, Election, ElectionChild
 from bursar.kube.client.errors import Fenced, KubeError
 from bursar.kube.client.events import Recorder, Regarding
 from bursar.kube.client.http import Backoff
@@ -49,6 +52,7 @@ class ProcessOptions:
     lease: str = LEASE
     settle: float = _SETTLE
     identity: str = field(default_factory=own_identity)
+    access: ClusterAccess | None = None  # of a child process that takes part in the election; None: this one does
 
 
 class Replica:
@@ -60,20 +64,21 @@ class Replica:
         self._past_differences = 0  # in terms that are over
         self.recorder = Recorder(api, CONTROLLER, options.identity)
         self._fence = Fence(api, options.namespace, options.lease, options.identity)
-        self.elector = Elector(
-            api,
-            options.lease,
-            options.namespace,
-            options.identity,
-            timing=options.timing,
-            started=self._elected,
-            stopped=self._deposed,
-        )
-        self.elector.floor = self._fence.announced
+        self.election = self._election(options)
         self._registry = registry
         self._leading: asyncio.Task[None] | None = None
         if not options.term.dry_run:
-            api.http.gate = self.elector.remaining  # in shadow mode too, where it stops every write
+            api.http.gate = self.election.remaining  # in shadow mode too, where it stops every write
+
+    def _election(self, options: ProcessOptions) -> Election:
+        names = (options.lease, options.namespace, options.identity)
+        start, stop = self._elected, self._deposed
+        if options.access is not None:
+            http, timing = self.api.http, options.timing
+            return ElectionChild(http, options.access, *names, timing=timing, started=start, stopped=stop)
+        found = Elector(self.api, *names, timing=options.timing, started=start, stopped=stop)
+        found.floor = self._fence.announced
+        return found
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -86,7 +91,7 @@ class Replica:
 
     async def _take_part(self) -> None:
         recording = asyncio.create_task(self.recorder.run())
-        election = asyncio.create_task(self.elector.run())
+        election = asyncio.create_task(self.election.run())
         try:
             await asyncio.shield(election)  # it holds the lease until all events are written
         finally:
@@ -103,7 +108,7 @@ class Replica:
             await cancelled(self._leading)
 
     async def _flush_events(self) -> None:
-        if not self.elector.leading:
+        if not self.election.leading:
             return
         try:
             async with asyncio.timeout(_FLUSH_LIMIT):
