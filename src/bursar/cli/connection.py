@@ -106,6 +106,10 @@ class Target:
 
     def _token(self) -> str:
         """The first token of the file: the last word of its first line, so that a server's own file serves too."""
+        if self.token_file is None and not self.server:
+            from bursar.local.places import usual_token
+
+            return os.environ.get("BURSAR_TOKEN", "") or usual_token()
         if self.token_file is None:
             return os.environ.get("BURSAR_TOKEN", "")
         try:

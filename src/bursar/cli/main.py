@@ -74,6 +74,7 @@ class LazyGroup(click.Group):
 
 COMMANDS = {
     "apply": "bursar.cli.change:apply",
+    "attach": "bursar.cli.run:attach",
     "audit": "bursar.cli.check:audit",
     "backup": "bursar.cli.upkeep:backup",
     "completion": "bursar.cli.info:completion",
@@ -87,12 +88,15 @@ COMMANDS = {
     "finish": "bursar.cli.change:finish",
     "get": "bursar.cli.query:get",
     "history": "bursar.cli.query:history",
+    "logs": "bursar.cli.run:logs",
     "plan": "bursar.cli.trial:plan",
     "prune": "bursar.cli.upkeep:prune",
     "reasons": "bursar.cli.info:reasons",
     "restore": "bursar.cli.upkeep:restore",
+    "run": "bursar.cli.run:run",
     "serve": "bursar.cli.serve:serve",
     "simulate": "bursar.cli.simulate:simulate",
+    "stop": "bursar.cli.run:stop",
     "test": "bursar.cli.check:test",
     "top": "bursar.cli.top:top",
     "undo": "bursar.cli.change:undo",

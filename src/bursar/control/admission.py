@@ -20,8 +20,9 @@ from bursar.engine import disruption_budgets
 from bursar.engine.decision import REASONS as ENGINE_REASONS
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.ledger.claims import Claim
+from bursar.objects import local_options
 from bursar.objects.core import Part, Pod, PodDisruptionBudget, PriorityClass
-from bursar.objects.crds import configuration_kind
+from bursar.objects.crds import Section, configuration_kind
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import (
     CORE_KINDS,
@@ -161,7 +162,8 @@ class ControlSection(Part, frozen=True):
 def known_kinds(registry: Registry) -> KindSet:
     """Kubernetes' own kinds, the Configuration with a section for each policy that has one, and the policies' kinds."""
     sections = {plugin.name: plugin.section for plugin in registry if plugin.section is not None}
-    configuration = configuration_kind(sections | {SECTION: ControlSection})
+    own: dict[str, Section] = {SECTION: ControlSection, local_options.SECTION: local_options.LocalSection}
+    configuration = configuration_kind(sections | own)
     return KindSet([*CORE_KINDS, configuration, *(kind for plugin in registry for kind in plugin.kinds)])
 
 
@@ -212,6 +214,7 @@ def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
     if change.kind.name == DISRUPTION_BUDGET.name:
         return [_budget(change.key, change.typed)]
     if change.kind.kind == CONFIGURATION:
+        local_options.local_options(_section(change, local_options.SECTION))  # checked here, read by the agents
         return [setting for plugin in registry for setting in _configured(plugin, change)]
     found: list[Setting] = []
     for plugin in registry:

@@ -259,7 +259,7 @@ BUILT_IN = (
     "bursar.policies.devices.plugin",
 )
 ENTRY_POINTS: Final = "bursar.policies"
-RESERVED: Final = frozenset({"engine", "control"})  # give reasons and have sections of their own
+RESERVED: Final = frozenset({"engine", "control", "local"})  # give reasons and have sections of their own
 
 
 class PolicyLoadError(ImportError):

@@ -26,6 +26,7 @@ from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.connections import Acceptor, BoundedConnection, ConnectionConfig, ConnectionLimits
 from bursar.server.copies import CopyProcesses
 from bursar.server.demo import Demo
+from bursar.server.local_agent import AgentError, MachineOptions, running_agent
 from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
 from bursar.server.time_travel import Clock, wall_clock
@@ -55,6 +56,7 @@ class ServeOptions:
     key: Path | None = None
     demo: bool = False
     retain: int | None = None  # for how long history is kept, in milliseconds; None: for ever
+    local: MachineOptions | None = None  # run real jobs on this machine
     limits: RequestLimits = field(default_factory=RequestLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     clock: Clock = wall_clock
@@ -204,7 +206,12 @@ def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
         problem = f"cannot listen on {options.host}:{options.port}: {error.strerror or error}"
         raise StartError(f"{problem}; name another port with --port") from error
     try:
-        with _on_signals(_end), running(options) as (service, app), _lively(service, options):
+        with (
+            _on_signals(_end),
+            running(options) as (service, app),
+            _lively(service, options),
+            running_agent(service, options.local),
+        ):
             scheme = "https" if options.certificate else "http"
             host = f"[{options.host}]" if ":" in options.host else options.host
             address = f"{scheme}://{host}:{listener.getsockname()[1]}"
@@ -214,7 +221,7 @@ def serve_forever(options: ServeOptions, say: Callable[[str], None]) -> None:
             with built.capture_signals():  # before anybody can know of it
                 say(address)
                 built.run(sockets=[listener])
-    except (StoreError, TokenFileError, ManifestError, ssl.SSLError) as error:
+    except (StoreError, TokenFileError, ManifestError, AgentError, ssl.SSLError) as error:
         raise StartError(str(error)) from error
     finally:
         listener.close()

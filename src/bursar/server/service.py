@@ -36,7 +36,7 @@ from bursar.server.changes import (
 )
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Applied, Cluster
-from bursar.sim.pods import Happening, SimEvent
+from bursar.sim.pods import Happening, PodEnd, SimEvent
 from bursar.sim.rehearsal import rehearse
 from bursar.store.committer import GroupCommitter
 from bursar.store.store import Batch, ObjectWrite, Store
@@ -280,6 +280,17 @@ class Service:
 
     def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
         return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request))
+
+    def report(self, ends: Sequence[PodEnd]) -> Pending:
+        """Pods whose processes are on a machine ended there; a repeated report changes nothing."""
+        return self._change(Action("report", lambda cluster: cluster.report(ends)))
+
+    def event(self, kind: str, key: str, type_: str, reason: str, message: str) -> None:
+        """Record an event about an object of a machine, for those who follow the stream."""
+        with self.lock:
+            self._check_running()
+            self.cluster.event(kind, key, type_, reason, message)
+            self._flush({"last machine event": f"{reason} {kind}/{key}: {message}"})
 
     def undo(self, number: int) -> Pending:
         with self.lock:

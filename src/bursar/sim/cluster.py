@@ -29,7 +29,18 @@ from bursar.policies.results import Check, Output
 from bursar.sim.apply import Staging, check_node
 from bursar.sim.objects import Load, ManifestReader, ObjectStore, Stage, Stored
 from bursar.sim.persistence import ObjectRow, changed_rows, load_objects, policy_outputs, resume_pods
-from bursar.sim.pods import PENDING, RUNNING, Clock, Happening, PodLife, PodView, SimEvent, SimPod
+from bursar.sim.pods import (
+    PENDING,
+    RUNNING,
+    TERMINATING,
+    Clock,
+    Happening,
+    PodEnd,
+    PodLife,
+    PodView,
+    SimEvent,
+    SimPod,
+)
 
 Result = Literal["created", "changed", "unchanged", "deleted"]
 
@@ -113,6 +124,25 @@ class Cluster:
             self._pods.succeed(pod)
         self.settle()
         return [Applied(self.kinds.find(POD.name), pod.key, "changed") for pod in pods]
+
+    def report(self, ends: Iterable[PodEnd]) -> list[Applied]:
+        """Real pods ended. A report about one that has ended before, or was replaced, changes nothing."""
+        applied: list[Applied] = []
+        kind = self.kinds.find(POD.name)
+        for end in ends:
+            pod = self._pods.by_key.get(end.pod)
+            if pod is None or pod.uid != end.uid or not pod.machine or pod.phase not in {RUNNING, TERMINATING}:
+                applied.append(Applied(kind, end.pod, "unchanged"))
+                continue
+            stored = self._store.find(POD.name, pod.key)
+            again = stored.applied if end.again and stored is not None and not pod.deleted else None
+            self._pods.end(pod, end)
+            if again is not None:
+                self.settle()  # the old pod is gone before the new one comes
+                self._apply([again])
+            applied.append(Applied(kind, end.pod, "changed"))
+        self.settle()
+        return applied
 
     def advance(self, duration: int) -> None:
         """Let time pass, settling whenever something is due."""

@@ -43,6 +43,7 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     order: int = 0  # among timers of the same time
     runs_for: int | None = None
     leaves_after: int = 0
+    machine: str = ""
 
 
 class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):

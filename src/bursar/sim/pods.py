@@ -2,6 +2,9 @@
 
 Time is integer milliseconds that pass only when a caller says so. Whatever the control loop must be notified of is put
 into ``PodLife.seen`` until it has finished its current step.
+
+A *real* pod stands for processes on the machine that its annotation names. It ends, or has left after it was evicted or
+deleted, only when the agent of that machine reports it (``end``).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,6 +23,7 @@ from bursar.ledger.claims import Claim
 from bursar.objects.core import Pod
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD
+from bursar.objects.local_options import EXIT_CODE, MACHINE
 from bursar.objects.validation import duration_ms
 from bursar.sim.objects import ObjectStore
 
@@ -30,8 +35,9 @@ PENDING = "Pending"
 RUNNING = "Running"
 TERMINATING = "Terminating"  # told to leave, and still there
 SUCCEEDED = "Succeeded"
+FAILED = "Failed"
 EVICTED = "Evicted"
-ENDED = (SUCCEEDED, EVICTED)
+ENDED = (SUCCEEDED, FAILED, EVICTED)
 
 
 @dataclass(slots=True)
@@ -50,6 +56,18 @@ class SimPod:
     deleted: bool = False
     due: int | None = None  # when it ends (running) or has left (terminating) by itself
     order: int = 0  # of its timer among those of the same time
+    machine: str = ""  # where its processes are, if it is real
+
+
+class PodEnd(NamedTuple):
+    """How a real pod ended, as the agent of its machine reports it."""
+
+    pod: str
+    uid: str
+    exit_code: int
+    reason: str = ""
+    message: str = ""
+    again: bool = False  # it is queued once more, as another pod of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +123,7 @@ class Happening:
 
     at: int
     pod: str
-    what: str  # started, held, waits, evicted, left, finished
+    what: str  # started, held, waits, evicted, left, finished, failed
     node: str
     reason: str
 
@@ -163,7 +181,8 @@ class PodLife:
         if known is not None and known.uid == pod.metadata.uid:
             known.leaves_after = leaves_after
             return
-        found = SimPod(pod.metadata.uid, key, runs_for, leaves_after)
+        machine = pod.metadata.annotations.get(MACHINE, "")
+        found = SimPod(pod.metadata.uid, key, runs_for, leaves_after, machine=machine)
         self.by_key[key] = found
         self._write_phase(found)
 
@@ -205,7 +224,7 @@ class PodLife:
         self._write_phase(pod)
         self._happened(pod, "started")
         self.seen.append(lambda: self._controller.running(pod.uid))
-        if pod.runs_for is not None:
+        if pod.runs_for is not None and not pod.machine:
             self.set_timer(pod, pod.runs_for)
 
     def evict(self, claim: Claim, decision: Decision) -> None:
@@ -230,13 +249,15 @@ class PodLife:
             self._has_left(pod)
 
     def _leave(self, pod: SimPod) -> None:
-        """The pod terminates, at once or after its grace period."""
-        if pod.leaves_after == 0:
+        """The pod terminates, at once or after its grace period, or when its machine reports it."""
+        real = bool(pod.machine) and pod.phase == RUNNING
+        if pod.leaves_after == 0 and not real:
             self._has_left(pod)
             return
         pod.phase = TERMINATING
         self._write_phase(pod)
-        self.set_timer(pod, pod.leaves_after)
+        if not real:
+            self.set_timer(pod, pod.leaves_after)
         self.seen.append(lambda: self._controller.terminating(pod.uid))
 
     def _has_left(self, pod: SimPod) -> None:
@@ -252,11 +273,28 @@ class PodLife:
             del self.by_key[pod.key]
 
     def succeed(self, pod: SimPod) -> None:
-        pod.phase = SUCCEEDED
+        self._finish(pod, SUCCEEDED, "finished")
+
+    def _finish(self, pod: SimPod, phase: str, what: str) -> None:
+        pod.phase = phase
         pod.due = None
         self._write_phase(pod)
-        self._happened(pod, "finished")
+        self._happened(pod, what, pod.reason)
         self.seen.append(lambda: self._controller.gone(pod.uid))
+
+    def end(self, pod: SimPod, report: PodEnd) -> None:
+        """The processes of a real pod that runs or terminates are gone."""
+        stored = self._store.find(POD.name, pod.key)
+        if stored is not None:
+            self._store.write(stored.with_written("annotations", {EXIT_CODE: str(report.exit_code)}))
+        if pod.phase == TERMINATING:
+            self._has_left(pod)
+            return
+        pod.reason, pod.message = report.reason, report.message
+        if report.exit_code == 0 and not report.reason:
+            self._finish(pod, SUCCEEDED, "finished")
+        else:
+            self._finish(pod, FAILED, "failed")
 
     def set_timer(self, pod: SimPod, delay: int) -> None:
         pod.due = self._clock.now + delay
@@ -278,6 +316,9 @@ class PodLife:
             raise ManifestError("does not exist", subject=f"Pod {key}")
         if pod.phase != RUNNING:
             raise ManifestError(f"is {pod.phase}: only a running pod can finish", subject=f"Pod {key}")
+        if pod.machine:
+            problem = f"runs on machine {pod.machine}, whose agent reports its end; `bursar stop` ends it"
+            raise ManifestError(problem, subject=f"Pod {key}")
         return pod
 
     def _write_phase(self, pod: SimPod) -> None:
