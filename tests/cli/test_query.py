@@ -150,7 +150,13 @@ def test_errors_are_said_and_have_their_code(shell: Shell, arguments: list[str],
 
 def test_explain_marks_the_first_check_and_gives_fixes(shell: Shell) -> None:
     lines = shell.lines("explain", "b/two")
-    assert lines[0] == "FAIL b/two is pending"
+    assert lines[0] == (
+        "b/two is pending: elastic/ElasticQuota/b/quota: nvidia.com/gpu 2 wanted, 3 of 3 in use"
+        "  [elastic.max.nvidia.com/gpu]"
+    )
+    assert lines[2] == "What would let it in (each was tried):"
+    assert lines.index("Checks:") > lines.index("What would let it in (each was tried):")
+    assert not any("unlimited" in line for line in lines)
     assert sum("<- first" in line for line in lines) == 1
     fixes = lines[lines.index("What would let it in (each was tried):") + 1 :]
     assert "  1. wait for b/one to end (at 2027-01-15T08:11:00Z)  [wait]" in fixes
@@ -167,7 +173,7 @@ def test_explain_for_machines(shell: Shell) -> None:
 def test_explain_of_one_that_runs_has_no_fixes(shell: Shell) -> None:
     result = shell("explain", "b/one")
     assert result.exit_code == exit_codes.OK
-    assert result.output.startswith("ok   b/one is running")
+    assert result.output.startswith("b/one is running on n1, on quota that others lend\n")
     assert "let it in" not in result.output
 
 

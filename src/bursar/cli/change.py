@@ -24,6 +24,7 @@ from bursar.cli.output import (
     output_option,
     painted,
     shortened_line,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def show_change(change: types.Change, output: str) -> None:
+    warn(change.warnings)
     if output in MACHINES:
         echo(machine(change, output))
         return

@@ -237,6 +237,12 @@ def echo(lines: Sequence[str]) -> None:
         click.echo("\n".join(lines))
 
 
+def warn(sentences: Sequence[str]) -> None:
+    """As kubectl does: beside the output."""
+    for sentence in sentences:
+        click.echo(f"Warning: {sentence}", err=True)
+
+
 def echo_fitted(lines: Sequence[str]) -> None:
     """Lines of text, each cut where the terminal ends."""
     echo([shortened_line(line) for line in lines])

@@ -184,8 +184,42 @@ def _outline(check: types.CheckNode, indent: str) -> list[str]:
 
 
 def text(found: types.Explanation, *, wide: bool, searched: bool) -> list[str]:
-    """The explanation for people."""
-    lines = tree_text(found, wide=wide)
+    """The explanation for people: the answer, what helps, and then the checks behind it."""
+    lines = [*wrapped(answer(found), 0), *_fixes(found, searched=searched)]
+    checks = tree_text(found, wide=wide)[1:]  # without its heading, which is the answer
+    return [*lines, "", "Checks:", *(f"  {line.removeprefix('  ')}" for line in checks)] if checks else lines
+
+
+def answer(found: types.Explanation) -> str:
+    """One sentence: where the claim is, and what it waits for or was evicted for."""
+    claim = found.claim
+    key = f"{claim.namespace}/{claim.name}" if claim.namespace else claim.name
+    first = _first_failing(found.tree)
+    if claim.waits_for:
+        return f"{key} has a place on {claim.node}, and waits for {', '.join(claim.waits_for)} to leave."
+    where = f" on {claim.node}" if claim.node and claim.state != "pending" else ""
+    state = claim.phase.lower() if claim.state == "gone" else claim.state
+    head = f"{key} is {state}{where}"
+    if first is not None and claim.state == "pending":
+        return f"{head}: {_said(first)}  [{first.reason or claim.reason}]"
+    if claim.message and claim.reason:
+        return f"{head}: {claim.message}  [{claim.reason}]"
+    return f"{head}, on quota that others lend" if claim.borrowing else head
+
+
+def _said(check: types.CheckNode) -> str:
+    return f"{check.title}: {check.note}" if check.note else check.title
+
+
+def _first_failing(check: types.CheckNode) -> types.CheckNode | None:
+    """The check that is the one to fix."""
+    if check.binding:
+        return check
+    return next((found for child in check.checks if (found := _first_failing(child)) is not None), None)
+
+
+def _fixes(found: types.Explanation, *, searched: bool) -> list[str]:
+    lines: list[str] = []
     if found.fixes:
         lines += ["", "What would let it in (each was tried):"]
         for number, fix in enumerate(found.fixes, 1):

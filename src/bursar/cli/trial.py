@@ -22,6 +22,7 @@ from bursar.cli.output import (
     painted,
     shortened_line,
     shown,
+    warn,
     wrapped,
 )
 
@@ -64,6 +65,7 @@ def plan(
     with target.open() as client, given.located():
         named = ["/".join(reference(client, text)) for text in deleted]
         found = client.plan(given.text, delete=named, horizon=horizon)
+    warn(found.warnings)
     echo(machine(found, output) if output in {"json", "yaml"} else [shortened_line(line) for line in _text(found)])
     if fail_on_eviction and not found.harmless:
         stranded = f", {len(found.stranded)} would lose their node" if found.stranded else ""
@@ -115,6 +117,7 @@ def what_if(files: tuple[Path, ...], count: int, fail_unless_now: bool, output: 
     given = copies(manifests.read(files, target.namespace), count)
     with target.open() as client, given.located():
         found = client.what_if(given.text)
+    warn(found.warnings)
     columns = (
         Column("POD", name=True), Column("VERDICT", fixed=True), Column("NODE", name=True, spare=2),
         Column("AHEAD", wide=True, right=True, spare=4), Column("TAKES THE PLACE OF", items=True, spare=1),

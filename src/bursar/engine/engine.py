@@ -359,6 +359,14 @@ class Engine(LockedLedger):
         finally:
             self._lock.release()
 
+    def misspelt(self, resources: list[str]) -> str:
+        """Which of these resources no node has, although one has nearly that name; "" if there is none."""
+        self._lock.acquire()
+        try:
+            return self._core.nodes.misspelt(resources)
+        finally:
+            self._lock.release()
+
     def possible(self, uid: str) -> bool:
         """Whether the claim could still run on its node, if that were empty."""
         self._lock.acquire()

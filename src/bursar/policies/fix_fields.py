@@ -75,6 +75,15 @@ def no_limit_fields(_view: object, _claim: Claim, _refusal: Refusal) -> list[Lim
     return []
 
 
+@dataclass(frozen=True)
+class LabelChoice:
+    """A label in place of one that names nothing."""
+
+    given: str
+    name: str
+    value: str
+
+
 @dataclass
 class FixFields:
     """What suggested fixes may change for a policy."""
@@ -86,3 +95,6 @@ class FixFields:
     """By resource: the annotations of a pod that hold how much it requests."""
 
     preemptible: str = ""  # a label that, as "false", forbids to preempt the pod
+
+    labels: Callable[[Any, Claim, Refusal], Iterable[LabelChoice]] | None = None
+    """(``ObjectView``, claim, refusal) -> labels that the pod may have meant, the most likely first."""

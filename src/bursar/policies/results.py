@@ -155,12 +155,16 @@ class Check:
 
     @staticmethod
     def of_account(account: Account, cost: Vector, refusal: Refusal | None, more: tuple[Refusal, ...] = ()) -> Check:
-        """How much of the cost fits. ``more``: all failed checks, if there are several; each is a check of its own."""
+        """How much of the cost fits the limits. ``more``: all failed checks, if there are several, each a check of its
+        own.
+        """
         parts: list[str] = []
         for dim in cost.indices():
             resource = dimension_at(dim)
             limit = account.limits.get(dim)
-            shown = "unlimited" if limit == UNLIMITED else resource.show(limit)
+            if limit == UNLIMITED:
+                continue
+            shown = resource.show(limit)
             wanted = resource.show(cost.get(dim))
             parts.append(f"{resource.name} {wanted} wanted, {resource.show(account.used.get(dim))} of {shown} in use")
         reason = "" if refusal is None else refusal.reason

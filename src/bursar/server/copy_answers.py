@@ -23,7 +23,7 @@ from bursar.server.request_query import RequestQuery, claim_key
 from bursar.server.rows import ClaimView
 from bursar.server.service import Action, NoSuchChangeError, deleting, described
 from bursar.server.time_travel import Revision
-from bursar.server.what_if import Unchanged, explanation, no_claim, plan, what_if
+from bursar.server.what_if import Unchanged, explanation, no_claim, plan, warned, what_if
 from bursar.sim.cluster import Cluster
 from bursar.store.store import Store
 
@@ -95,14 +95,16 @@ def _explain_quota(asked: RequestQuery, copy: ClusterCopy) -> types.QuotaExplana
 
 
 def _what_if(asked: RequestQuery, copy: ClusterCopy) -> types.WhatIf:
-    return what_if(copy.cluster, asked.documents())
+    documents = asked.documents()
+    return warned(what_if(copy.cluster, documents), copy.cluster, documents)
 
 
 def _plan(asked: RequestQuery, copy: ClusterCopy) -> types.Plan:
     horizon = _span(asked.text("horizon"))
     delete = checked_references(copy.cluster, asked.values.get("delete", ()))
     documents = [] if delete and not asked.body.strip() else asked.documents()
-    return plan(copy.cluster, copy.unchanged(), documents, delete, horizon)
+    found = plan(copy.cluster, copy.unchanged(), documents, delete, horizon)
+    return warned(found, copy.cluster, documents)
 
 
 def _span(text: str) -> int:
@@ -134,7 +136,8 @@ def _dry_run(asked: RequestQuery, copy: ClusterCopy) -> types.Change:
     cluster = copy.cluster
     action = _action(asked, copy)
     outcomes = action.run(cluster)
-    return described(cluster, 0, action, outcomes, cluster.take_news()[0], dry_run=True)
+    found = described(cluster, 0, action, outcomes, cluster.take_news()[0], dry_run=True)
+    return warned(found, cluster, asked.documents()) if asked.operation.name == "apply" else found
 
 
 def _action(asked: RequestQuery, copy: ClusterCopy) -> Action:

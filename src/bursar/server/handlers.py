@@ -26,7 +26,7 @@ from bursar.server.quota_explanation import quota_explanations
 from bursar.server.request_query import RequestQuery, claim_key
 from bursar.server.service import Pending, Service
 from bursar.server.time_travel import Revision, moment_of
-from bursar.server.what_if import explanation
+from bursar.server.what_if import explanation, warned
 from bursar.sim.cluster import Cluster
 
 T = TypeVar("T")
@@ -102,7 +102,9 @@ class Handlers:
     # Changes
 
     def apply(self, asked: RequestQuery) -> Pending:
-        return self._service.apply(asked.documents(), **_once(asked))
+        documents = asked.documents()
+        found = self._service.apply(documents, **_once(asked))
+        return Pending(warned(found.answer, self._service.cluster, documents), found.durable)
 
     def delete(self, asked: RequestQuery) -> Pending:
         references = checked_references(self._service.cluster, asked.names())

@@ -229,6 +229,7 @@ class Change(Answer, frozen=True):
     dry_run: bool = False
     undoes: int = 0  # the change that this one takes back
     lost: list[str] = field(default_factory=list)  # what an undo cannot bring back, a sentence each
+    warnings: list[str] = []  # what is probably not meant so, a sentence each
 
 
 class ChangeList(Answer, frozen=True):
@@ -324,7 +325,7 @@ class FixEdit(Answer, frozen=True):
 class Fix(Answer, frozen=True):
     """Something that would let the claim in now, verified by simulation."""
 
-    code: str  # ask-less, other-nodes, preemptible, wait, raise-quota, priority
+    code: str  # other-quota, ask-less, other-nodes, preemptible, wait, raise-quota, priority
     sentence: str
     edits: list[FixEdit] = field(default_factory=list)
     waits_for: list[str] = field(default_factory=list)
@@ -381,6 +382,7 @@ class WhatIf(Answer, frozen=True):
     starts: list[str] = field(default_factory=list)  # others that wait now
     held: list[str] = field(default_factory=list)  # others that wait now, and start when those evicted have left
     waits: list[str] = field(default_factory=list)  # others that have a place, have not started, and lose it
+    warnings: list[str] = []
 
 
 class BorrowingChange(Answer, frozen=True):
@@ -403,6 +405,7 @@ class Plan(Answer, frozen=True):
     horizon: str
     moment: Moment
     evictions_within: str = ""  # with no horizon: how far ahead evictions because of over-use were looked for
+    warnings: list[str] = []
 
     @property
     def harmless(self) -> bool:

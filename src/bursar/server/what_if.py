@@ -10,7 +10,7 @@ be revoked: a change of nodes or quotas can cost pods their place only after a d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from bursar.ledger.claims import PENDING as CLAIM_PENDING
 from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.kinds import NODE, subject_of
+from bursar.objects.known_fields import asked_resources, unknown_fields
 from bursar.objects.manifests import Document
 from bursar.objects.validation import show_duration, timestamp
 from bursar.resources import dimension
@@ -125,6 +126,24 @@ def _verdict(pod: PodView, claim: Claim, victims: list[str]) -> Any:  # noqa: AN
         never = isinstance(claim.decision, Decision) and claim.decision.outcome == NEVER
         return "never" if never else "queued"
     return "after-evictions" if victims or pod.phase == PENDING else "now"
+
+
+# What is probably not meant so
+
+Warned = TypeVar("Warned", types.Change, types.WhatIf, types.Plan)
+
+
+def warned(answer: Warned, cluster: Cluster, documents: Sequence[Document]) -> Warned:
+    """The answer with warnings: fields that Kubernetes does not have, and resources that no node has."""
+    found: list[str] = []
+    for document in documents:
+        said = unknown_fields(document.body)
+        names = sorted({name for name in asked_resources(document.body) if "/" in name})
+        misspelt = cluster.engine.misspelt(names) if names else ""
+        if said or misspelt:
+            subject = subject_of(document.body)
+            found.extend(f"{subject}: {one}" for one in (*said, misspelt) if one)
+    return msgspec.structs.replace(answer, warnings=found) if found else answer
 
 
 # Changes of manifests

@@ -2,6 +2,7 @@
 
 The kinds of fixes, in their order, from what the owner can do alone to what others pay for:
 
+* ``other-quota``: another label in place of one that names no quota;
 * ``ask-less``: the largest amount of each refused resource with which it would be admitted;
 * ``other-nodes``: another value of a node selector, a constraint dropped, a taint tolerated;
 * ``preemptible``: without the label that forbids preemption;
@@ -34,7 +35,7 @@ from bursar.engine.engine import Engine
 from bursar.ledger.claims import PENDING, RESERVED, Claim
 from bursar.objects.pods import PREEMPTIBLE_LABEL, SYSTEM_CLASSES
 from bursar.objects.validation import few
-from bursar.policies.fix_fields import Path, look_up
+from bursar.policies.fix_fields import LabelChoice, Path, look_up
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Refusal
 from bursar.resources import UNLIMITED
@@ -144,7 +145,7 @@ def find_fixes(
     trials = Trials(engine, registry, source, queue, claim, _entry(queue, claim), budget)
     try:
         trials.refusals = trials.attempt(Attempt()).refusals
-        for search in (_ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):
+        for search in (_other_quota, _ask_less, _other_nodes, _preemptible, _wait, _raise_quota, _priority):
             found.fixes.extend(search(trials))
         if not found.fixes:
             found.fixes.extend(_elsewhere(trials))
@@ -165,6 +166,32 @@ def _fix(trials: Trials, code: str, sentence: str, wanted: Attempt) -> Iterator[
         price = f"; it takes the place of {', '.join(result.evicts)}" if result.evicts else ""
         edits = (*trials.base, *wanted.edits)
         yield Suggestion(code, sentence + price, edits, raises=wanted.raised, evicts=result.evicts, node=result.node)
+
+
+# Another quota
+
+
+def _other_quota(trials: Trials) -> Iterator[Suggestion]:
+    """The label that was probably meant: of several the first that works."""
+    for refusal in trials.refusals:
+        for plugin in trials.registry:
+            if plugin.name == refusal.policy and plugin.fixes.labels is not None:
+                choices = list(plugin.fixes.labels(trials.source, trials.entry[0], refusal))[:VALUES_AT_MOST]
+                for choice in choices:
+                    fixes = list(_relabelled(trials, choice))
+                    yield from fixes
+                    if fixes:
+                        return
+
+
+def _relabelled(trials: Trials, choice: LabelChoice) -> Iterator[Suggestion]:
+    path: Path = ("metadata", "labels")
+    edits = _edits(trials, (*path, choice.name), choice.value)
+    sentence = f"name {choice.value} in its label {choice.name}"
+    if choice.given != choice.name:
+        edits = (*_edits(trials, (*path, choice.given), None), *edits)
+        sentence = f"label it {choice.name}={choice.value} instead of {choice.given}"
+    yield from _fix(trials, "other-quota", sentence, Attempt(edits))
 
 
 # Asking for less

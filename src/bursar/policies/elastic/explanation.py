@@ -125,7 +125,7 @@ def _candidate_checks(book: QuotaBook, rights: ElasticRights, shortage: Shortage
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     others = [quota for quota in book.live() if quota.id != rights.quota.id]
     return [
-        Check("candidates", True, (", ".join(list(shown.values())[:_SHOWN]) + more) if shown else "nobody"),
+        *([Check("candidates", True, ", ".join(list(shown.values())[:_SHOWN]) + more)] if shown else []),
         *[Check(quota.body.subject, True, _takeable(rights, quota)) for quota in others],
     ]
 

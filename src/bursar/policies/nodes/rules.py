@@ -18,7 +18,7 @@ from bursar.ledger.state import Account
 from bursar.policies.placement_kit import REMOVED, checks_by_reason
 from bursar.policies.policy import PlacementPolicy
 from bursar.policies.results import Body, Check, Refusal
-from bursar.resources import UNLIMITED, Limits, Vector
+from bursar.resources import UNLIMITED, Limits, Vector, dimension_at
 from bursar.selectors import NodeNeeds, Taint, any_term, any_tolerates
 
 PREFER: Final = "PreferNoSchedule"
@@ -197,10 +197,22 @@ def check_nodes(policy: PlacementPolicy, claim: Claim, accounts: list[Account], 
     reason = children[0].reason if children else NONE
     if nearest is not None:
         _, account, refusal = nearest
-        amounts = [f"{amount} {name}" for name, amount in account.missing(cost).show().items()]
-        note += f"; the nearest, {refusal.place}, lacks {', '.join(amounts)}"
+        missing = account.missing(cost)
+        beyond = _beyond_all(accounts, cost, missing)
+        amounts = [f"{amount} {name}" for name, amount in missing.show().items()]
+        note += f"; the nearest, {refusal.place}, lacks {', '.join(amounts)}{beyond}"
         children.append(Check.of_account(account, cost, refusal))
     return Check(NAME, False, note, tuple(children), reason)
+
+
+def _beyond_all(accounts: list[Account], cost: Vector, missing: Vector) -> str:
+    """What the largest node has of that of which no node has enough, however empty it is."""
+    found: list[str] = []
+    for dim in missing.indices():
+        most = max([account.limits.get(dim) for account in accounts])
+        if cost.get(dim) > most:
+            found.append(f"{dimension_at(dim).show(most)} {dimension_at(dim).name}")
+    return f"; the largest node has {', '.join(found)}" if found else ""
 
 
 def _distance(missing: Vector, cost: Vector) -> tuple[int, int]:

@@ -47,7 +47,9 @@ def explain_branch(derived: DerivedState, branch: Branch, binding: Binding, refu
         subject = subject_of(derived, at.quota)
         if refusal is not None and refusal.sentence().startswith(f"{subject}: "):
             refused = subject
-        children.append(Check(subject, True, "", tuple([runtime_check(derived, at, dim) for dim in dims])))
+        inner = tuple([runtime_check(derived, at, dim) for dim in dims])
+        note = ", ".join([f"{check.title} {check.note}" for check in inner if check.children])
+        children.append(Check(subject, True, note, inner))
         at = at.parent
     if refusal is not None:
         note = refusal.sentence().removeprefix(f"{refused}: ")

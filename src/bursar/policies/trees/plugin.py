@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from bursar.ledger.claims import Claim
 from bursar.ledger.state import Account
-from bursar.objects.decode import ManifestError
-from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
+from bursar.objects.decode import ManifestError, nearest
+from bursar.policies.fix_fields import FixFields, LabelChoice, LimitField, limit_fields
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaFigures, QuotaRecord, QuotaTable
 from bursar.policies.results import Check, Refusal, Setting
@@ -136,6 +136,39 @@ def fields_of(view: ObjectView, _claim: Claim, refusal: Refusal) -> list[LimitFi
     return limit_fields(QUOTA_TREE.name, view.get(QUOTA_TREE.name, tree), path, refusal.resource)
 
 
+def labels_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LabelChoice]:
+    """Leaves of the tree that the pod may have meant, or trees that have its group."""
+    tree, _, group = refusal.account.removeprefix(f"{NAME}/").partition("/")
+    trees = {str(body["metadata"]["name"]): body["spec"]["nodes"] for body in view.list(QUOTA_TREE.name)}
+    if refusal.reason == "trees.unknown-tree":
+        group = claim.spec.labels.get(f"{LABEL}{tree}", "")
+        likely = [name for name in _by_likeness(tree, list(trees)) if group in _leaves(trees[name])]
+        return [LabelChoice(f"{LABEL}{tree}", f"{LABEL}{name}", group) for name in likely]
+    if refusal.reason not in {"trees.unknown-group", "trees.inner-group"}:
+        return []
+    nodes = trees.get(tree, {})
+    leaves = [name for name in _leaves(nodes) if group not in nodes or group in _above(nodes, name)]
+    return [LabelChoice(f"{LABEL}{tree}", f"{LABEL}{tree}", name) for name in _by_likeness(group, leaves)]
+
+
+def _by_likeness(text: str, names: list[str]) -> list[str]:
+    return sorted(names, key=lambda name: (name != nearest(text, names), name))
+
+
+def _leaves(nodes: Mapping[str, Any]) -> list[str]:
+    parents = {node.get("parent") for node in nodes.values()}
+    return sorted(name for name in nodes if name not in parents)
+
+
+def _above(nodes: Mapping[str, Any], name: str) -> list[str]:
+    """The node and those above it; a circle, which no tree that was accepted has, would end it as well."""
+    found: list[str] = []
+    while name and name not in found:
+        found.append(name)
+        name = str((nodes.get(name) or {}).get("parent") or "")
+    return found
+
+
 REASONS: Final = (
     Reason(
         "trees.quota.<resource>",
@@ -177,6 +210,6 @@ PLUGIN = Plugin(
     reasons=REASONS,
     title="Quota trees ([guide](trees.md))",
     quotas=QuotaTable(rows=quota_rows, accounts=accounts_of, borrowers=borrowers, explain=explain_row, called=called),
-    fixes=FixFields(limits=fields_of),
+    fixes=FixFields(limits=fields_of, labels=labels_of),
     pods=PodMarks(quota_prefixes=(LABEL,)),
 )

@@ -14,6 +14,7 @@ from typing import Final, cast, final
 from bursar.ledger.claims import PENDING, Binding, Claim
 from bursar.ledger.state import State
 from bursar.ledger.transaction import Transaction
+from bursar.objects.decode import or_nearest
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.policy import NeedsSource, QuotaPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, SettingError
@@ -94,7 +95,7 @@ class TreesPolicy(QuotaPolicy):
         for request in spec_requests(claim):
             tree = self.trees.by_name.get(request.tree)
             if tree is None:
-                note = f"there is no quota tree {request.tree}"
+                note = f"there is no quota tree {request.tree}{or_nearest(request.tree, sorted(self.trees.by_name))}"
                 return Refusal(NAME, "trees.unknown-tree", note, f"{NAME}/{request.tree}", permanent=True)
             wrong = group_refusal(tree, request.group)
             if wrong is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import cast
 
 from bursar.ledger.claims import Claim
+from bursar.objects.decode import nearest
+from bursar.objects.validation import few
 from bursar.policies.results import Check, Refusal, refusal_for
 from bursar.policies.trees.allocation import Allocator
 from bursar.policies.trees.climb import Climb
@@ -23,10 +25,15 @@ def group_refusal(tree: QuotaTreeModel, group: str) -> Refusal | None:
     node = tree.nodes.get(group)
     if node is not None and node.leaf:
         return None
+    leaves = sorted([one.name for one in tree.nodes.values() if one.leaf])
     if node is None:
-        reason, note = "trees.unknown-group", f"the quota tree {tree.name} has no group {group}"
+        close = nearest(group, leaves)
+        hint = f"did you mean {close}?" if close else f"it has {few(leaves)}"
+        reason, note = "trees.unknown-group", f"the quota tree {tree.name} has no group {group}; {hint}"
     else:
-        reason, note = "trees.inner-group", f"{group} is not a leaf of the quota tree {tree.name}: a group is one"
+        below = [leaf for leaf in leaves if node in tree.nodes[leaf].above]
+        reason = "trees.inner-group"
+        note = f"{group} is not a leaf of the quota tree {tree.name}: a group is one, such as {few(below)}"
     return Refusal(NAME, reason, note, account_name(tree.name, group), permanent=True)
 
 
