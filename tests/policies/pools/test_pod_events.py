@@ -179,7 +179,7 @@ def test_e2_a_node_with_room_needs_no_victim() -> None:
 
 
 def test_m1_the_series_of_a_root_quota() -> None:
-    """Two resources: used, min and runtime of each; its max has no end, and a parent lends and borrows nothing."""
+    """Two resources: used, min and runtime of each; its max has no end, and a parent lends nothing itself."""
     profile = {
         "apiVersion": "quota.koordinator.sh/v1alpha1",
         "kind": "ElasticQuotaProfile",
@@ -204,4 +204,6 @@ def test_m1_the_series_of_a_root_quota() -> None:
         ("min", "memory", 1000.0),
         ("runtime", "cpu", 0.0),
         ("runtime", "memory", 0.0),
+        ("borrowed", "cpu", 0.0),
+        ("borrowed", "memory", 0.0),
     ]
