@@ -134,7 +134,13 @@ Warned = TypeVar("Warned", types.Change, types.WhatIf, types.Plan)
 
 
 def warned(answer: Warned, cluster: Cluster, documents: Sequence[Document]) -> Warned:
-    """The answer with warnings: fields that Kubernetes does not have, and resources that no node has."""
+    """The answer with warnings."""
+    found = _mistakes(cluster, documents)
+    return msgspec.structs.replace(answer, warnings=found) if found else answer
+
+
+def _mistakes(cluster: Cluster, documents: Sequence[Document]) -> list[str]:
+    """Fields that Kubernetes does not have, and resources that no node has."""
     found: list[str] = []
     for document in documents:
         said = unknown_fields(document.body)
@@ -143,7 +149,7 @@ def warned(answer: Warned, cluster: Cluster, documents: Sequence[Document]) -> W
         if said or misspelt:
             subject = subject_of(document.body)
             found.extend(f"{subject}: {one}" for one in (*said, misspelt) if one)
-    return msgspec.structs.replace(answer, warnings=found) if found else answer
+    return found
 
 
 # Changes of manifests
