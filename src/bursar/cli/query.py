@@ -390,7 +390,9 @@ def _of_object(client: Client, kind: str, key: str, since: str, limit: int, outp
         return
     lines: list[str] = []
     for version in versions:
-        lines.append(f"{version.time}  {painted(version.result, version.result)} (version {version.resource_version})")
+        by = f" by {version.actor}" if version.actor else ""
+        number = f"version {version.resource_version}{f', change {version.change}' if version.change else ''}"
+        lines.append(f"{version.time}  {painted(version.result, version.result)}{by} ({number})")
         lines.extend(f"    {line}" for line in field_lines(version.fields))
     if decisions:
         lines += ["", *table(EVENT_COLUMNS, [event_row(row, output) for row in decisions], wide=output == "wide")]

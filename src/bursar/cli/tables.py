@@ -274,13 +274,15 @@ def _changes(client: Client, asked: ListQuery, output: str) -> Lines:
     asked.only()
     _unprintable(asked, output)
     found = client.changes(limit=asked.limit or EVENTS)
+    named = any(one.actor for one in found.items)  # a server without tokens knows no names
     columns = (
         Column("CHANGE", fixed=True, right=True), Column("TIME", fixed=True, brief=brief_time),
-        Column("VERB", fixed=True), Column("OBJECTS", items=True), Column("EVICTED", items=True, spare=1),
+        Column("VERB", fixed=True), *([Column("BY")] if named else []), Column("OBJECTS", items=True),
+        Column("EVICTED", items=True, spare=1),
     )  # fmt: skip
     rows = [
-        (one.id, one.moment.time, f"undo of {one.undoes}" if one.undoes else one.verb, _touched(one),
-         ", ".join(news.pod for news in one.pods if news.what == "evicted"))
+        (one.id, one.moment.time, f"undo of {one.undoes}" if one.undoes else one.verb, *([one.actor] if named else []),
+         _touched(one), ", ".join(news.pod for news in one.pods if news.what == "evicted"))
         for one in found.items
     ]  # fmt: skip
     return shown(found, output, columns, rows, "nothing was applied yet")

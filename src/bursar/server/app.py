@@ -1,22 +1,19 @@
 """The HTTP application: routes from the table of operations, with access, limits and problems around every handler.
 
-A token file has a line for each token: ``ROLE TOKEN [NAME]``, with ROLE ``read`` or ``admin``; empty lines and lines
-that begin with # are skipped. Tokens are compared by their hash in constant time. The file is reloaded when it changes.
+Each request has an id, which its answer and its messages in the log carry; ``X-Request-Id`` of the caller names it.
+Changes and refused requests are logged, other requests at level debug.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import os
+import re
+import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from hashlib import sha256
 from ipaddress import ip_address
-from pathlib import Path
-from threading import Lock
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,107 +24,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from bursar.server import openapi, problems
+from bursar.server import logs, openapi, problems
+from bursar.server.access import Access
 from bursar.server.background import AuditWatch
 from bursar.server.copies import Copies
 from bursar.server.first_page import FIRST_PAGE, PAGE_POLICY
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
-from bursar.server.operations import ADMIN, API, OPERATIONS, READ, STORE_FILE, Operation, Operations
+from bursar.server.operations import API, OPERATIONS, READ, STORE_FILE, Operation, Operations
 from bursar.server.problems import CONTENT_TYPE, RefusedError, Reply
 from bursar.server.request_query import RequestQuery
-from bursar.server.requests import LARGEST_BODY, in_thread, read_request, response
+from bursar.server.requests import IDENTITY, LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
 from bursar.server.service import Pending, Service
 from bursar.server.stream import Stream
 
-ROLES = (READ, ADMIN)
-SHORTEST = 16
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="bursar"'}
-
-
-class TokenFileError(Exception):
-    """A token file that cannot be used: one line that names it."""
-
-
-class Access:
-    """The bearer tokens of a file; without a file every request is allowed."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock = Lock()
-        self._stamp = (0, 0)
-        self._roles: dict[bytes, str] = {}
-        if path is not None:
-            self._load(path)
-
-    @property
-    def open(self) -> bool:
-        return self._path is None
-
-    def check(self, authorization: str, role: str) -> None:
-        """``RefusedError`` unless the header carries a token with that role."""
-        if self._path is None:
-            return
-        self._reload(self._path)
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise RefusedError(401, "send the header Authorization: Bearer TOKEN", _CHALLENGE)
-        given = self._role(token.strip())
-        if given is None:
-            raise RefusedError(401, "this token is not known", _CHALLENGE)
-        if role == ADMIN and given != ADMIN:
-            raise RefusedError(403, f"this needs a token with the role {ADMIN}")
-
-    def _role(self, token: str) -> str | None:
-        wanted = sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found: str | None = None
-        for known, role in self._roles.items():
-            if hmac.compare_digest(known, wanted):
-                found = role
-        return found
-
-    def _reload(self, path: Path) -> None:
-        """A file that can no longer be used leaves the tokens as they were."""
-        try:
-            status = path.stat()
-            if (status.st_mtime_ns, status.st_ino) != self._stamp:
-                self._load(path)
-        except (OSError, TokenFileError):
-            return
-
-    def _load(self, path: Path) -> None:
-        with self._lock:
-            try:
-                status = path.stat()
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise TokenFileError(f"{path}: cannot be read: {error}") from error
-            if os.name == "posix" and status.st_mode & 0o077:
-                raise TokenFileError(f"{path}: others may read it; run: chmod 600 {path}")
-            self._roles = read_tokens(text, path)
-            self._stamp = (status.st_mtime_ns, status.st_ino)
-
-
-def read_tokens(text: str, path: Path) -> dict[bytes, str]:
-    found: dict[bytes, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        parts = line.split()
-        if not parts or parts[0].startswith("#"):
-            continue
-        if len(parts) < 2 or parts[0] not in ROLES:
-            raise TokenFileError(f"{path}: line {number}: expected: read|admin TOKEN [NAME]")
-        if len(parts[1]) < SHORTEST:
-            raise TokenFileError(f"{path}: line {number}: a token has at least {SHORTEST} characters")
-        found[sha256(parts[1].encode()).digest()] = parts[0]
-    if not found:
-        raise TokenFileError(f"{path}: holds no token")
-    return found
-
-
 LOG = logging.getLogger("bursar.server")
 Handler = Callable[[Request], Awaitable[Response]]
 _STREAMS_AT_MOST = 256
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +134,24 @@ class App:
     def _guard(self, name: str, role: str, handler: Handler, *, limited: bool = True) -> Handler:
         async def guarded(request: Request) -> Response:
             begun = perf_counter()
-            try:
-                self._check_host(request)
-                self._access.check(request.headers.get("authorization", ""), role)
-                response = await asyncio.wait_for(handler(request), self._limits.seconds if limited else None)
-            except Exception as error:  # noqa: BLE001 whatever it is becomes a problem
-                response = await self._problem(error)
+            given = request.headers.get("x-request-id", "")
+            number = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+            with logs.serving(number) as context:
+                try:
+                    self._check_host(request)
+                    identity = self._access.identify(request.headers.get("authorization", ""))
+                    context.actor = identity.name
+                    identity.check(role)
+                    request.scope[IDENTITY] = identity
+                    response = await asyncio.wait_for(handler(request), self._limits.seconds if limited else None)
+                except Exception as error:  # noqa: BLE001 whatever it is becomes a problem
+                    response = await self._problem(error)
+                seconds = perf_counter() - begun
+                _log(name, role, request, response.status_code, seconds)
             if not isinstance(response, StreamingResponse):
-                self._metrics.requests.labels(name, str(response.status_code)).observe(perf_counter() - begun)
+                self._metrics.requests.labels(name, str(response.status_code)).observe(seconds)
             response.headers["Cache-Control"] = "no-store"
+            response.headers["X-Request-Id"] = number
             return response
 
         return guarded
@@ -308,6 +232,17 @@ class App:
         copy = await in_thread(self._backups.make)
         headers = {"Content-Length": str(copy.size), "Content-Disposition": 'attachment; filename="bursar.db"'}
         return StreamingResponse(copy.parts(), media_type=STORE_FILE, headers=headers)
+
+
+def _log(name: str, role: str, request: Request, status: int, seconds: float) -> None:
+    """One line for the request."""
+    level = logging.INFO if role != READ or status >= 400 else logging.DEBUG
+    if LOG.isEnabledFor(level):
+        caller = request.client.host if request.client is not None else ""
+        told = logs.fields(
+            operation=name, path=request.url.path[:200], status=status, ms=round(seconds * 1000, 1), caller=caller
+        )
+        LOG.log(level, "answered", extra=told)
 
 
 def _json(answer: object) -> Response:

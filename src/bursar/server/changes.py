@@ -76,6 +76,27 @@ def load_changes(store: Store, before: int, limit: int) -> list[ChangeRecord]:
     return [msgspec.json.decode(text, type=ChangeRecord) for (text,) in store.rows(query, _CHANGE, end, limit)]
 
 
+def change_of(store: Store, kind: str, key: str, version: int) -> types.Change | None:
+    """The change that wrote an object in that version; None: Bursar itself did, or it was forgotten.
+
+    Versions grow from change to change, so it is found by halving.
+    """
+    ends = (store.rows(f"SELECT {end}(name) FROM meta WHERE name > ? AND name < ?", _CHANGE, _AFTER_CHANGES)[0][0]  # noqa: S608 one of two
+            for end in ("min", "max"))  # fmt: skip
+    low, high = (0 if name is None else int(name.removeprefix(_CHANGE)) for name in ends)
+    while low < high:
+        middle = (low + high) // 2
+        record = load_change(store, middle)
+        if record is not None and int(record.change.moment.resource_version) >= version:
+            high = middle
+        else:
+            low = middle + 1
+    found = load_change(store, low)
+    if found is None or not any((one.kind, one.key, one.version) == (kind, key, version) for one in found.objects):
+        return None
+    return found.change
+
+
 def forget_changes(store: Store, upto: int) -> None:
     """Drop the changes up to a journal record: what they made of their objects was pruned."""
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bursar._version import __version__
-from bursar.server.operations import ADMIN, API, OPERATIONS, Operation, Parameter
+from bursar.server.operations import API, OPERATIONS, READ, Operation, Parameter
 from bursar.server.types import Problem
 
 _REF = "#/components/schemas/{name}"
@@ -81,7 +81,7 @@ def _operation(operation: Operation[Any]) -> dict[str, Any]:
     }
     if operation.accepts:
         described["requestBody"] = {"required": True, "content": _body(operation.accepts)}
-    if operation.role == ADMIN:
+    if operation.role != READ:
         described["security"] = [{"token": []}, {}]
     return described
 

@@ -17,6 +17,7 @@ from bursar.server import types
 
 API = "/api/v1"
 READ = "read"
+CHANGE = "change"  # what may be changed depends on the object
 ADMIN = "admin"
 PAGE = 500
 STORE_FILE = "application/vnd.sqlite3"
@@ -67,7 +68,7 @@ class Operation(Generic[T]):
         problems: tuple[int, ...] = (),
     ) -> None:
         self.name = ""
-        self.method = "POST" if accepts or role == ADMIN else "GET"
+        self.method = "POST" if accepts or role != READ else "GET"
         self.path = path
         self.about = about
         self.answer = answer
@@ -152,17 +153,17 @@ class Operations:
         "/apply",
         "Create or update all objects of the manifests, or none. Content that is there already changes nothing. A"
         " manifest with `metadata.resourceVersion` is taken only if the object still has that version.",
-        types.Change, _SOURCE, _DRY_RUN, _IDEMPOTENCY, accepts="manifests", role=ADMIN, problems=(409,),
+        types.Change, _SOURCE, _DRY_RUN, _IDEMPOTENCY, accepts="manifests", role=CHANGE, problems=(409,),
     )  # fmt: skip
     delete = Operation(
         "/delete",
         "Delete all of the objects, or none.",
-        types.Change, _DRY_RUN, _IDEMPOTENCY, accepts="objects", role=ADMIN, problems=_OBJECT_FAULTS,
+        types.Change, _DRY_RUN, _IDEMPOTENCY, accepts="objects", role=CHANGE, problems=_OBJECT_FAULTS,
     )  # fmt: skip
     finish = Operation(
         "/finish",
         "These running pods succeed, as if their work were done.",
-        types.Change, _IDEMPOTENCY, accepts="pods", role=ADMIN, problems=_OBJECT_FAULTS,
+        types.Change, _IDEMPOTENCY, accepts="pods", role=CHANGE, problems=_OBJECT_FAULTS,
     )  # fmt: skip
     changes = Operation(
         "/changes",
@@ -172,7 +173,7 @@ class Operations:
     undo = Operation(
         "/changes/{id}/undo",
         "Take a change of objects back by a new change that is its inverse, and say what cannot come back.",
-        types.Change, Parameter("id", "the change", "integer", "path"), _DRY_RUN, role=ADMIN, problems=_OBJECT_FAULTS,
+        types.Change, Parameter("id", "the change", "integer", "path"), _DRY_RUN, role=CHANGE, problems=_OBJECT_FAULTS,
     )  # fmt: skip
 
     backup = Operation[Iterator[bytes]](

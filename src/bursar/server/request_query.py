@@ -1,4 +1,4 @@
-"""What a request asks for, apart from HTTP: the operation, its parameters by name, and its body.
+"""What a request asks for, apart from HTTP: who asks, the operation, its parameters by name, and its body.
 
 An unknown or malformed part is a ``RefusedError``, whoever reads it.
 """
@@ -15,6 +15,7 @@ import msgspec
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document, load_text
 from bursar.selectors import Requirement, Selector
+from bursar.server.access import OPEN, Identity
 from bursar.server.operations import PAGE, Operation
 from bursar.server.problems import RefusedError
 
@@ -24,12 +25,13 @@ _TERM = re.compile(r"\s*(?P<not>!?)\s*(?P<key>[^=!,\s]+)\s*(?:(?P<op>==?|!=)\s*(
 
 @dataclass(frozen=True, slots=True)
 class RequestQuery:
-    """One request: its parameters by name, and its body."""
+    """One request: its parameters by name, its body, and who asks."""
 
     operation: Operation[Any]
     values: dict[str, Any]
     body: bytes
     content_type: str
+    identity: Identity = OPEN  # who asks
 
     def text(self, name: str) -> str:
         return str(self.values.get(name, ""))

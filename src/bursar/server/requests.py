@@ -14,12 +14,14 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bursar.server.access import OPEN
 from bursar.server.operations import Operation, Parameter
 from bursar.server.problems import CONTENT_TYPE, RefusedError
 from bursar.server.request_query import JSON_TYPES, RequestQuery
 from bursar.server.types import Problem
 
 LARGEST_BODY = 8 * 1024 * 1024
+IDENTITY = "bursar.identity"  # where the scope of a request has it
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 _TRUTH = {"true": True, "1": True, "false": False, "0": False, "": True}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -33,7 +35,8 @@ async def read_request(request: Request, operation: Operation[Any], largest: int
         allowed = (*_YAML, *JSON_TYPES) if operation.accepts == "manifests" else JSON_TYPES
         if content_type not in allowed:
             raise RefusedError(415, f"the content type {content_type!r:.60} is not one of {', '.join(allowed)}")
-    return RequestQuery(operation, values, await _body(request, largest), content_type)
+    body = await _body(request, largest)
+    return RequestQuery(operation, values, body, content_type, request.scope.get(IDENTITY, OPEN))
 
 
 async def _body(request: Request, largest: int) -> bytes:

@@ -21,7 +21,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bursar.objects.decode import ManifestError
-from bursar.server.app import Access, App, RequestLimits, TokenFileError, is_loopback
+from bursar.server.access import Access, TokenFileError
+from bursar.server.app import App, RequestLimits, is_loopback
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.connections import Acceptor, BoundedConnection, ConnectionConfig, ConnectionLimits
 from bursar.server.copies import CopyProcesses

@@ -41,6 +41,8 @@ from bursar.sim.rehearsal import rehearse
 from bursar.store.committer import GroupCommitter
 from bursar.store.store import Batch, ObjectWrite, Store
 
+MACHINE = "machine"  # the actor of what happens to real jobs
+
 
 class RequestCounters:
     """Since the start of the process."""
@@ -73,6 +75,7 @@ class Action:
     key: str = ""
     request: str = ""  # what was asked, as a fingerprint
     inverse: Inverse | None = None  # of the change that this one takes back
+    actor: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -98,6 +101,7 @@ def described(
         id=number,
         moment=time_travel.moment_of(cluster),
         verb=action.verb,
+        actor=action.actor,
         objects=[_object_outcome(cluster, outcome) for outcome in outcomes],
         pods=[
             types.PodNews(time=timestamp(one.at), pod=one.pod, what=one.what, node=one.node, reason=one.reason)
@@ -272,18 +276,18 @@ class Service:
 
     # Changes
 
-    def apply(self, documents: Sequence[Document], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("apply", lambda cluster: cluster.apply(documents), key, request))
+    def apply(self, documents: Sequence[Document], *, key: str = "", request: str = "", actor: str = "") -> Pending:
+        return self._change(Action("apply", lambda cluster: cluster.apply(documents), key, request, actor=actor))
 
-    def delete(self, references: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("delete", deleting(references), key, request))
+    def delete(self, references: Sequence[str], *, key: str = "", request: str = "", actor: str = "") -> Pending:
+        return self._change(Action("delete", deleting(references), key, request, actor=actor))
 
-    def finish(self, pods: Sequence[str], *, key: str = "", request: str = "") -> Pending:
-        return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request))
+    def finish(self, pods: Sequence[str], *, key: str = "", request: str = "", actor: str = "") -> Pending:
+        return self._change(Action("finish", lambda cluster: cluster.finish(pods), key, request, actor=actor))
 
     def report(self, ends: Sequence[PodEnd]) -> Pending:
         """Pods whose processes are on a machine ended there; a repeated report changes nothing."""
-        return self._change(Action("report", lambda cluster: cluster.report(ends)))
+        return self._change(Action("report", lambda cluster: cluster.report(ends), actor=MACHINE))
 
     def event(self, kind: str, key: str, type_: str, reason: str, message: str) -> None:
         """Record an event about an object of a machine, for those who follow the stream."""
@@ -292,7 +296,7 @@ class Service:
             self.cluster.event(kind, key, type_, reason, message)
             self._flush({"last machine event": f"{reason} {kind}/{key}: {message}"})
 
-    def undo(self, number: int) -> Pending:
+    def undo(self, number: int, *, actor: str = "") -> Pending:
         with self.lock:
             self._wait()
             record = load_change(self.store, number)
@@ -302,7 +306,7 @@ class Service:
             if inverse.mixed:  # two steps: the second must not be refused when the first is made
                 with rehearse(self.cluster) as trial:
                     inverse.run(trial)
-            return self._change(Action("undo", inverse.run, inverse=inverse))
+            return self._change(Action("undo", inverse.run, inverse=inverse, actor=actor))
 
     def _change(self, action: Action) -> Pending:
         with self.lock:

@@ -25,6 +25,7 @@ from bursar.objects.kinds import POD, KindSet
 from bursar.objects.validation import duration_ms, time_ms, timestamp
 from bursar.policies.plugin import Registry
 from bursar.server import types
+from bursar.server.changes import change_of
 from bursar.sim import persistence
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import ManifestReader
@@ -287,8 +288,11 @@ def object_history(store: Store, kinds: KindSet, kind: str, key: str) -> list[ty
         after = None if entry.body is None else manifest(store, kinds, kind, key, entry.version, entry.body)
         result, fields = _compared(before, after)
         if result != "changed" or fields:
+            change = change_of(store, kind, key, entry.version)
             found.append(
                 types.ObjectVersion(
+                    actor="" if change is None else change.actor,
+                    change=0 if change is None else change.id,
                     seq=entry.seq,
                     time=timestamp(entry.at),
                     resource_version=str(entry.version),

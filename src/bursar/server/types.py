@@ -230,6 +230,7 @@ class Change(Answer, frozen=True):
     undoes: int = 0  # the change that this one takes back
     lost: list[str] = field(default_factory=list)  # what an undo cannot bring back, a sentence each
     warnings: list[str] = []  # what is probably not meant so, a sentence each
+    actor: str = ""  # the name of the token or user; empty: the server asks for none
 
 
 class ChangeList(Answer, frozen=True):
@@ -274,6 +275,8 @@ class ObjectVersion(Answer, frozen=True):
     resource_version: str
     result: Literal["created", "changed", "deleted"]
     fields: list[FieldChange] = field(default_factory=list)
+    actor: str = ""  # of the change that did it; empty: Bursar itself, or a server that asks for no names
+    change: int = 0  # its number, for an undo; 0: Bursar itself
 
 
 class ObjectHistory(Answer, frozen=True):
