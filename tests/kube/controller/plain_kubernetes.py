@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from bursar.control.actions import repair_note
 from bursar.engine.eviction import holders_of
 from bursar.kube.admission.predicate import GATE
 from bursar.kube.client.models import Meta
 from bursar.kube.controller.informers import narrowed
 from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.patches import (
+    ENFORCED,
+    GOVERNED_LABEL,
     HOLD,
     HistoryRecord,
     HoldRecord,
@@ -32,7 +35,7 @@ from bursar.kube.controller.pod_model import read_pod
 from bursar.ledger.claims import RESERVED, Claim
 from bursar.ledger.preemption_history import heir_key
 from bursar.objects.constraints import unjudged
-from bursar.objects.kinds import Kind, TypedObject
+from bursar.objects.kinds import NAMESPACE, Kind, TypedObject
 from bursar.objects.manifests import Document
 from bursar.objects.validation import duration_ms
 from bursar.policies.plugin import default_registry
@@ -52,6 +55,10 @@ class PlainKubernetes:
         self.pods: dict[str, Body] = {}
         self.phases: dict[str, str] = {}  # of pods that are or were there, as scenarios call them
         self.objects: dict[tuple[str, str], Body] = {}
+        self._marks: dict[tuple[str, str, str], Body] = {}  # labels and annotations that were written on objects
+        self._named: set[str] = set()  # namespaces that quotas name now, or do so no longer
+        self.mirror.named = self._named.update
+        self._owned: dict[tuple[str, str], Body] = {}  # objects of policies, as they want them
         self._timers: list[tuple[int, int, str, str]] = []  # (when, order, what, uid)
         self._made = 0
 
@@ -109,17 +116,32 @@ class PlainKubernetes:
     def _apply_object(self, kind: Kind, key: str, body: Body) -> None:
         known = self.objects.get((kind.name, key))
         metadata = {"name": key.rpartition("/")[2], "uid": f"{kind.name} {key}", **(body.get("metadata") or {})}
+        for part in ("labels", "annotations"):
+            metadata[part] = {**self._marks.get((kind.name, key, part), {}), **(metadata.get(part) or {})}
         self.objects[kind.name, key] = {**body, "metadata": metadata, **_kept_status(known, body)}
         self._show(kind, key)
 
+    def _show_named(self) -> None:
+        """Namespaces have a label while quotas name them, as the namespace keeper writes it."""
+        named = sorted(self._named)
+        self._named.clear()
+        for name in named:
+            self._show(NAMESPACE, name)
+
     def _delete_object(self, kind: Kind, key: str) -> None:
         body = self.objects.pop((kind.name, key))
+        for part in ("labels", "annotations"):
+            self._marks.pop((kind.name, key, part), None)
         metadata = body["metadata"]
         meta = Meta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata["uid"])
         self.mirror.object_gone(kind, meta)
 
     def _show(self, kind: Kind, key: str) -> None:
-        self.mirror.object_seen(kind, narrowed(kind)(Meta(), msgspec.json.encode(self.objects[kind.name, key])))
+        body = self.objects.get((kind.name, key), {"metadata": {"name": key}})
+        if kind == NAMESPACE and key in self.mirror.selection:
+            marks = {"labels": {**(body["metadata"].get("labels") or {}), GOVERNED_LABEL: ENFORCED}}
+            body = {**body, "metadata": {**body["metadata"], **marks}}
+        self.mirror.object_seen(kind, narrowed(kind)(Meta(), msgspec.json.encode(body)))
 
     # Pods
 
@@ -215,8 +237,9 @@ class PlainKubernetes:
     def settle(self) -> None:
         notes = self.mirror.notes
         while True:
+            self._show_named()
             self.mirror.controller.settle()
-            if not (notes.starts or notes.evictions or notes.marks or notes.outputs):
+            if not (notes.starts or notes.evictions or notes.marks or notes.outputs or self._repair()):
                 return
             marks, notes.marks = notes.marks, {}
             starts, notes.starts = notes.starts, {}
@@ -284,8 +307,11 @@ class PlainKubernetes:
     def _write(self, kind: Kind, key: str, part: str, value: dict[str, object] | None) -> None:
         if part == "object":
             if value is not None:
-                self._apply_object(kind, key, dict(value))
-            elif (kind.name, key) in self.objects:
+                self._owned[kind.name, key] = dict(value)
+                self._apply_object(kind, key, _applied(self.objects.get((kind.name, key)) or {}, dict(value)))
+                return
+            self._owned.pop((kind.name, key), None)
+            if (kind.name, key) in self.objects:
                 self._delete_object(kind, key)
             return
         body = self.objects.get((kind.name, key))
@@ -296,12 +322,30 @@ class PlainKubernetes:
         else:
             metadata = body["metadata"]
             metadata[part] = _merged(metadata.get(part) or {}, value or {})
+            self._marks[kind.name, key, part] = _merged(self._marks.get((kind.name, key, part), {}), value or {})
         self._show(kind, key)
+
+    def _repair(self) -> bool:
+        """Puts an object of a policy right that somebody changed, as the object writer does; whether there was one."""
+        for (kind, key), wanted in self._owned.items():
+            found = self.objects.get((kind, key))
+            if found is not None and repair_note(found, wanted):
+                self.objects[kind, key] = _applied(found, wanted)
+                self._show(self.mirror.cache.kinds.find(kind), key)
+                return True
+        return False
 
 
 def _merged(before: Body, change: dict[str, Any]) -> Body:
     return {name: value for name, value in {**before, **change}.items() if value is not None}
 
 
+def _applied(found: Body, wanted: Body) -> Body:
+    """The object after a server-side apply of the wanted fields."""
+    nested = {name: _applied(found.get(name) or {}, value) for name, value in wanted.items() if isinstance(value, dict)}
+    return {**found, **wanted, **nested}
+
+
 def _kept_status(known: Body | None, body: Body) -> Body:
-    return {"status": known["status"]} if known is not None and "status" in known and "status" not in body else {}
+    status = {**((known or {}).get("status") or {}), **(body.get("status") or {})}
+    return {"status": status} if status else {}
