@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("by", type=click.Choice(["quotas", "teams", "nodes"]), default="quotas")
+@click.argument("by", type=click.Choice(["quotas", "teams", "nodes", "gpus", "idle"]), default="quotas")
 @click.option("-r", "--resource", default="", help="Only this resource: nvidia.com/gpu, or gpu for short.")
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Rows of the table; 0: all.")
 @at_option
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @asks
 def top(by: str, resource: str, limit: int, at: str, output: str, watch: bool, interval: float, target: Target) -> None:
     """Show who uses how much: by quota, by team (namespace) or by node; the fullest first.
+
+    gpus: what jobs on GPU servers have booked of each GPU, and what they use; also processes that belong to no job.
+    idle: jobs whose GPUs did nothing for some time (idleAfter in the Configuration).
 
     The LIMIT of a quota is what it may use now: its runtime if it has one, else its max, else its min. What pods
     request of GPUs by annotation (tflops, vram) counts for teams as well.
@@ -53,6 +56,12 @@ class UsageRow(NamedTuple):
 
 
 def _look(client: Client, by: str, resource: str, limit: int, at: str, output: str) -> list[str]:
+    if by in {"gpus", "idle"}:
+        from bursar.cli.top_gpus import look
+
+        if at:
+            fail(f"what {by} shows is not in the history: it is known of now only")
+        return look(client, limit, output, idle=by == "idle")
     make = {"quotas": _quotas, "teams": _teams, "nodes": _nodes}[by]
     found = list(make(client, {"at": at} if at else {}))
     rows = [row for row in found if _wanted(row.resource, resource)]

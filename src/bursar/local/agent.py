@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
 from weakref import WeakSet
@@ -26,11 +26,12 @@ from bursar.local.job_processes import JobLookup, JobProcesses
 from bursar.local.job_records import JobFiles, JobRecord
 from bursar.local.job_requests import JobRequests, tell_places
 from bursar.local.job_table import JobTable, problem_of
-from bursar.local.jobs import RUNNING, DeviceManager, Surroundings
+from bursar.local.jobs import RUNNING, DeviceManager, LocalJob, Surroundings
 from bursar.local.links import ClusterLink, LinkError, PodState, RefusedByClusterError
 from bursar.local.node import Registration, this_machine
 from bursar.local.peers import Peer
 from bursar.local.protocol import Message
+from bursar.local.usage import machine_use, out_of_service
 from bursar.objects.local_options import LocalOptions
 
 LOG = logging.getLogger("bursar.local")
@@ -209,7 +210,7 @@ class LocalAgent:
 
     async def _wait_lines(self) -> None:
         if any(job.peer is not None and job.state != RUNNING for job in self._table):
-            tell_places(self._table, await self._work.in_link(self._work.link.queue))
+            tell_places(self._table, await self._work.in_link(self._work.link.queue), out_of_service(self.report))
 
     async def _look(self, records: Sequence[JobRecord]) -> None:
         """At devices and options. ``records``: jobs from before a restart, which the table does not have yet."""
@@ -217,7 +218,12 @@ class LocalAgent:
         work.options = await work.in_link(work.link.options)
         work.devices.options = work.options
         running = [job for job in self._table if job.processes is not None and job.record is not None]
-        wanted = [work.devices_of(job, job.record.cgroup) for job in running if job.record is not None]
+        over = await self._over_quota(running)
+        wanted = [
+            replace(work.devices_of(job, job.record.cgroup), over_quota=job.uid in over)
+            for job in running
+            if job.record is not None
+        ]
         known = [job.processes for job in running if job.processes is not None]
         known += [JobProcesses(one.uid, one.cgroup, one.process, one.shim) for one in records]
         report: DeviceReport = await work.in_devices(work.devices.poll, wanted, JobLookup(known).job_of)
@@ -231,6 +237,15 @@ class LocalAgent:
             reference = ("GPU", object_name(event.gpu)) if event.gpu else ("Node", machine.name)
             await work.in_link(work.link.event, reference, event.type, event.reason, event.message)
         self._warn_and_evict(report)
+        users = {job.uid: job.options.name for job in running}
+        await work.in_link(work.link.usage, machine_use(machine.name, work.options.idle_after_ms, report, users))
+
+    async def _over_quota(self, running: Sequence[LocalJob]) -> set[str]:
+        """The jobs that may be evicted when they are idle, if any may."""
+        if not self._work.options.evict_idle_after_ms or not running:
+            return set()
+        found: set[str] = await self._work.in_link(self._work.link.borrowing, [job.uid for job in running])
+        return found
 
     def _tell(self, changed: list[dict[str, object]]) -> None:
         try:

@@ -112,23 +112,25 @@ class JobRequests:
 _REASON_MOST = 300
 
 
-def line_of(place: QueuePlace) -> str:
-    """One line about a pending job."""
+def line_of(place: QueuePlace, out: str = "") -> str:
+    """One line about a pending job. ``out``: GPUs that are not handed out, in words."""
     parts = [f"{place.position} of {place.length} in the queue"]
     if place.front:
         parts.append(f"after {place.front}")
+    if out:
+        parts.append(out)
     if place.reason:
         parts.append(place.reason if len(place.reason) <= _REASON_MOST else f"{place.reason[:_REASON_MOST]}...")
     return "; ".join(parts)
 
 
-def tell_places(jobs: Iterable[LocalJob], places: Iterable[QueuePlace]) -> None:
-    """Send each client its line, if it changed."""
+def tell_places(jobs: Iterable[LocalJob], places: Iterable[QueuePlace], out: str = "") -> None:
+    """Send each client its line, if it changed. ``out`` is for those that want GPUs."""
     by_pod: Mapping[str, QueuePlace] = {place.pod: place for place in places}
     for job in jobs:
         place = by_pod.get(job.pod)
         if job.state == QUEUED and place is not None:
-            send_line(job, line_of(place), place.since)
+            send_line(job, line_of(place, out if job.options.gpus else ""), place.since)
 
 
 def send_line(job: LocalJob, line: str, since: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from bursar.local.usage import MachineUse
 from bursar.objects.local_options import LocalOptions
 
 PENDING: Final = "Pending"
@@ -112,6 +113,12 @@ class ClusterLink(Protocol):
 
     def options(self) -> LocalOptions:
         """What the Configuration says now."""
+
+    def borrowing(self, uids: Sequence[str]) -> set[str]:
+        """Those of these pods that sit on quota which their own does not guarantee."""
+
+    def usage(self, use: MachineUse) -> None:
+        """What is used now; only the newest counts, and it need not be durable."""
 
     def follow(self, hear: Hear) -> Callable[[], None]:
         """Hear of changes of the machine's pods once they are durable, in any thread; returns how to stop.

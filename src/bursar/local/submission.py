@@ -87,6 +87,7 @@ class JobOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     percent: int = 0  # of the compute of each GPU, of a fraction
     cpu_milli: int = 0
     memory: int = 0
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def pods_of(request: SubmitRequest, team: str, user: tuple[int, str], machine: M
     options = JobOptions(
         *user, members,
         _duration("time", request.time), _duration("grace", request.grace), signal_number(request.checkpoint),
-        request.requeue, amounts.vram, amounts.percent, amounts.cpu_milli, amounts.memory,
+        request.requeue, amounts.vram, amounts.percent, amounts.cpu_milli, amounts.memory, amounts.gpus,
     )  # fmt: skip
     name = request.name or _made_up(request.command[0])
     pods = [_pod(request, team, name, options, amounts, machine) for _ in range(members)]

@@ -196,6 +196,9 @@ class Handlers:
         kind, key = asked.text("kind"), asked.text("key")
         return self._look(lambda cluster: quota_explanations(cluster, kind, key))
 
+    def machines(self, asked: RequestQuery) -> types.MachineList:
+        return types.MachineList(items=self._service.machines.rows())
+
     # History
 
     def decisions(self, asked: RequestQuery) -> types.DecisionList:

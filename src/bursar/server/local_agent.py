@@ -30,10 +30,12 @@ from bursar.local.links import (
     RefusedByClusterError,
 )
 from bursar.local.peers import SocketTakenError
+from bursar.local.usage import MachineUse
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD
 from bursar.objects.local_options import MACHINE, LocalOptions, options_of
 from bursar.objects.manifests import Document
+from bursar.server.rows import ClaimView
 from bursar.server.service import DurableBatch, Pending, Service, StoppedError
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import Stored
@@ -214,6 +216,15 @@ class ServiceLink:
         with self._service.lock:
             stored = next(iter(self._service.cluster.objects.all(_CONFIGURATION)), None)
             return options_of(None if stored is None else stored.body)
+
+    def borrowing(self, uids: Sequence[str]) -> set[str]:
+        with self._service.lock:
+            view = ClaimView(self._service.cluster)
+            claims = map(self._service.cluster.engine.state.claims.get, uids)
+            return {claim.uid for claim in claims if claim is not None and view.borrows(claim)}
+
+    def usage(self, use: MachineUse) -> None:
+        self._service.machines.report(use)
 
     def follow(self, hear: Hear) -> Callable[[], None]:
         uids: dict[str, str] = {}  # of the machine's pods, by key: a deletion does not say whose it was

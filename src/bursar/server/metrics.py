@@ -25,6 +25,7 @@ from bursar.resources import dimension
 from bursar.server import quotas, rows
 from bursar.server.background import AuditWatch
 from bursar.server.copies import Copies
+from bursar.server.machines import machine_figures
 from bursar.server.quotas import Gathered
 from bursar.server.service import Service
 from bursar.sim.cluster import Cluster
@@ -126,6 +127,8 @@ class ServerMetrics(Collector):
         yield _counter("bursar_journal_records", "Journal records by cause.", ("cause",), _single(tally.records))
         yield _counter("bursar_pod_events", "What happened to pods.", ("event",), _single(tally.pods))
         yield _counter("bursar_policy_events", "What policies counted.", ("policy", "event"), numbers.policies)
+        for one in machine_figures(self._service.machines.rows()):
+            yield _gauge(one.name, one.about, one.labels, one.values)
         yield from self._service_metrics(numbers)
 
     def _service_metrics(self, numbers: MetricsSnapshot) -> Iterator[Metric]:

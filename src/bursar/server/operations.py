@@ -237,6 +237,11 @@ class Operations:
         types.GpuList,
         Parameter("node", "only those of this node"),
     )
+    machines = Operation(
+        "/machines",
+        "Machines with real jobs: what each job has booked of GPUs, and what it uses.",
+        types.MachineList,
+    )
     queue = _list(
         "/queue", "Claims that wait, the most urgent first, each with the reason.", types.QueueList, _NAMESPACE
     )

@@ -34,6 +34,7 @@ from bursar.server.changes import (
     inverse_of,
     load_change,
 )
+from bursar.server.machines import MachineBoard
 from bursar.server.time_travel import Clock, wall_clock
 from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening, PodEnd, SimEvent
@@ -220,6 +221,7 @@ class Service:
         self.lock = RLock()
         self.tally = RequestCounters()
         self.hub = Hub()
+        self.machines = MachineBoard()
         self.alarm = Alarm()
         self.error: BaseException | None = None
         self._clock = clock

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from bursar.local.usage import GpuUse
+
 Amounts = dict[str, str]
 Row = TypeVar("Row")
 
@@ -160,6 +162,21 @@ class GpuRow(Answer, frozen=True):
 
 class GpuList(Page[GpuRow], frozen=True):
     """A page of GPUs."""
+
+
+class MachineRow(Answer, frozen=True):
+    """What is really used of the GPUs of a machine, as its agent reported it last."""
+
+    machine: str
+    age: int  # seconds since the report
+    idle_after: int  # seconds after which a job that does nothing is called idle
+    gpus: list[GpuUse]
+
+
+class MachineList(Answer, frozen=True):
+    """The machines that run real jobs."""
+
+    items: list[MachineRow]
 
 
 class QueueRow(Answer, frozen=True):
