@@ -40,6 +40,8 @@ def urgency(claim: Claim) -> Urgency:
 def forked(original: _T, **parts: object) -> _T:
     """A copy to go on with, with parts of its own."""
     found = copy(original)
+    if hasattr(original, "__dict__"):
+        found.__dict__.update(original.__dict__)  # ``copy`` leaves it out where the base class is compiled
     for name, part in parts.items():
         setattr(found, name, part)
     return found
