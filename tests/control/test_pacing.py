@@ -22,8 +22,9 @@ from bursar.objects.manifests import Document
 from bursar.policies.plugin import Plugin, Registry
 from bursar.policies.policy import QuotaPolicy
 from bursar.policies.results import Refusal
+from bursar.sim.rehearsal import rehearse
 from tests.at_rest import decidable
-from tests.builders import pod
+from tests.builders import node, pod
 from tests.control.test_random_worlds import perform
 from tests.control.test_settling import SilentPorts
 from tests.sim.steps import TestBed
@@ -161,6 +162,15 @@ def test_a_pod_that_goes_while_it_is_put_off_is_forgotten() -> None:
     loop.settle()
     assert not loop._put_off._due
     assert not loop._put_off._tried
+
+
+def test_a_trial_long_after_the_last_decision_is_not_cut() -> None:
+    bed = TestBed(node("n1", {"cpu": 100}), pod("first", "a", {"cpu": 1}))
+    bed.advance(60_000)
+    with rehearse(bed) as trial:
+        keys = trial.try_pods([Document("", 0, body) for body in gang("a", "large", 40)])
+        assert {trial.controller.reason(uid) for uid in bed.engine.state.claims} == {("", "")}
+    assert len(keys) == 40
 
 
 # When

@@ -37,21 +37,27 @@ class TimeBox:
     def over(self) -> bool:
         return False
 
+    def close(self) -> None:
+        """The decision has ended: the box is good for no other one."""
+
 
 @final
 class ClockBox(TimeBox):
-    """A box of some milliseconds on a clock of the caller."""
+    """A box of some milliseconds on a clock of the caller. It is over only while it is open: for one decision."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__()
         self.clock: Final = clock
-        self.until: int = 0
+        self.until: int | None = None
 
     def begin(self, limit: int) -> None:
         self.until = self.clock() + limit
 
     def over(self) -> bool:
-        return self.clock() >= self.until
+        return self.until is not None and self.clock() >= self.until
+
+    def close(self) -> None:
+        self.until = None
 
 
 @final
@@ -73,6 +79,7 @@ class DecisionTime:
     def end(self) -> None:
         """Nothing is cut any more."""
         self.running = False
+        self.box.close()
 
     def step(self) -> None:
         """The decision is about to do something that takes time; raises ``DecisionCut`` when the time is over."""
