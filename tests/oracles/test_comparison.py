@@ -66,3 +66,7 @@ def test_a_world_in_which_only_a_full_node_has_victims_although_another_has_room
 @pytest.mark.parametrize("seed", [20_458, 51_386])
 def test_worlds_in_which_equally_important_victims_on_a_node_decide_which_node_is_taken(seed: int) -> None:
     assert [one.fault for one in elastic_worlds.play(seed)] == [SAME]
+
+
+def test_a_world_in_which_the_named_set_pushes_out_more_important_consumers_than_the_chosen_one() -> None:
+    assert {one.fault for one in trees_worlds.play(3_009_733)} == {SAME}

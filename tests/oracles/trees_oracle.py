@@ -21,6 +21,8 @@ Where the text is open, the most literal reading is taken:
 * Of several legal sets of phase 2 the one is named whose most important member is least important: higher priority,
   then later arrival. The empty set is best: phase 2 is for what phase 1 cannot do. Arrivals are only compared in one
   tree; in a forest of several trees all legal sets are equally good.
+* That set is not always the least harmful one in the end, because phase 1 may push out another consumer beside it. Then
+  a legal set is right, too, of which less important consumers leave.
 """
 
 from __future__ import annotations

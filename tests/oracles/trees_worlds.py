@@ -237,9 +237,10 @@ class Life:
             return SAME if named is None else MISSED
         if problems:
             return ILLEGAL
-        if named is None or len(judge.trees) > 1 or judge.leaving(named) == set(response.preempted):
+        if named is None or len(judge.trees) > 1:
             return SAME
-        return OTHER
+        wanted, found = judge.leaving(named), set(response.preempted)
+        return SAME if found == wanted or judge.harm(found) < judge.harm(wanted) else OTHER
 
 
 def judge_allocation(judge: TreesJudge, response: AllocationResponse, before: Grove, after: Grove) -> list[str]:
