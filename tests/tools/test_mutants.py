@@ -98,6 +98,7 @@ def test_list_can_be_planted_and_names_tests_that_exist(faults: ModuleType, muta
     assert not [test for tests in plan.tests.values() for test in tests if not (ROOT / test).exists()]
     for fault in [*plan.faults, *plan.harmless]:
         assert plan.tests_for(fault.path)
+        assert faults.planted(mutants.PACKAGE, fault)
     sampled = faults.sample(mutants.PACKAGE, 1, 1)
     assert len({*sampled, *plan.faults, *plan.harmless}) >= 200
     for fault in sampled:
