@@ -98,7 +98,7 @@ def test_nobody_is_shown_the_id_of_a_tree(shell: Shell, command: tuple[str, ...]
 
 
 def test_refusals_name_quota_and_profile(shell: Shell) -> None:
-    first = shell.lines("explain", "vision/v2")[2].strip()
+    (first,) = [line.strip() for line in shell.lines("explain", "vision/v2") if "<- first" in line]
     quota = "ElasticQuota vision/vision of profile kube-system/pool-a"
     assert first == f"FAIL <- first {quota}: needs 4 cpu, 4 of its runtime of 6 in use [pools.runtime.cpu]"
 

@@ -348,3 +348,12 @@ def test_a_decision_that_is_refused_changes_nothing_but_demand() -> None:
     assert not world.engine.decide(claim).admitted
     assert (world.engine.state.plain(), world.derived()) == before
     assert world.request("test1") == units(13, 13)
+
+
+def test_a_claim_that_no_node_takes_gets_no_more_than_the_max_when_quota_alone_is_asked() -> None:
+    world = World(units(10, 10), placing=True)
+    world.quota("test1", units(10, 10))
+    world.start(units(8, 8), "test1")
+    world.node("n1", units(10, 10), schedulable=False)
+    decision = world.engine.admit(world.claim(units(5, 5), "test1"), world.now)
+    assert decision.reason == "pools.max.cpu"

@@ -381,12 +381,14 @@ class PoolsPolicy(QuotaPolicy):
 
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         branch = self.derived.forest.branches[binding.accounts[1].name]
-        if self.derived.is_tied(branch) and not binding.data[COUNTED_AT]:
-            refusal = too_large(self.derived, branch, claim, binding)
-            if refusal is not None or not self.demand_rules.has_node(claim):
-                return refusal  # where no node takes it, nodes say why
+        uncounted = self.derived.is_tied(branch) and not binding.data[COUNTED_AT]
+        refusal = too_large(self.derived, branch, claim, binding) if uncounted else None
+        if refusal is not None:
+            return refusal
         refusal = check(self.derived, binding, None)
-        if refusal is None or refusal.reason.startswith(f"{NAME}.{RUNTIME_RULE}.") or not claim.spec.preempts:
+        if refusal is not None and refusal.reason.startswith(f"{NAME}.{RUNTIME_RULE}."):
+            return None if uncounted and not self.demand_rules.has_node(claim) else refusal  # then nodes say why
+        if refusal is None or not claim.spec.preempts:
             return refusal
         if not self.derived.options.runtime or next(self._victims(claim, binding, refusal), None) is None:
             return refusal
