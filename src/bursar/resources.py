@@ -8,7 +8,7 @@ Resource vectors over interned dimensions.
 
 Two shapes are built on the index of a dimension:
 
-* ``Vector``: what somebody asks for or is charged. Sparse, immutable, sorted by name, never holds a zero,
+* ``Vector``: what a claim asks for or is charged. Sparse, immutable, sorted by name, never holds a zero,
   so looping over it visits exactly the requested dimensions.
 * ``Tally``: a running sum. Dense, mutable, changed only by adding or taking a ``Vector``.
 
@@ -18,8 +18,8 @@ a sum outside that range is an ``OverflowError`` and changes nothing.
 Limits: what a tally is held against.
 
 Dense, like a tally; a dimension that is not listed is unlimited, or has nothing at all when the limits are a *stock*
-(what a node has). Zero is none. Only dimensions that somebody asks for are looked at: being over in others refuses
-nobody.
+(what a node has). Zero is none. Only dimensions that a claim asks for are looked at: being over in others refuses
+no claim.
 
 Numbers that stand for texts, of which digests are made.
 

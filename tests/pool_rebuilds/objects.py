@@ -130,7 +130,17 @@ def random_pod(rng: Random, name: str, quotas: list[str]) -> Manifest:
         body["spec"]["nodeSelector"] = {"disk": rng.choice(("fast", "slow", "none"))}
     elif roll < 0.25:
         body["spec"]["tolerations"] = [{"operator": "Exists"}]
+    elif roll < 0.35:
+        required = {"nodeSelectorTerms": [_node_term(rng) for _ in range(rng.randrange(1, 3))]}
+        body["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     return body
+
+
+def _node_term(rng: Random) -> Manifest:
+    if rng.random() < 0.2:
+        return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [rng.choice(NODES)]}]}
+    key, values = rng.choice((("disk", ("fast", "slow")), ("pool", POOLS)))
+    return {"matchExpressions": [{"key": key, "operator": rng.choice(("In", "NotIn")), "values": [rng.choice(values)]}]}
 
 
 def _labels(rng: Random, quotas: list[str]) -> dict[str, str]:

@@ -142,7 +142,7 @@ def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
 @click.command()
 @click.argument("change", metavar="[CHANGE]", callback=_number, required=False, shell_complete=complete_change)
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Take the last change back without asking, whoever made it.")
+@click.option("-y", "--yes", is_flag=True, help="Take the last change back without asking, also one of another user.")
 @names_option
 @asks
 def undo(change: int | None, dry_run: bool, yes: bool, output: str, target: Target) -> None:
@@ -164,12 +164,12 @@ def undo(change: int | None, dry_run: bool, yes: bool, output: str, target: Targ
 
 
 def _is_asked() -> bool:
-    """Whether somebody can answer."""
+    """Whether a person can answer."""
     return sys.stdin.isatty()
 
 
 def _confirm(change: types.Change) -> None:
-    """Ask whether the last change is the one that is meant; where nobody can be asked, its number must be given."""
+    """Ask whether the last change is the one that is meant; without a terminal, its number must be given."""
     from bursar.objects.validation import few
 
     names = few([f"{one.kind.partition('.')[0]}/{one.key}" for one in change.objects if one.result != "unchanged"])

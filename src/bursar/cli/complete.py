@@ -128,7 +128,7 @@ def _asked(ctx: click.Context, incomplete: str, find: Find) -> list[str]:
     try:
         with redirect_stderr(StringIO()), target_of(ctx.params, seconds=SECONDS).open() as client:
             return list(find(client, incomplete))
-    except (Exception, SystemExit):  # noqa: BLE001 whatever it is, there is nobody to read it
+    except (Exception, SystemExit):  # noqa: BLE001 whatever it is, no one would read it
         return []
 
 

@@ -25,7 +25,7 @@ def load_command(address: str) -> click.Command:
     return command
 
 
-_EPILOG = "The options that say whom to ask (--server, --data, --context ...) may stand before the command, too."
+_EPILOG = "The options that name the server (--server, --data, --context ...) may stand before the command, too."
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

@@ -301,7 +301,7 @@ CONTROL_REASONS: Final = (
     Reason(
         "control.invalid",
         "Kubernetes only: an object cannot be read, or what Bursar wants to write on it is refused.",
-        "Correct what the note names; a pod must be created anew.",
+        "Correct what the note names; a pod must be created again.",
     ),
     Reason(
         "control.unjudged",
@@ -311,7 +311,7 @@ CONTROL_REASONS: Final = (
     Reason(
         "control.too-large",
         "Kubernetes only: the pod has more of something than is read, so that no pod can slow decisions down.",
-        "Shorten the field that the note names; a pod must be created anew. A pod that runs counts all the same.",
+        "Shorten the field that the note names; a pod must be created again. A pod that runs counts all the same.",
     ),
     Reason(
         "control.other-gates",
@@ -326,7 +326,7 @@ CONTROL_REASONS: Final = (
     Reason(
         "control.place-lost",
         "Kubernetes only: the scheduler did not bind the pod where Bursar had a place for it; it is evicted.",
-        "Its owner creates it anew, for another node; see the scheduler's events on the pod.",
+        "Its owner creates it again, for another node; see the scheduler's events on the pod.",
     ),
     Reason(
         "control.unscheduled",
@@ -336,7 +336,7 @@ CONTROL_REASONS: Final = (
     Reason(
         "control.preempted-by-others",
         "Kubernetes only: not Bursar but the scheduler itself preempts the pod, for one of higher priority.",
-        "Its owner creates it anew, and it waits for quota again; let quota govern the pods of higher priority too.",
+        "Its owner creates it again, and it waits for quota again; let quota govern the pods of higher priority too.",
     ),
     Reason(
         "control.ledger-differs",

@@ -20,7 +20,7 @@ from bursar.ledger.claims import HELD, Claim
 from bursar.policies.results import Revocation
 
 REMADE = "devices.remade"
-_REMADE_SENTENCE = "its claim of devices was made anew and asks for more than the pod was admitted with"
+_REMADE_SENTENCE = "its claim of devices was made again and asks for more than the pod was admitted with"
 
 
 class DeviceCharging:

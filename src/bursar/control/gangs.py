@@ -291,7 +291,7 @@ class Gang(QueueEntry):
             if self._holds(entry):
                 return entry[0]
             self._line.drop()
-        raise RuntimeError(f"nobody of {self.name} waits")
+        raise RuntimeError(f"no pod of gang {self.name} waits")
 
     def _holds(self, entry: Entry) -> bool:
         claim = self.pending.get(entry[1])

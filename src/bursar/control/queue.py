@@ -158,7 +158,7 @@ class Queue:
             joins = bool(group.started)
             group.start(uid)
             if not joins:
-                self._changed(uid, group)  # whoever waits for the group can join it now
+                self._changed(uid, group)  # pods that wait for the gang can join it now
 
     def finished(self, uid: str, group: str, owner: str) -> None:
         """A pod of the gang has succeeded, and counts as present until it is removed."""
@@ -340,7 +340,7 @@ class Queue:
             unit = self._valid(entry)
             if unit is not None and unit.complete and not self._never(unit):
                 return unit
-            self._line.drop()  # whatever makes it valid again lists it anew
+            self._line.drop()  # whatever makes it valid again lists it again
         return None
 
     def _never(self, unit: QueueEntry) -> bool:

@@ -275,11 +275,11 @@ REASONS: Final = (
     Reason(
         "engine.fixed-needs",
         "What a pod requires of its node cannot change while it has a place.",
-        "Create it anew.",
+        "Create it again.",
     ),
     Reason(
         "engine.fixed-priority",
         "The priority of a pod cannot change while it has a place.",
-        "Create it anew.",
+        "Create it again.",
     ),
 )

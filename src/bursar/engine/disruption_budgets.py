@@ -149,9 +149,9 @@ class VictimRules(EvictionRules):
         self.state: Final = state
         self.budgets: Final = budgets
         self.lineages: Final = lineages
-        self.lenient: bool = False  # to find out who would leave if nobody were protected
+        self.lenient: bool = False  # to find out who would leave if no claim were protected
         self.only_at: str = ""  # while set, only claims on that node may go: the search looks there first
-        self.blocked: int = 0  # how often somebody was, since a search began
+        self.blocked: int = 0  # how often a claim was, since a search began
         self.words: Final[dict[str, str]] = {}  # by budget: thousands of claims are refused alike
 
     def protection(self, victim: Claim) -> str:

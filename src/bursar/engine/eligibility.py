@@ -38,7 +38,7 @@ def _related(core: Core, claim: Claim, victim: Claim) -> bool:
 
 @final
 class EligibleVictims:
-    """The eligible victims of one claim, with what they take of disruption budgets. Nobody is evicted meanwhile."""
+    """The eligible victims of one claim, with what they take of disruption budgets. None is evicted meanwhile."""
 
     __slots__ = ("allowances", "claim", "core", "matching", "related", "revoked", "spared")
 
@@ -114,7 +114,7 @@ class EligibleVictims:
         return found
 
     def returning(self, chosen: list[Contender]) -> list[Claim]:
-        """Who counts again when all of the chosen leave: victims of held ones for which nobody else waits."""
+        """Who counts again when all of the chosen leave: victims of held ones for which no other claim waits."""
         found: dict[str, Claim] = {}
         held = [contender for contender in chosen if contender.returning]
         if not held:

@@ -200,7 +200,7 @@ class ClaimSpec:
         self.priority: Final = priority
         self.preemptible: Final = preemptible
         self.preempts: Final = preempts
-        self.owner: Final = owner  # the controller that would create it anew, "" if none
+        self.owner: Final = owner  # the controller that would create it again, "" if none
         self.group: Final = group
         self.group_size: Final = group_size
         self.needs: Final = needs

@@ -81,7 +81,7 @@ class Record:
             subject = change.subject()
             if subject and subject == last:
                 effect[1] = ""
-            last = "" if isinstance(change, DropClaim) else subject  # whoever comes next under its uid is another one
+            last = "" if isinstance(change, DropClaim) else subject  # the next claim under its uid is another one
             effects.append(effect)
         return effects
 

@@ -11,10 +11,10 @@ The history is in cells, so that it is undone, journaled and replayed like every
 * ``displaced``: lineage -> lineages that displaced it;
 * ``orphans``: owner, or name of a bare pod -> its lineages that have a history and no claim now.
 
-Lineages that are connected with no claim in the ledger are forgotten: nobody is left who could go on in a circle.
+Lineages that are connected with no claim in the ledger are forgotten: no claim is left that could go on in a circle.
 
 What is derived from the cells follows them by watching. ``record`` and ``recall`` carry the history of one claim over
-to a ledger that is built anew from what stands on pods.
+to a ledger that is rebuilt from what stands on pods.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Lineages(Watcher):
         """Whether the victim displaced the claimant, directly or through others."""
         own = lineage_of(self.state, claimant)
         if self.state.cell(_DISPLACED, own) is None:
-            return False  # nearly always: nobody displaced it
+            return False  # nearly always: no claim displaced it
         return lineage_of(self.state, victim) in self._displacers(own)
 
     def _displacers(self, lineage: str) -> set[str]:
@@ -136,7 +136,7 @@ class Lineages(Watcher):
         if not self.orphaned:
             return
         if claim.uid in self.orphaned:
-            self._adopt(claim.uid)  # it is that claim itself, in a ledger that is built anew
+            self._adopt(claim.uid)  # it is that claim itself, in a rebuilt ledger
             return
         key = heir_key(claim)
         waiting = _lineages(self.state.cell(_ORPHANS, key)) if key else ()

@@ -55,7 +55,7 @@ def missing_rows(account: Account, dims: list[int], wanted: list[int]) -> list[R
 
 @final
 class Shortage:
-    """What the claim is short of at one place, with nobody evicted."""
+    """What the claim is short of at one place, with no claim evicted."""
 
     __slots__ = ("on_node", "place", "rows")
 

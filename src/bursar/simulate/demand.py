@@ -120,7 +120,7 @@ def peak(demand: JobDemand) -> int:
         if job.runs is not None:
             changes.append((job.arrives + job.runs, -demand.gpus(job)))
     most = now = 0
-    for _, change in sorted(changes):  # whoever ends at a moment has ended for those that arrive then
+    for _, change in sorted(changes):  # what ends at a moment has ended for jobs that arrive then
         now += change
         most = max(most, now)
     return most

@@ -51,7 +51,7 @@ def test_before_anybody_leads_no_gate_is_opened_and_pods_can_be_changed(gated: A
     announce(gated.plane, None)
     eventually(lambda: not gated.allowed(BURSAR, gated.open_gate, "one", term="1"), "nobody leads")
     with pytest.raises(
-        ApiError, match=r"the namespace bursar-system has no annotation bursar\.dev/term: nobody leads yet"
+        ApiError, match=r"the namespace bursar-system has no annotation bursar\.dev/term: no replica leads yet"
     ):
         gated.open_gate(BURSAR, "one", "")
     gated.merge(ALICE, "one", {"metadata": {"labels": {"example.com/a": "b"}}})

@@ -285,7 +285,7 @@ def test_status_says_when_a_max_was_lowered_below_its_use() -> None:
         {"type": "Exceeded", "status": "False", "reason": "WithinMax", "message": ""}
     ]
     world.quota("a", {CPU: 2}, {CPU: 2})
-    message = "more than max is in use of cpu; nobody is evicted for it, new claims are refused"
+    message = "more than max is in use of cpu; no pod is evicted for it, new ones are refused"
     assert status(outputs(world), "a/quota")["conditions"] == [
         {"type": "Exceeded", "status": "True", "reason": "MaxLowered", "message": message}
     ]

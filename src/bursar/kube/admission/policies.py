@@ -176,7 +176,7 @@ def _fence(options: AdmissionOptions) -> PolicyCheck:
     right = f"({leads} && has({given}) && {term} in {given} && {given}[{term}] == {known}[{term}])"
     other = f"the annotation {TERM_ANNOTATION} is not that of the namespace {options.namespace}"
     why = "another leader decides now"
-    nobody = f"the namespace {options.namespace} has no annotation {TERM_ANNOTATION}: nobody leads yet"
+    nobody = f"the namespace {options.namespace} has no annotation {TERM_ANNOTATION}: no replica leads yet"
     return PolicyCheck(
         f"!variables.isBursar || !{_OPENS} || {right}",
         f"{other}: {why}",

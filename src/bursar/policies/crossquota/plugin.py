@@ -206,7 +206,7 @@ REASONS: Final = (
         "crossquota.exceeded",
         "Event on a node: pods without a GPU have more of it than they may, because the quota was lowered or they were "
         "there before it.",
-        "Nothing has to be done: nobody is evicted, and nobody else gets in until it is within the quota again.",
+        "Nothing has to be done: no pod is evicted, and none is admitted until the use is within the quota again.",
     ),
 )
 

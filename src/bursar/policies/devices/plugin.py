@@ -92,7 +92,7 @@ REASONS: Final = (
     ),
     Reason(
         "devices.remade",
-        "The pod was admitted, and its ResourceClaim was made anew and asks for more.",
+        "The pod was admitted, and its ResourceClaim was made again and asks for more.",
         "Create the pod again: it waits for quota like any other.",
     ),
     Reason(

@@ -134,5 +134,5 @@ def _exceeded(quota: ElasticQuotaState, reserved: Account) -> dict[str, object]:
     over = [name for name, most in quota.body.max.listed.items() if reserved.used.amount(name) > most]
     if not over:
         return condition("Exceeded", False, "WithinMax")
-    message = f"more than max is in use of {', '.join(over)}; nobody is evicted for it, new claims are refused"
+    message = f"more than max is in use of {', '.join(over)}; no pod is evicted for it, new ones are refused"
     return condition("Exceeded", True, "MaxLowered", message)

@@ -60,7 +60,7 @@ class Inventory:
         self.by_node: Final = view.by_node
         self.lent: Final = view.lent
         self.removed: Final[dict[str, None]] = {}  # GPUs that are gone but still have an account
-        self.closed: Final[list[str]] = []  # accounts, since somebody asked
+        self.closed: Final[list[str]] = []  # accounts, since they were last asked for
         self.node_of: Final[dict[str, str]] = {}  # by account of a GPU
         self.plugins: Final[set[str]] = set()  # accounts of GPUs meant for the plugin
         self.objects: Final[dict[str, int]] = {}  # by node: how many GPU objects

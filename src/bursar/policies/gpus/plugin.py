@@ -169,7 +169,7 @@ def admit_pod(_view: ObjectView, old: Mapping[str, Any] | None, new: dict[str, A
     """GPU ids are the allocator's to give; only a pod that has its node already brings the record of its GPUs."""
     annotations = (new.get("metadata") or {}).get("annotations") or {}
     if old is None and GPU_IDS in annotations and not (new.get("spec") or {}).get("nodeName"):
-        raise ManifestError("is written by Bursar, not by whoever creates the pod", f"metadata.annotations.{GPU_IDS}")
+        raise ManifestError("is written by Bursar, not by the creator of the pod", f"metadata.annotations.{GPU_IDS}")
     return new
 
 
@@ -293,7 +293,7 @@ REASONS: Final = (
     Reason(
         "gpus.annotation",
         "An annotation that says what part of a GPU the pod wants cannot be read; the note names it.",
-        "Correct the annotation, and create the pod anew.",
+        "Correct the annotation, and create the pod again.",
     ),
     Reason(
         "gpus.unknown",
@@ -308,7 +308,7 @@ REASONS: Final = (
     Reason(
         "gpus.fixed",
         "A running pod keeps its GPUs: their number cannot change.",
-        "Create the pod anew with the number that it wants.",
+        "Create the pod again with the number that it wants.",
     ),
 )
 

@@ -293,7 +293,7 @@ REASONS: Final = (
     Reason(
         "limits.annotation",
         "An annotation that says what part of a GPU the pod wants cannot be read; the note names it.",
-        "Correct the annotation, and create the pod anew.",
+        "Correct the annotation, and create the pod again.",
     ),
     Reason(
         "limits.capacity",

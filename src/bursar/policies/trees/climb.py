@@ -118,7 +118,7 @@ class Climb:
         self.preempting: Final = preempting  # False: no claim may leave
         self.nodes: Final[tuple[TreeNode, ...]] = (group, *group.above)
         self.dims: Final = request.cost.indices()
-        # By node: how much of each resource is lacking, below 0 if there is room. None as long as nobody asks.
+        # By node: how much of each resource is lacking, below 0 if there is room. None until it is asked for.
         self.rows: Final[list[list[int] | None]] = [None] * len(self.nodes)
         self.gone: Final[dict[str, TreeAllocation]] = {}
         self.gone_in: Final[dict[AllocationClass, list[int]]] = {}  # what they held, by class of allocations on the way
