@@ -1,8 +1,8 @@
 """Whom a claim of an elastic quota may displace, and which sets of victims are legal.
 
 Classes, pool and shares are those of when the search began, with the claimant in and no claim evicted. They are
-computed when they are needed, and ``keep`` remembers them before a quota changes. What the claimant's quota *ends* with, and
-what a victim's quota is *left* with, is judged on the final state, with all victims gone.
+computed when they are needed, and ``keep`` remembers them before a quota changes. What the claimant's quota *ends*
+with, and what a victim's quota is *left* with, is judged on the final state, with all victims gone.
 
 There are three ways to be in the right:
 
