@@ -129,17 +129,27 @@ class Bed:
         self.server.send_signal(number)
         self.server.wait(timeout=PATIENCE)
 
-    def close(self) -> None:
-        """End all that is left, whatever state it is in."""
+    def mend(self) -> None:
+        """After something that must not be: say how it stands, and end all jobs and clients."""
+        sys.stderr.write((self.folder / "server.log").read_text(encoding="utf-8")[-4000:])
         for client in self.clients:
             if client.process.poll() is None:
+                sys.stderr.write(f"{client.process.args!r}: {client.out[-500:]} {client.err[-500:]}\n")
                 client.process.terminate()
+        with suppress(CheckError, subprocess.SubprocessError):
+            if self.server is None or self.server.poll() is not None:
+                self.start()
+            sys.stderr.write(self.bursar("top", "gpus", "-o", "json", code=None))
+            for one in self.claims():
+                if one["phase"] in {"Running", "Pending", "Terminating"}:
+                    self.bursar("stop", "--now", f"{one['namespace']}/{one['name']}", code=None)
+            until("the jobs are gone", lambda: not self.running(), 20)
+
+    def close(self) -> None:
+        """End all that is left, whatever state it is in."""
         if self.server is not None and self.server.poll() is None:
-            with suppress(CheckError, subprocess.SubprocessError):
-                for one in self.claims():
-                    if one["phase"] in {"Running", "Pending", "Terminating"}:
-                        self.bursar("stop", "--now", f"{one['namespace']}/{one['name']}")
-                until("the jobs are gone", lambda: not self.running(), 20)
+            if any(client.process.poll() is None for client in self.clients):
+                self.mend()
             self.end_server(signal.SIGTERM)
         for client in self.clients:
             with suppress(subprocess.TimeoutExpired):

@@ -31,10 +31,10 @@ class SeveralCards:
         self._found = found
 
     def run(self) -> None:
-        self._found.stage("Several cards, one of them cut into MIG devices", self.inventory)
-        self._found.stage("Jobs with several GPUs, and with a MIG device", self.jobs)
-        self._found.stage("GPUs that fail", self.failures)
-        self._found.stage("The driver fails", self.driver)
+        self._found.stage("Several cards, one of them cut into MIG devices", self.inventory, self._bed.mend)
+        self._found.stage("Jobs with several GPUs, and with a MIG device", self.jobs, self._bed.mend)
+        self._found.stage("GPUs that fail", self.failures, self._bed.mend)
+        self._found.stage("The driver fails", self.driver, self._bed.mend)
 
     def inventory(self) -> None:
         bed = self._bed

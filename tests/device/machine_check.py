@@ -44,16 +44,23 @@ class Findings:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.began = time.monotonic()
+        self.failed = 0
 
     def say(self, text: str) -> None:
         self.lines.append(text)
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
-    def stage(self, about: str, work: Callable[[], None]) -> None:
+    def stage(self, about: str, work: Callable[[], None], mend: Callable[[], None]) -> None:
+        """One that fails does not keep the later ones from being tried: ``mend`` ends what it left running."""
         before = time.monotonic()
         self.say(f"\n{about}")
-        work()
+        try:
+            work()
+        except (CheckError, OSError, LookupError, ValueError, subprocess.SubprocessError) as error:
+            self.failed += 1
+            self.say(f"  FAILED: {type(error).__name__}: {error}")
+            mend()
         self.say(f"  ({time.monotonic() - before:.0f} s)")
 
     def seen(self, text: str) -> None:
@@ -85,15 +92,18 @@ class OneCard:
         self._unit = 0  # GiB; a fourteenth of the card
 
     def run(self) -> None:
-        found = self._found
-        found.stage("The machine as a node", self.inventory)
-        found.stage("A job has its GPU, and no job has another one's", self.devices)
-        found.stage("Two teams share the card: borrowing, and reclaim by eviction", self.sharing)
-        found.stage("MPS enforces a fraction", self.fraction)
-        found.stage("A job that does nothing", self.idle)
-        found.stage("A process that belongs to no job", self.squatter)
-        found.stage("The server is killed (-9) under running jobs", self.killed_server)
-        found.stage("The end", self.end)
+        stages = {
+            "The machine as a node": self.inventory,
+            "A job has its GPU, and no job has another one's": self.devices,
+            "Two teams share the card: borrowing, and reclaim by eviction": self.sharing,
+            "MPS enforces a fraction": self.fraction,
+            "A job that does nothing": self.idle,
+            "A process that belongs to no job": self.squatter,
+            "The server is killed (-9) under running jobs": self.killed_server,
+            "The end": self.end,
+        }
+        for about, work in stages.items():
+            self._found.stage(about, work, self._bed.mend)
 
     def inventory(self) -> None:
         bed, seen = self._bed, self._found.seen
@@ -340,7 +350,9 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="bursar-deps-") as folder:
         try:
             stages(given.fake, unpacked(ROOT / "build/wheels", Path(folder)) if not given.fake else None, found)
-            found.say(f"\nAll is as it must be; {time.monotonic() - found.began:.0f} s")
+            said = f"{found.failed} stages FAILED" if found.failed else "All is as it must be"
+            found.say(f"\n{said}; {time.monotonic() - found.began:.0f} s")
+            code = int(found.failed > 0)
         except BaseException as error:  # noqa: BLE001 it is reported, with what was seen until then
             code = 1
             if not isinstance(error, CheckError):
