@@ -15,6 +15,7 @@ from mypy_extensions import i64, u8
 from bursar.ledger.claims import Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account, Ordered
 from bursar.ledger.transaction import Transaction
+from bursar.objects.hami_register import PART_RESOURCES
 from bursar.policies.results import Check
 from bursar.resources import UNLIMITED, Limits, Tally, Vector, from_amounts
 
@@ -80,6 +81,7 @@ class NodeIndex:
         self.offered: Final[dict[str, int]] = {}  # by resource: how many nodes have any of it
         self.shared: Final[dict[str, object]] = {}  # views of the ledger that several policies read, by name
         self.meant: Final[dict[str, str]] = {}  # by a name that no node has: the one that may be meant
+        self.foreign: Final[set[str]] = {*PART_RESOURCES}  # resources that something else hands out than a node
 
     def __len__(self) -> int:
         return len(self.names)
@@ -109,6 +111,12 @@ class NodeIndex:
                     del self.offered[name]
         self.meant.clear()
 
+    def ignore(self, names: tuple[str, ...]) -> None:
+        """These resources, and those that are always known, are handed out by something else than a node."""
+        self.foreign.clear()
+        self.foreign.update(PART_RESOURCES)
+        self.foreign.update(names)
+
     def misspelt(self, names: list[str], own: tuple[str, ...] = ()) -> str:
         """Which of these resources no node has, although one has a resource of nearly that name; "" if there is none.
 
@@ -117,7 +125,7 @@ class NodeIndex:
         """
         found: list[str] = []
         for name in names if self.offered else []:
-            if name not in self.offered and name not in own:
+            if name not in self.offered and name not in own and name not in self.foreign:
                 meant = self._meant(name, own)
                 if meant:
                     found.append(f"no node has {name}: did you mean {meant}?")
@@ -238,14 +246,17 @@ class BindingCache:
         self.bindings: Final[dict[Vector, dict[Account, Binding]]] = {}  # accounts are compared by identity
         self.size: int = 0
 
+    def clear(self) -> None:
+        self.bindings.clear()
+        self.size = 0
+
     def find(self, account: Account, requests: Vector) -> Binding | None:
         found = self.bindings.get(requests)
         return None if found is None else found.get(account)
 
     def add(self, account: Account, requests: Vector, binding: Binding) -> Binding:
         if self.size >= self.bound:
-            self.bindings.clear()
-            self.size = 0
+            self.clear()
         self.size += 1
         self.bindings.setdefault(requests, {})[account] = binding
         return binding

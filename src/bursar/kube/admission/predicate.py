@@ -225,7 +225,9 @@ class AdmissionOptions:
 
     namespace: str = "bursar-system"  # Bursar's own: never governed
     accounts: tuple[str, ...] = ("system:serviceaccount:bursar-system:bursar",)
-    schedulers: tuple[str, ...] = ("system:kube-scheduler",)  # who may bind governed pods
+    schedulers: tuple[str, ...] = (  # who may bind governed pods: the cluster's scheduler, and HAMi's
+        *("system:kube-scheduler", "system:serviceaccount:kube-system:hami-scheduler"),
+    )
     daemon_set_accounts: tuple[str, ...] = (
         "system:serviceaccount:kube-system:daemon-set-controller",
         "system:kube-controller-manager",

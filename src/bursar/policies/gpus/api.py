@@ -126,6 +126,17 @@ class Model(Part, frozen=True):
     vram: Quantity | None = None
 
 
+class HamiSection(Part, frozen=True):
+    """HAMi's own defaults, for containers that do not say."""
+
+    default_memory: Annotated[
+        int, Meta(ge=0, le=1 << 24, description="MiB of each GPU; 0: all of it. HAMi's nvidia.defaultMem.")
+    ] = 0
+    default_cores: Annotated[
+        int, Meta(ge=0, le=100, description="Percent of each GPU; 0: no limit. HAMi's nvidia.defaultCores.")
+    ] = 0
+
+
 class GpusSection(Part, frozen=True):
     placement_mode: Annotated[Mode, Meta(description="Of pools that have no mode of their own.")] = (
         "NodeCompactGPULowLoad"
@@ -142,6 +153,7 @@ class GpusSection(Part, frozen=True):
     models: Annotated[dict[str, Model], Meta(description="What GPUs have, by the product label of their nodes.")] = (
         field(default_factory=dict)
     )
+    hami: Annotated[HamiSection, Meta(description="How HAMi is configured.")] = HamiSection()
 
 
 def check_gpu(gpu: GpuObject) -> None:

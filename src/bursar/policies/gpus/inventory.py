@@ -11,6 +11,8 @@ The plugin chooses GPUs by itself. If it hands out more than its set has, GPUs f
 to it, the last ones first, until it hands out fewer again: they take no workers meanwhile. Where the GPUs are objects,
 their status says which ones the plugin uses. There the plugin may begin on a node without workers, and until the
 status tells, all empty GPUs of the node are lent.
+
+On a node of HAMi the account ``gpus/plugin/<node>`` holds the memory and cores of all its GPUs together.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Final, cast, final
 
 from bursar.ledger.state import Account, State
 from bursar.ledger.transaction import Transaction
+from bursar.objects.hami_register import CORES, SlicedGpus
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.fleet import GONE, GPUS, LENT, ONLY, POOLS, PREFIX, Fleet, Gpu, PoolCell, gpu_of
 from bursar.policies.gpus.settings import (
@@ -67,6 +70,7 @@ class Inventory:
         self.divided: Final[
             dict[str, int]
         ] = {}  # by node with GPUs for fractions, or that may still have workers: how many
+        self.sliced: Final[dict[str, SlicedGpus]] = {}  # nodes of HAMi
         self.offering: Final[set[str]] = set()  # nodes whose device plugin hands out GPUs
         self.in_use: Final[set[str]] = set()  # nodes on which claims count in the plugin's set
         self.unsettled: Final[dict[str, None]] = {}  # nodes whose sets may have changed
@@ -97,7 +101,12 @@ class Inventory:
 
     def host_changed(self, node: str) -> None:
         self.unsettled[node] = None
-        if self.host(node).offer() is NO_OFFER:
+        host = self.host(node)
+        if host.slicing is None:
+            self.sliced.pop(node, None)
+        else:
+            self.sliced[node] = host.slicing
+        if host.offer() is NO_OFFER:
             self.offering.discard(node)
         else:
             self.offering.add(node)
@@ -240,24 +249,33 @@ class Inventory:
             if not is_derived(gpu.name):
                 most = max(most[0], gpu.tflops), max(most[1], gpu.vram)
         models = self.derivation.models
-        return [("", most), *[(one.resource, one.unit(models)) for one in self.host(node).offers if one.count > 0]]
+        slices = self.derivation.slices
+        known = [("", most), ("slices", (slices.memory, slices.cores) if node in self.sliced else (-1, -1))]
+        return [*known, *[(one.resource, one.unit(models)) for one in self.host(node).offers if one.count > 0]]
 
     # The plugin's set
+
+    def has_set(self, node: str) -> bool:
+        """Whether what the device plugin may hand out on the node is limited."""
+        return node in self.divided or node in self.sliced
 
     def share_out(self, tx: Transaction, node: str) -> None:
         """Sets how much the device plugin may hand out on the node."""
         account = self.state.accounts.get(PLUGIN_PREFIX + node)
-        divided = node in self.divided
-        if account is None and not divided:
+        limited = self.has_set(node)
+        if account is None and not limited:
             return
         if account is None:
             account = tx.open_account(NAME, PLUGIN_PREFIX + node, TOPIC, True)
-        if not divided:
+        if not limited:
             if is_empty(account):
                 tx.close_account(account)
                 self.closed.append(account.name)
             else:
                 tx.set_limits(account, NO_LIMITS)
+            return
+        if node in self.sliced:
+            tx.set_limits(account, self.plugin_limits(node))
             return
         offer = self.host(node).offer()
         gpus = self._lend(tx, node, -(-plugin_use(account) // offer.replicas))
@@ -280,6 +298,9 @@ class Inventory:
 
     def plugin_limits(self, node: str) -> Limits:
         """What the device plugin could hand out on the node if all GPUs were empty."""
+        slicing = self.sliced.get(node)
+        if slicing is not None:
+            return Limits({"vram": slicing.vram, CORES: slicing.cores}, True)
         offer = self.host(node).offer()
         opens = self.is_marked(node)
         gpus = [gpu for gpu in self.by_node.get(node, {}).values() if gpu.plugin or (opens and gpu.usable)]

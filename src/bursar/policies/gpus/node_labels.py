@@ -6,6 +6,8 @@ NVIDIA's GPU feature discovery describes a GPU (product, memory, count) and how 
 * MIG with the strategy ``single``: ``nvidia.com/gpu`` are slices, and product, memory and count describe these;
 * MIG with the strategy ``mixed``: each profile is a resource ``nvidia.com/mig-<profile>``.
 
+On a node of HAMi its annotation describes the GPUs, and labels do not count.
+
 Nothing here refuses a Node: an unreadable label is a problem that an event reports, and counts as if it were missing.
 """
 
@@ -17,6 +19,7 @@ from typing import Final
 
 from bursar.objects.core import Node
 from bursar.objects.gpu_models import GPU_RESOURCES, GpuResource, model_capacity
+from bursar.objects.hami_register import GPU_RESOURCE, MIB, REGISTER, read_register, sliced
 from bursar.objects.requests import Amounts, amounts_from, node_amounts
 from bursar.policies.gpus.settings import EVERY, PLUGIN_RESOURCES, HostBody, Offer
 
@@ -38,12 +41,29 @@ def host_body(node: Node) -> HostBody:
     healthy = node_amounts(node.status)
     listed = amounts_from(node.status.capacity, "status.capacity") or healthy
     fractions, problem = _fractions(labels.get(FRACTIONS_LABEL))
+    register = node.metadata.annotations.get(REGISTER, "").strip()
+    if register:
+        return _of_hami(register, fractions, problem, healthy, listed)
     offers = tuple(_offers(labels, healthy, listed))
     single = any(offer.part[1] > 1 for offer in offers if offer.resource in PLUGIN_RESOURCES)
     mixed = labels.get(_STRATEGY) == "mixed"
     physical = 0 if single or mixed else _number(labels.get(_COUNT))
     body = HostBody(offers, fractions, physical, listed.get("memory", 0), listed.get("ephemeral-storage", 0), problem)
     return body if problem else _checked(body)
+
+
+def _of_hami(register: str, fractions: int, problem: str, healthy: Amounts, listed: Amounts) -> HostBody:
+    """A node of HAMi. With an unreadable annotation it has no GPUs: its device plugin offers slices, no whole ones."""
+    gpus, unreadable = read_register(register)
+    slicing = sliced(gpus)
+    largest = max([(gpu.devmem, gpu.model()) for gpu in gpus], default=(0, ""))
+    count, served = _of(GPU_RESOURCE, healthy, listed)
+    offers = (_offer(GPU_RESOURCE, count, served, largest[1], largest[0] * MIB),) if served else ()
+    if unreadable:
+        problem = f"annotation {REGISTER} {unreadable}: no GPU of the node is used"
+    elif fractions > 0:
+        problem = f"label {FRACTIONS_LABEL} is not used: HAMi hands out the GPUs of the node"
+    return HostBody(offers, -1, 0, listed.get("memory", 0), listed.get("ephemeral-storage", 0), problem, slicing)
 
 
 def _checked(body: HostBody) -> HostBody:

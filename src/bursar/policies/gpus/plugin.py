@@ -13,6 +13,7 @@ from typing import Any, Final
 from bursar.ledger.claims import Claim
 from bursar.objects.core import Node
 from bursar.objects.decode import ManifestError
+from bursar.objects.hami_register import REGISTER
 from bursar.policies.fix_fields import FixFields, no_limit_fields
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.api import (
@@ -25,6 +26,7 @@ from bursar.policies.gpus.api import (
     SchedulingConfigTemplate,
 )
 from bursar.policies.gpus.fleet import ScoringOptions
+from bursar.policies.gpus.hami import SliceDefaults
 from bursar.policies.gpus.node_labels import host_body
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.gpus.settings import (
@@ -158,9 +160,10 @@ def section_settings(key: str, section: GpusSection | None) -> list[Setting]:
         except QuantityError as error:
             raise ManifestError(str(error), f"spec.gpus.models.{name}") from None
     options = ScoringOptions(section.placement_mode, section.vram_weight)
+    slices = SliceDefaults(section.hami.default_memory, section.hami.default_cores)
     whole = section.whole_gpus == "count"
     return [
-        Setting(OPTIONS, key, GpuOptionsBody(options, section.fractions == "all", models)),
+        Setting(OPTIONS, key, GpuOptionsBody(options, section.fractions == "all", models, slices)),
         Setting(WHOLE_GPUS, key, None if whole else WholeGpusBody()),
     ]
 
@@ -211,16 +214,19 @@ class GpuPins(PlacementRules):
     """Pins every pod whose decision names GPUs, and, where some node hands out fractions, those with whole GPUs.
 
     To the scheduler all GPUs of a divided node are the device plugin's: a pod whose place is another node must not end
-    up there.
+    up there. HAMi chooses node and GPUs for pods with slices: those are not pinned.
     """
 
     def __init__(self, policy: GpusPolicy) -> None:
         self._policy = policy
 
     def pins(self, claim: Claim) -> bool:
-        if claim.binding_of(self._policy.name) is not None:
+        policy = self._policy
+        if policy.sets.only_slices(claim):
+            return False
+        if claim.binding_of(policy.name) is not None and claim.place not in policy.inventory.sliced:
             return True
-        return bool(self._policy.inventory.divided) and bool(self._policy.plugin_cost(claim))
+        return bool(policy.inventory.divided) and bool(policy.sets.whole_cost(claim))
 
 
 REASONS: Final = (
@@ -271,12 +277,18 @@ REASONS: Final = (
     ),
     Reason(
         "gpus.plugin.<resource>",
-        "All GPUs that the device plugin may hand out on this node are taken.",
-        "Wait, or ask for fewer.",
+        "All that the device plugin may hand out on this node is taken: GPUs, or memory and cores on a node of HAMi.",
+        "Wait, or ask for less.",
+    ),
+    Reason(
+        "gpus.slices",
+        "The pod asks for parts of GPUs by HAMi's resources, and HAMi hands out no GPUs of this node.",
+        "Register the node with HAMi's device plugin, or ask for `nvidia.com/gpu` only.",
     ),
     Reason(
         "gpus.fractions",
-        "Event on a node: its label `bursar.dev/gpu-fractions` cannot be read, or asks for more GPUs than it has now.",
+        "Event on a node: its label `bursar.dev/gpu-fractions` cannot be read, or asks for more GPUs than it has now; "
+        "or its annotation `hami.io/node-nvidia-register` cannot be read.",
         "Correct the label. If GPUs failed, or the device plugin restarts, wait until they are back.",
     ),
     Reason(
@@ -346,6 +358,7 @@ PLUGIN = Plugin(
         records=(GPU_IDS, CONTAINER_GPUS),
         read_annotations=(DOMAIN,),
     ),
+    node_annotations=(REGISTER,),
     placement=GpuPins,
     needs_node=is_worker,
 )

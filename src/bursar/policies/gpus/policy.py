@@ -2,7 +2,8 @@
 
 In the ledger: an account for each GPU, charged with what workers take of it, and the cells of the fleet. The namespace
 quota chooses GPUs by the same function (``selection.choose``). On nodes that hand out fractions, pods that ask the
-device plugin for whole GPUs are limited to the plugin's set.
+device plugin for whole GPUs are limited to the plugin's set. On nodes of HAMi, pods are limited to what all GPUs of the
+node have together; HAMi chooses the GPUs.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus.fleet import GPUS, LENT, OPTIONS, POOLS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
 from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import DERIVATION, HOSTS, NAME, PLUGIN_PREFIX, TOPIC, Inventory
+from bursar.policies.gpus.plugin_sets import SLICES, PluginSets
 from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
-from bursar.policies.gpus.settings import GPU, HOST, KINDS, PLUGIN_RESOURCES, GpuBody
+from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.units import UnitRequests
 from bursar.policies.gpus.worker import Unreadable, Worker, WorkerCache, gpu_share
-from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted, remember
+from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, checks_by_reason, counted
 from bursar.policies.policy import NeedsSource, PlacementPolicy
 from bursar.policies.results import Check, Output, Refusal, Setting, refusal_for
-from bursar.resources import Vector, dimension, dimension_at, first_short, from_indices
+from bursar.resources import Vector, dimension_at, first_short
 
 ROOM: Final = "gpus.room."
 SUITABLE: Final = "gpus.suitable"
@@ -70,7 +72,6 @@ def against(fleet: Fleet, worker: Worker, at: int, gpu: Gpu) -> str:
     return ROOM + dimension_at(short).name
 
 
-PLUGIN_DIMENSIONS: Final = tuple([dimension(name).index for name in PLUGIN_RESOURCES])
 SHOWN: Final = 20  # nodes that an explanation lists
 
 
@@ -83,12 +84,13 @@ class GpusPolicy(PlacementPolicy):
         self.inventory: Inventory = Inventory(self.state, self.index.fleet)
         self.status: Final = GpuStatusWriter()
         self.whole: Final = UnitRequests()
-        self.plugin_costs: Final[dict[Vector, Vector]] = {}  # by requests
+        self.sets: PluginSets = PluginSets(self.state, self.nodes, self.inventory)
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         super().attach(state, nodes, needs_of)
         self.index = GpuNodeIndex(state, nodes)
         self.inventory = Inventory(state, self.index.fleet)
+        self.sets = PluginSets(state, nodes, self.inventory)
 
     # Settings
 
@@ -98,13 +100,13 @@ class GpusPolicy(PlacementPolicy):
         nodes = self._nodes_of(setting)
         gpus = {node: dict(self.inventory.by_node.get(node, {})) for node in nodes}
         units = {node: self.inventory.units(node) for node in nodes}
-        divided = {node for node in nodes if node in self.inventory.divided}
+        limited = {node for node in nodes if self.inventory.has_set(node)}
         changed: set[str] = set()
         for node in self.inventory.configure(tx, setting):
             known = gpus.get(node, {})
             now = self.inventory.by_node.get(node, {})
             self.inventory.share_out(tx, node)
-            other_set = (node in divided) != (node in self.inventory.divided)
+            other_set = (node in limited) != self.inventory.has_set(node)
             other_units = units.get(node) != self.inventory.units(node)
             if other_set or other_units or [name for name in now if name not in known]:
                 changed.add(node)
@@ -178,16 +180,19 @@ class GpusPolicy(PlacementPolicy):
     # One claim
 
     def concerns(self, claim: Claim) -> bool:
-        return bool(self.plugin_cost(claim)) or self.workers.of(claim.spec) is not None
+        return self.sets.concern(claim) or self.workers.of(claim.spec) is not None
 
     def bind(self, claim: Claim, place: str) -> Binding | Refusal | None:
         worker = self.workers.of(claim.spec)
-        if worker is None:
-            return self._whole_gpus(claim, place) if place else None
         if isinstance(worker, Unreadable):
             return Refusal(NAME, "gpus.annotation", str(worker), permanent=True)
         if not place:
             return None
+        closed = self.sets.closed(claim, place)
+        if closed is not None:
+            return closed
+        if worker is None:
+            return self._whole_gpus(claim, place)
         fleet = self.index.sync()
         names = held(fleet, claim, worker, place)
         if names:
@@ -202,32 +207,17 @@ class GpusPolicy(PlacementPolicy):
         accounts = [fleet.accounts[at] for at in positions]
         return self._bound(claim, place, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
 
-    def plugin_cost(self, claim: Claim) -> Vector:
-        """What the claim requests of the device plugin's GPUs."""
-        requests = claim.spec.requests
-        found = self.plugin_costs.get(requests)
-        if found is None:
-            asked = [(dim, requests.get(dim)) for dim in PLUGIN_DIMENSIONS if requests.get(dim) > 0]
-            found = remember(self.plugin_costs, requests, from_indices(asked))
-        return found
-
-    def _plugin_account(self, claim: Claim, place: str) -> Account | None:
-        """That of the plugin's set, if the claim requests some of it and the node also hands out fractions."""
-        if place not in self.inventory.divided or not self.plugin_cost(claim):
-            return None
-        return self.state.accounts.get(PLUGIN_PREFIX + place)
-
     def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
         """The binding of a pod that asks the device plugin for GPUs."""
-        account = self._plugin_account(claim, place)
-        return None if account is None else Binding(NAME, (account,), (self.plugin_cost(claim),))
+        account = self.sets.account(claim, place)
+        return None if account is None else Binding(NAME, (account,), (self.sets.cost(claim, place),))
 
     def _bound(self, claim: Claim, place: str, accounts: list[Account], costs: tuple[Vector, ...]) -> Binding:
         """The binding of a worker: its GPUs, and what it requests of the device plugin beside them."""
-        account = self._plugin_account(claim, place)
+        account = self.sets.account(claim, place)
         if account is None:
             return Binding(NAME, tuple(accounts), costs)
-        return Binding(NAME, (*accounts, account), (*costs, self.plugin_cost(claim)))
+        return Binding(NAME, (*accounts, account), (*costs, self.sets.cost(claim, place)))
 
     def _bind_held(self, claim: Claim, worker: Worker, names: list[str], place: str) -> Binding | Refusal:
         """The binding to the GPUs that the claim has, at what the worker asks for now."""
@@ -316,14 +306,18 @@ class GpusPolicy(PlacementPolicy):
         return check_nodes(self, claim, worker, self.index.sync())
 
     def _explain_sets(self, claim: Claim) -> Check | None:
-        """How many of the divided nodes have the whole GPUs that the claim requests."""
+        """How many of the nodes whose device plugin is limited have what the claim requests."""
         inventory = self.inventory
-        nodes = sorted([node for node in inventory.divided if self._plugin_account(claim, node) is not None])
+        nodes = sorted([node for node in self.sets.limited() if self.sets.account(claim, node) is not None])
+        only_slices = self.sets.only_slices(claim)
         if not nodes:
-            return None
+            return Check(NAME, False, self.sets.why_none(claim), (), SLICES) if only_slices else None
         refusals = [one for one in [self.explain_node(claim, node) for node in nodes] if one is not None]
         others = len([node for node in inventory.offering if node not in inventory.divided])
-        note = f"{len(nodes) - len(refusals)} of {len(nodes)} nodes with GPUs for fractions have whole ones for it"
+        which = "nodes of HAMi have GPUs" if inventory.sliced else "nodes with GPUs for fractions have whole ones"
+        note = f"{len(nodes) - len(refusals)} of {len(nodes)} {which} for it"
+        if only_slices:
+            others = 0
         if others:
             note += f", {counted(others, 'node')} with whole GPUs only"
         if others or len(refusals) < len(nodes):
@@ -340,31 +334,15 @@ class GpusPolicy(PlacementPolicy):
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
             self.index.could(worker, mask)
-        if self.plugin_cost(claim):
-            self._narrow(claim, mask, False)
+        if self.sets.concern(claim):
+            self.sets.narrow(claim, mask, False)
 
     def filter(self, claim: Claim, mask: bytearray) -> None:
         worker = self.workers.of(claim.spec)
         if isinstance(worker, Worker):
             self.index.filter(worker, mask)
-        if self.plugin_cost(claim):
-            self._narrow(claim, mask, True)
-
-    def _narrow(self, claim: Claim, mask: bytearray, now: bool) -> None:
-        """Clears the nodes whose plugin's set is too small for the claim: now, or even if all GPUs were empty."""
-        cost = self.plugin_cost(claim)
-        for node in self.inventory.divided:
-            slot = self.nodes.slot(node)
-            if slot >= len(mask) or not mask[slot]:
-                continue
-            account = self.state.accounts.get(PLUGIN_PREFIX + node)
-            if account is None:
-                continue
-            if now:
-                if account.short_dimension(cost) >= 0:
-                    mask[slot] = 0
-            elif first_short(NOTHING_USED, cost, self.inventory.plugin_limits(node)) >= 0:
-                mask[slot] = 0
+        if self.sets.concern(claim):
+            self.sets.narrow(claim, mask, True)
 
     def rank(self, claim: Claim, mask: bytearray, ranks: list[int]) -> bool:
         """The placement mode ranks nodes; the scores of other policies only break ties."""
@@ -378,7 +356,7 @@ class GpusPolicy(PlacementPolicy):
         """The refusal if the nodes of the mask fit, but their GPUs do not."""
         worker = self.workers.of(claim.spec)
         if not isinstance(worker, Worker):
-            return self._why_no_set(claim, mask) if self.plugin_cost(claim) else None
+            return self._why_no_set(claim, mask) if self.sets.concern(claim) else None
         possible = bytearray(mask)
         self.index.could(worker, possible)
         gpus = "a GPU" if worker.count == 1 else counted(worker.count, "GPU")
@@ -395,11 +373,10 @@ class GpusPolicy(PlacementPolicy):
     def _why_no_set(self, claim: Claim, mask: bytearray) -> Refusal | None:
         """The refusal of the first node by name that has room, but too few GPUs that the device plugin may give."""
         possible = bytearray(mask)
-        self._narrow(claim, possible, False)
+        self.sets.narrow(claim, possible, False)
         if 1 not in possible:
-            note = "no node has so many GPUs that are not for fractions"
-            return Refusal(NAME, "gpus.none", note, NAME, topics=(TOPIC,))
-        nodes = [node for node in self.inventory.divided if possible[self.nodes.slot(node)]]
+            return Refusal(NAME, "gpus.none", self.sets.why_none(claim), NAME, topics=(TOPIC,))
+        nodes = [node for node in self.sets.limited() if possible[self.nodes.slot(node)]]
         for node in sorted(nodes):
             refusal = self.explain_node(claim, node)
             if refusal is not None:

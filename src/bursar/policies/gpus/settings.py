@@ -6,7 +6,8 @@ object can be called, and are removed as soon as the node has a GPU object.
 What a model of GPU has comes from the Configuration, or else from the usual figures that the node's setting carries.
 
 A device plugin may divide a GPU: into replicas, which share it in time, or into MIG slices. An ``Offer`` says what part
-of a GPU a unit of a resource is, so that the units together never have more than the GPUs do.
+of a GPU a unit of a resource is, so that the units together never have more than the GPUs do. On a node of HAMi, pods
+say how large their slices are, and an offer has the largest GPU of the node.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final, cast, final
 
 from bursar.objects.gpu_models import model_capacity
+from bursar.objects.hami_register import SlicedGpus
 from bursar.policies.gpus.fleet import Gpu, ScoringOptions
+from bursar.policies.gpus.hami import SliceDefaults
 from bursar.policies.results import Body
 
 GPU: Final = "gpus.GPU"
@@ -71,6 +74,7 @@ class Offer:
 
 
 NO_OFFER: Final = Offer("", 0, 0)
+NO_DEFAULTS: Final = SliceDefaults()
 EVERY: Final = 1 << 30  # GPUs for fractions: as many as there are
 
 
@@ -85,13 +89,17 @@ class HostBody(Body):
     memory: int = 0
     disk: int = 0
     problem: str = ""  # with what the node says of its GPUs
+    slicing: SlicedGpus | None = None  # HAMi hands out its GPUs
 
     def cell(self) -> tuple[object, ...]:
         offers = tuple([offer.cell() for offer in self.offers])
-        return (offers, self.fractions, self.physical, self.memory, self.disk, self.problem)
+        cell = (offers, self.fractions, self.physical, self.memory, self.disk, self.problem)
+        return cell if self.slicing is None else (*cell, self.slicing.cell())
 
     def offer(self) -> Offer:
-        """That of the whole GPUs, which can be divided into fractions instead."""
+        """That of the whole GPUs, which can be divided into fractions instead; HAMi's are divided already."""
+        if self.slicing is not None:
+            return NO_OFFER
         return next((offer for offer in self.offers if offer.resource in PLUGIN_RESOURCES), NO_OFFER)
 
     def split(self, every: bool) -> tuple[int, int, bool]:
@@ -127,8 +135,11 @@ def host_of(cell: object) -> HostBody:
         usual = (known.tflops, known.vram)
         offers = (Offer(PLUGIN_RESOURCES[0], count, count, model, vram, usual),) if count > 0 else ()
         return HostBody(offers, fractions, 0, memory, disk)
-    rows, fractions, physical, memory, disk, problem = cast("_HostCell", cell)
-    return HostBody(tuple([Offer(*row) for row in rows]), fractions, physical, memory, disk, problem)
+    whole = cast("tuple[object, ...]", cell)
+    rows, fractions, physical, memory, disk, problem = cast("_HostCell", whole[:6])
+    found = tuple([Offer(*row) for row in rows])
+    slicing = SlicedGpus(*cast("tuple[int, int, int, int]", whole[6])) if len(whole) > 6 else None
+    return HostBody(found, fractions, physical, memory, disk, problem, slicing)
 
 
 @final
@@ -155,10 +166,12 @@ class GpuOptionsBody(Body):
     options: ScoringOptions
     all_fractions: bool = False
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    slices: SliceDefaults = NO_DEFAULTS
 
     def cell(self) -> tuple[object, ...]:
         """How GPUs are derived from nodes; the scoring options have a cell of their own."""
-        return (self.all_fractions, tuple(sorted(self.models.items())))
+        cell = (self.all_fractions, tuple(sorted(self.models.items())))
+        return cell if self.slices == NO_DEFAULTS else (*cell, (self.slices.memory, self.slices.cores))
 
 
 @final
@@ -168,11 +181,14 @@ class Derivation:
 
     every: bool = False
     models: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    slices: SliceDefaults = NO_DEFAULTS
 
 
 def derivation_of(cell: object) -> Derivation:
     """The options in a cell."""
     if cell is None:
         return Derivation()
-    every, models = cast("tuple[bool, tuple[tuple[str, tuple[int, int]], ...]]", cell)
-    return Derivation(every, dict(models))
+    whole = cast("tuple[object, ...]", cell)
+    every, models = cast("tuple[bool, tuple[tuple[str, tuple[int, int]], ...]]", whole[:2])
+    slices = SliceDefaults(*cast("tuple[int, int]", whole[2])) if len(whole) > 2 else NO_DEFAULTS
+    return Derivation(every, dict(models), slices)

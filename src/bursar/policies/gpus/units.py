@@ -1,7 +1,8 @@
 """Whole GPUs and parts of them as device plugins hand them out: what one unit of each resource stands for.
 
 A node says by its labels what its GPUs are (``HostBody.offers``). Where the labels do not tell, GPU objects of the node
-do. The table follows the fleet, so a change of one node costs what that node has.
+do. On nodes of HAMi a unit is a slice of a GPU, as large as the pod says: ``cards`` has their GPUs. The table follows
+the fleet, so a change of one node costs what that node has.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Final, final
 
 from bursar.ledger.state import State
 from bursar.objects.gpu_models import GPU_RESOURCES
+from bursar.objects.hami_register import GPU_RESOURCE, PART_RESOURCES
 from bursar.policies.gpus.fleet import ONLY, Fleet, Gpu
 from bursar.policies.gpus.inventory import DERIVATION, HOSTS
 from bursar.policies.gpus.settings import PLUGIN_RESOURCES, Derivation, Offer, derivation_of, host_of
@@ -40,6 +42,9 @@ class UnitRequests:
         found = self.known.get(requests)
         if found is None:
             pairs = [(name, amount) for name, amount in requests.pairs() if amount > 0 and is_unit(name)]
+            parts = [name for name in PART_RESOURCES if requests.amount(name) > 0]
+            if parts and requests.amount(GPU_RESOURCE) <= 0:
+                pairs.append((GPU_RESOURCE, 1))
             found = remember(self.known, requests, tuple(pairs))
         return found
 
@@ -51,7 +56,7 @@ class Units:
     def __init__(self) -> None:
         self.by_node: Final[dict[str, Capacity]] = {}
         self.kinds: Final[dict[Capacity, int]] = {}  # how many nodes have each
-        self.unknown: Final[dict[str, str]] = {}  # by node that does not tell: the model of its GPUs
+        self.unknown: Final[dict[str, str]] = {}  # by node that does not tell all: the model of its GPUs
 
     def set_node(self, node: str, capacity: Capacity | None, model: str) -> None:
         old = self.by_node.pop(node, None)
@@ -62,14 +67,20 @@ class Units:
                 del self.kinds[old]
         if capacity is None:
             return
-        if capacity == _NOTHING:
+        if capacity[0] <= 0 or capacity[1] <= 0:
             self.unknown[node] = model
+        if capacity == _NOTHING:
             return
         self.by_node[node] = capacity
         self.kinds[capacity] = self.kinds.get(capacity, 0) + 1
 
+    def clear(self) -> None:
+        self.by_node.clear()
+        self.kinds.clear()
+        self.unknown.clear()
+
     def models(self) -> list[str]:
-        """Up to three models whose capacity is not known."""
+        """Up to three models whose tflops or vram are not known."""
         return sorted({model or "(no product label)" for model in self.unknown.values()})[:3]
 
 
@@ -89,6 +100,7 @@ class UnitTable:
         self.cursor: int = 0
         self.derivation: Derivation = Derivation()
         self.resources: Final[dict[str, Units]] = {}
+        self.cards: Final = Units()
         self.offered: Final[dict[str, tuple[str, ...]]] = {}  # by node: the resources that it offers
 
     def sync(self) -> None:
@@ -100,6 +112,7 @@ class UnitTable:
             self.derivation = derivation_of(self.state.cell(DERIVATION, ONLY))
             self.resources.clear()
             self.offered.clear()
+            self.cards.clear()
             for node in self.state.cells(HOSTS):
                 self._node(node)
         while self.cursor < len(fleet.log):
@@ -109,10 +122,16 @@ class UnitTable:
     def _node(self, node: str) -> None:
         for resource in self.offered.pop(node, ()):
             self.resources[resource].set_node(node, None, "")
+        self.cards.set_node(node, None, "")
         cell = self.state.cell(HOSTS, node)
         if cell is None:
             return
-        offers = [offer for offer in host_of(cell).offers if offer.count > 0]
+        host = host_of(cell)
+        if host.slicing is not None:
+            for offer in host.offers:
+                self.cards.set_node(node, offer.unit(self.derivation.models), offer.model)
+            return
+        offers = [offer for offer in host.offers if offer.count > 0]
         for offer in offers:
             units = self.resources.setdefault(offer.resource, Units())
             units.set_node(node, self._capacity(node, offer), offer.model)
@@ -131,3 +150,8 @@ class UnitTable:
     def of(self, resource: str) -> Units | None:
         self.sync()
         return self.resources.get(resource)
+
+    def sliced(self) -> Units:
+        """The GPUs of the nodes of HAMi."""
+        self.sync()
+        return self.cards

@@ -12,8 +12,10 @@ from typing import Final, cast, final
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.state import Account, State
 from bursar.objects.gpu_models import GPU_RESOURCES
+from bursar.objects.hami_register import GPU_RESOURCE
 from bursar.objects.pods import DEVICE_DETAILS
 from bursar.policies.gpus.fleet import GONE, GPUS, Kind, fleet_of, gpu_of, peak
+from bursar.policies.gpus.hami import SliceCache
 from bursar.policies.gpus.selection import choose, held, recorded_names, suiting
 from bursar.policies.gpus.units import Capacity, UnitRequests, Units, UnitTable, peak_of
 from bursar.policies.gpus.worker import Worker, total_cost
@@ -23,6 +25,7 @@ from bursar.resources import Vector
 from bursar.selectors import NO_NEEDS, NodeNeeds
 
 NAME: Final = "limits"
+NO_UNITS: Final = Units()
 _BOUND: Final = 65_536  # of shared bindings
 _GPUS: Final = frozenset([resource.name for resource in GPU_RESOURCES])
 _MIG: Final = "nvidia.com/mig-"
@@ -38,6 +41,7 @@ class Costs:
         self.masks: Final = masks_of(nodes)
         self.units: Final = UnitTable(state, self.fleet)
         self.requests: Final = UnitRequests()
+        self.slices: Final = SliceCache()
         self.bindings: Final[dict[Account, dict[tuple[Vector, int], Binding]]] = {}
         self.size: int = 0
 
@@ -102,34 +106,62 @@ class Costs:
     # Whole GPUs
 
     def whole(self, claim: Claim, place: str) -> tuple[Capacity, int, list[str]] | None:
-        """(tflops and vram, units) of the GPUs that the claim requests whole; and the models about which nothing is
-        known, if that is why something is missing. None if what it was charged stays.
+        """(tflops and vram, units) of the GPUs that the claim requests whole, or as slices of HAMi; and the models
+        that are not known, if that is why something is missing. None if what it was charged stays.
         """
         tflops = 0
         vram = 0
         count = 0
-        unknown: list[str] = []
+        unknown: dict[str, None] = {}
         for resource, amount in self.requests.of(claim.spec.requests):
-            units = self.units.of(resource)
-            unit = None if units is None else units.by_node.get(place)
+            units = self.units.of(resource) or NO_UNITS
+            cards = self.units.sliced() if resource == GPU_RESOURCE else NO_UNITS
             runs = bool(place) and claim.state != PENDING and claim.place == place
-            if unit is None and runs and claim.binding_of(NAME) is not None:
+            known = place in units.by_node or place in cards.by_node
+            if not known and runs and claim.binding_of(NAME) is not None:
                 return None
-            if unit is None and units is not None:
-                unit = self._most(units, claim.spec.needs)
-                if unit == (0, 0):
-                    unknown = units.models()
+            taken = self._at(claim, place, amount, units, cards) if known else (0, 0)
+            if 0 in taken:
+                most = self._most(claim, amount, units, cards)
+                taken = (taken[0] or most[0], taken[1] or most[1])
+            if 0 in taken:
+                unknown.update(dict.fromkeys([*units.models(), *cards.models()]))
             count += amount
-            if unit is not None:
-                tflops += unit[0] * amount
-                vram += unit[1] * amount
-        return (tflops, vram), count, unknown
+            tflops += taken[0]
+            vram += taken[1]
+        return (tflops, vram), count, sorted(unknown)[:3]
 
-    def _most(self, units: Units, needs: NodeNeeds) -> Capacity:
-        """Per dimension the most that a unit has on any node where the claim may run."""
+    def _at(self, claim: Claim, place: str, amount: int, units: Units, cards: Units) -> Capacity:
+        """What the claim takes on a node that is known."""
+        card = cards.by_node.get(place)
+        if card is not None:
+            return self._slices(claim, [card])
+        unit = units.by_node[place]
+        return unit[0] * amount, unit[1] * amount
+
+    def _most(self, claim: Claim, amount: int, units: Units, cards: Units) -> Capacity:
+        """Per dimension the most that it takes on any node where it may run."""
+        slices = self.slices.of(claim.spec)
+        explicit = slices is not None and slices.explicit
+        needs = claim.spec.needs
+        whole = (0, 0) if explicit else peak_of(self._kinds_for(units, needs))
+        parts = self._slices(claim, self._kinds_for(cards, needs))
+        return max(whole[0] * amount, parts[0]), max(whole[1] * amount, parts[1])
+
+    def _kinds_for(self, units: Units, needs: NodeNeeds) -> list[Capacity]:
+        """What units have on nodes where a claim with these needs may run."""
         if _anywhere(needs):
-            return peak_of(list(units.kinds))
-        return peak_of([units.by_node[node] for node in units.by_node if self.masks.selects(needs, node)])
+            return list(units.kinds)
+        return [units.by_node[node] for node in units.by_node if self.masks.selects(needs, node)]
+
+    def _slices(self, claim: Claim, cards: list[Capacity]) -> Capacity:
+        """Per dimension the most that the claim's slices take of GPUs of any of these capacities."""
+        slices = self.slices.of(claim.spec)
+        if slices is None:
+            return 0, 0
+        defaults = self.units.derivation.slices
+        taken = [slices.of_card(tflops, vram, defaults) for tflops, vram in cards]
+        return peak_of([(tflops, vram) for tflops, vram, _, _ in taken])
 
 
 def claimed(spec: ClaimSpec) -> tuple[Capacity, int, list[str]]:

@@ -28,7 +28,6 @@ from bursar.policies.namespace.costs import NAME, Costs, claimed
 from bursar.policies.namespace.settings import (
     CHECKS,
     COUNT,
-    WORKERS,
     DemandBody,
     NamespaceQuotaBody,
     Space,
@@ -252,7 +251,7 @@ class LimitsPolicy(QuotaPolicy):
             if found is None:
                 return claim.binding_of(NAME)
             (tflops, vram), units, models = found
-            if models and not runs and self._limits_capacity(claim.namespace):
+            if models and not runs and self._limits_lacking(claim.namespace, tflops, vram):
                 return self._unknown_refusal(account, models)
             taken = total_cost([(tflops, vram, tflops, vram)])
             cost = taken if worker is None else cost.plus(taken).minus(ONE_WORKER)
@@ -271,11 +270,12 @@ class LimitsPolicy(QuotaPolicy):
         names = [*space.totals.listed, *space.singles.listed]
         return len([name for name in names if name.endswith(".tflops")]) > 0
 
-    def _limits_capacity(self, namespace: str) -> bool:
-        """Whether a quota of the namespace limits tflops or vram."""
+    def _limits_lacking(self, namespace: str, tflops: int, vram: int) -> bool:
+        """Whether a quota of the namespace limits the one of the two that is not known."""
         space = self.space(namespace)
         names = [*space.totals.listed, *space.singles.listed]
-        return bool([name for name in names if name != WORKERS])
+        lacking = (".tflops" if tflops <= 0 else "-", ".vram" if vram <= 0 else "-")
+        return len([name for name in names if name.endswith(lacking)]) > 0
 
     def _unknown_refusal(self, account: Account, models: list[str]) -> Refusal:
         gpus = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"

@@ -1,15 +1,19 @@
-"""How the nodes policy joins: Nodes as settings, and its reasons."""
+"""How the nodes policy joins: Nodes and the section ``nodes`` of the Configuration as settings, and its reasons."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from bursar.objects.core import Node
+from msgspec import Meta
+
+from bursar.objects.core import Node, Part
+from bursar.objects.decode import ManifestError
 from bursar.objects.refused_pods import REFUSED_PODS, read_refusals
 from bursar.objects.requests import node_amounts
+from bursar.objects.validation import is_qualified
 from bursar.policies.fix_fields import FixFields, no_limit_fields
-from bursar.policies.nodes.policy import KIND, NodesPolicy
-from bursar.policies.nodes.rules import NAME, NodeBody
+from bursar.policies.nodes.policy import KIND, OPTIONS, NodesPolicy
+from bursar.policies.nodes.rules import NAME, IgnoredBody, NodeBody
 from bursar.policies.plugin import Plugin, Reason
 from bursar.policies.results import Setting
 from bursar.resources import Limits
@@ -27,6 +31,28 @@ def node_settings(key: str, node: Node | None) -> list[Setting]:
     return [Setting(KIND, key, NodeBody(allocatable, node.metadata.labels, taints, node.spec.unschedulable, refused))]
 
 
+class NodesSection(Part, frozen=True):
+    """``Configuration.spec.nodes``."""
+
+    ignored_resources: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=256,
+            description="Extended resources that a scheduler extender or webhook hands out, and no node lists: pods"
+            " that request them need none of them from their node. Quotas count them.",
+        ),
+    ] = ()
+
+
+def section_settings(key: str, section: NodesSection | None) -> list[Setting]:
+    names = () if section is None else section.ignored_resources
+    for index, name in enumerate(names):
+        if "/" not in name or not is_qualified(name):
+            problem = f"{name!r:.80} is not the name of an extended resource"
+            raise ManifestError(problem, f"spec.nodes.ignoredResources[{index}]")
+    return [Setting(OPTIONS, key, IgnoredBody(tuple(sorted({*names}))) if names else None)]
+
+
 REASONS: Final = (
     Reason(
         "nodes.full",
@@ -36,7 +62,8 @@ REASONS: Final = (
     Reason(
         "nodes.none",
         "No node could ever take the pod, however empty.",
-        "Ask for less, correct selector, affinity or tolerations, or add a node that fits.",
+        "Ask for less, correct selector, affinity or tolerations, or add a node that fits. Resources that a scheduler "
+        "extender hands out stand in `spec.nodes.ignoredResources`.",
     ),
     Reason(
         "nodes.room.<resource>",
@@ -95,7 +122,8 @@ PLUGIN = Plugin(
     NAME,
     50,
     NodesPolicy,
-    translate={"Node": node_settings},
+    section=NodesSection,
+    translate={"Node": node_settings, "Configuration": section_settings},
     node_annotations=(REFUSED_PODS,),
     reasons=REASONS,
     title="Nodes",

@@ -5,12 +5,15 @@ deleted node keeps its account, with no capacity, until the last claim that coun
 name takes the account over. A second table holds the host ports of claims that are being evicted.
 
 While a claim counts, its requests may change; its node constraints and host ports may not.
+
+Resources that something else hands out, such as a scheduler extender, are no resources of nodes: a claim takes none of
+them from its node. A cell has the names that the Configuration adds to those that are always known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Final, cast, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
@@ -26,6 +29,7 @@ from bursar.policies.nodes.rules import (
     REFUSED,
     REPELLED,
     ROOM,
+    IgnoredBody,
     NodeBody,
     NodeFacts,
     check_nodes,
@@ -48,11 +52,14 @@ from bursar.policies.placement_kit import (
     remember,
 )
 from bursar.policies.policy import NeedsSource, PlacementPolicy
-from bursar.policies.results import Check, Refusal, Setting, SettingError, refusal_for
+from bursar.policies.results import Body, Check, Refusal, Setting, SettingError, refusal_for
 from bursar.policies.rights import Row
-from bursar.resources import Vector, first_short
+from bursar.resources import Vector, dimension, first_short, from_amounts
 
 KIND: Final = "nodes.Node"
+OPTIONS: Final = "nodes.Options"
+IGNORED: Final = "nodes.ignored"  # table with one key: names of resources
+ONLY: Final = "all"
 TABLE: Final = "nodes"
 LEAVING_PORTS: Final = "nodes.leaving"
 TOPIC: Final = "nodes"  # a change of one node may admit any claim that waits for a node
@@ -63,7 +70,7 @@ class NodesPolicy(PlacementPolicy):
     """Physical capacity and admission rules of nodes."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, (KIND,))
+        super().__init__(NAME, (KIND, OPTIONS))
         self.index: NodeResidentIndex = NodeResidentIndex(masks_of(self.nodes))
         self.bindings: Final = BindingCache()
         self.costs: Final[dict[Vector, Vector]] = {}  # by requests
@@ -75,6 +82,8 @@ class NodesPolicy(PlacementPolicy):
     # Settings
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
+        if setting.kind == OPTIONS:
+            return self._ignore(tx, setting.body)
         body = setting.body
         account = self.state.accounts.get(PREFIX + setting.key)
         if body is None:
@@ -88,6 +97,15 @@ class NodesPolicy(PlacementPolicy):
         tx.set_limits(account, body.allocatable)
         tx.put(NAME, TABLE, setting.key, body.cell())
         return []
+
+    def _ignore(self, tx: Transaction, body: Body | None) -> list[str]:
+        """Returns the claims that take something else of their nodes now. Slow: not for decisions."""
+        names = body.names if isinstance(body, IgnoredBody) else ()
+        before = cast("tuple[str, ...] | None", self.state.cell(IGNORED, ONLY)) or ()
+        tx.put(NAME, IGNORED, ONLY, names or None)
+        changed = {dimension(name).index for name in {*names} ^ {*before}}
+        placed = [claim for claim in self.state.claims.values() if claim.place]
+        return sorted([claim.uid for claim in placed if not changed.isdisjoint(claim.spec.requests.indices())])
 
     def _remove(self, tx: Transaction, name: str, account: Account) -> None:
         tx.set_limits(account, NOTHING)
@@ -108,6 +126,12 @@ class NodesPolicy(PlacementPolicy):
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == LEAVING_PORTS:
             self.index.leaving_changed(key, old, new)
+            return
+        if table == IGNORED:
+            self.nodes.ignore(cast("tuple[str, ...]", new) if new is not None else ())
+            self.costs.clear()
+            self.bindings.clear()
+            self.nodes.any_node_changed()
             return
         before, after = facts_of(key, old), facts_of(key, new)
         if before is not None:
@@ -356,7 +380,11 @@ class NodesPolicy(PlacementPolicy):
         """What the claim takes of a node: its requests, and one pod."""
         requests = claim.spec.requests
         found = self.costs.get(requests)
-        return remember(self.costs, requests, requests.plus(ONE_POD)) if found is None else found
+        if found is None:
+            foreign = [(name, amount) for name, amount in requests.pairs() if name in self.nodes.foreign]
+            taken = requests.minus(from_amounts(dict(foreign))) if foreign else requests
+            found = remember(self.costs, requests, taken.plus(ONE_POD))
+        return found
 
 
 def _refusal(rule: str, note: str, place: str) -> Refusal:

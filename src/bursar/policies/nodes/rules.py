@@ -56,6 +56,14 @@ class NodeBody(Body):
 
 @final
 @dataclass
+class IgnoredBody(Body):
+    """Resources that something else hands out: nodes have none of them, and claims take none from nodes."""
+
+    names: tuple[str, ...]
+
+
+@final
+@dataclass
 class NodeFacts:
     """A node as the rules see it."""
 
