@@ -315,11 +315,16 @@ class QuotaReview:
         """A quota after the apply; a root quota with the min that the nodes give it."""
         if name not in self.topology.roots:
             return self.topology.quota(name)
-        if not self.moves_nodes and name not in self.edits and self.topology.object(name) is not None:
+        if not self.moves_nodes and name not in self.edits and self._is_up_to_date(name):
             return self.topology.quota(name)
         if name not in self.roots:
             self.roots[name] = self.topology.root_with_nodes(name, self._nodes())
         return self.roots[name]
+
+    def _is_up_to_date(self, name: str) -> bool:
+        """Whether the object of a root quota lists what its profiles manage: their change comes first to a webhook."""
+        stored = self.topology.object(name)
+        return stored is not None and stored.quota.maximum.keys() == self.topology.roots[name].maximum.keys()
 
     def _nodes(self) -> list[tuple[str, PoolNode]]:
         found = {str(manifest["metadata"]["name"]): manifest for manifest in self.view.list(NODE_OBJECT)}
