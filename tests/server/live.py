@@ -18,7 +18,7 @@ from bursar.server.connections import ConnectionLimits
 from bursar.server.copies import CopyProcesses
 from bursar.server.serve import ServeOptions, listen, running, server
 from bursar.server.service import Service
-from bursar.server.time_travel import wall_clock
+from bursar.server.steady_clock import Clock, SteadyClock
 from bursar.server.types import Change
 
 NODE = {
@@ -113,7 +113,7 @@ class Live:
 def live(
     data: Path,
     *,
-    clock: ManualClock | None = None,
+    clock: Clock | None = None,
     tokens: Path | None = None,
     limits: RequestLimits | None = None,
     connections: ConnectionLimits | None = None,
@@ -126,7 +126,7 @@ def live(
         tokens=tokens,
         limits=limits or RequestLimits(),
         connections=connections or ConnectionLimits(),
-        clock=clock or wall_clock,
+        clock=clock or SteadyClock(),
         **more,
     )
     listener = listen("127.0.0.1", 0)

@@ -63,7 +63,7 @@ def start(*arguments: str, own_group: bool = False) -> subprocess.Popen[str]:
 
 
 def test_serve_says_where_it_is_and_ends_by_a_signal(tmp_path: Path) -> None:
-    process = start("--data", str(tmp_path / "b.db"), "--port", "0", "--demo")
+    process = start("--data", str(tmp_path / "b.db"), "--port", "0", "--demo", "--log-level", "warning")
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(7)]
     address = lines[0].split()[2]
@@ -136,6 +136,7 @@ def test_serve_refuses_what_cannot_be(tmp_path: Path, arguments: list[str], code
 def test_serve_leaves_a_foreign_file_alone(tmp_path: Path) -> None:
     data = tmp_path / "b.db"
     data.write_bytes(b"something else" * 100)
+    data.chmod(0o600)
     process = start("--data", str(data), "--port", "0")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 1

@@ -17,7 +17,7 @@ import msgspec
 
 from bursar.objects.decode import ManifestError
 from bursar.policies.plugin import default_registry
-from bursar.server import time_travel
+from bursar.server import steady_clock, time_travel
 from bursar.server.client import Client, RequestFailedError, content_type
 from bursar.server.copies import LocalCopies
 from bursar.server.handlers import Handlers
@@ -48,7 +48,7 @@ class FileService(Service):
 
     def latest(self) -> int:
         """Nothing changed in the file since its last moment, so it can be asked about any time up to the present."""
-        return max(self.now(), time_travel.wall_clock())
+        return max(self.now(), steady_clock.wall_clock())
 
     def position(self) -> time_travel.Revision:
         return self._here

@@ -102,7 +102,7 @@ def prune(data: Path, retain: int) -> None:
     A server does it by itself with `bursar serve --retain`.
     """
     from bursar.server.retention import Retention
-    from bursar.server.time_travel import wall_clock
+    from bursar.server.steady_clock import wall_clock
     from bursar.store import snapshots, upkeep
     from bursar.store.store import Store
 

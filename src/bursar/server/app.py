@@ -37,6 +37,7 @@ from bursar.server.request_query import RequestQuery
 from bursar.server.requests import IDENTITY, LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
 from bursar.server.service import Pending, Service
+from bursar.server.steady_clock import WORTH_SAYING, offset_told
 from bursar.server.stream import Stream
 
 LOG = logging.getLogger("bursar.server")
@@ -199,7 +200,9 @@ class App:
         error = self._service.error
         if error is not None:
             return PlainTextResponse(f"takes no changes: {error}\n", 503)
-        return PlainTextResponse("ready\n")
+        ahead = self._service.ahead
+        note = f"time is {offset_told(ahead)}\n" if ahead >= WORTH_SAYING else ""
+        return PlainTextResponse(f"ready\n{note}")
 
     async def _render_metrics(self, request: Request) -> Response:
         text = await in_thread(self._metrics.render)

@@ -126,6 +126,7 @@ class Ticker(BackgroundThread):
                 now = self._service.now()
                 wait = self._poll if due is None else min(self._poll, max(1, due - now))
                 self._service.alarm.at = now + wait
+            self._service.say_offset()
             self._wake.wait(wait / 1000)
 
 

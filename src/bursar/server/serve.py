@@ -30,7 +30,7 @@ from bursar.server.demo import Demo
 from bursar.server.local_agent import AgentError, MachineOptions, running_agent
 from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
-from bursar.server.time_travel import Clock, wall_clock
+from bursar.server.steady_clock import Clock, SteadyClock
 from bursar.store import schema
 from bursar.store.schema import StoreError
 
@@ -60,7 +60,7 @@ class ServeOptions:
     local: MachineOptions | None = None  # run real jobs on this machine
     limits: RequestLimits = field(default_factory=RequestLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
-    clock: Clock = wall_clock
+    clock: Clock = field(default_factory=SteadyClock)
 
     def check(self) -> None:
         """``UnsafeError`` unless it is safe to listen like this."""

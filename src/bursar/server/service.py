@@ -35,7 +35,7 @@ from bursar.server.changes import (
     load_change,
 )
 from bursar.server.machines import MachineBoard
-from bursar.server.time_travel import Clock, wall_clock
+from bursar.server.steady_clock import Clock, SteadyClock
 from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening, PodEnd, SimEvent
 from bursar.sim.rehearsal import rehearse
@@ -228,6 +228,8 @@ class Service:
         self._changes = time_travel.counters(store).changes
         self._answers = Answers(store)
         self.cluster = time_travel.present(store, registry)
+        if isinstance(clock, SteadyClock):
+            clock.not_before(self.cluster.now())
         self.committer = GroupCommitter(store)
         self._unwritten: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
         self._last: Future[int] | None = None  # of the batch that was handed over last
@@ -236,12 +238,12 @@ class Service:
             self._catch_up()
 
     @classmethod
-    def open(cls, path: Path, *, clock: Clock = wall_clock, registry: Registry | None = None) -> Service:
+    def open(cls, path: Path, *, clock: Clock | None = None, registry: Registry | None = None) -> Service:
         """On an existing store file, or a new one."""
         registry = default_registry() if registry is None else registry  # before a file is made
         store = Store.open(path) if path.exists() else Store.create(path)
         try:
-            return cls(store, clock=clock, registry=registry)
+            return cls(store, clock=clock or SteadyClock(), registry=registry)
         except BaseException:
             store.close()
             raise
@@ -255,8 +257,18 @@ class Service:
     # Time
 
     def now(self) -> int:
-        """Wall time, except that it never goes back."""
+        """The time, which never goes back."""
         return max(self._clock(), self.cluster.now())
+
+    @property
+    def ahead(self) -> int:
+        """How far time is ahead of the clock of the machine, in milliseconds."""
+        return self._clock.ahead if isinstance(self._clock, SteadyClock) else 0
+
+    def say_offset(self) -> None:
+        """Log how far time is ahead, now and then."""
+        if isinstance(self._clock, SteadyClock):
+            self._clock.say_offset()
 
     def latest(self) -> int:
         """The last time that can be asked about: what follows is the future."""

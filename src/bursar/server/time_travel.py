@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -33,13 +32,7 @@ from bursar.store import snapshots, verify
 from bursar.store.store import Store
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
-Clock = Callable[[], int]
 C = TypeVar("C", bound=Cluster)
-
-
-def wall_clock() -> int:
-    """Milliseconds since 1970. It may jump; callers keep time from going back."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
