@@ -11,9 +11,8 @@ import pytest
 
 from bursar.server.access import Access, TokenFileError
 from bursar.server.app import RequestLimits
-from bursar.server.client import Client, RequestFailedError
+from bursar.server.client import Client
 from bursar.server.serve import ServeOptions, UnsafeError
-from bursar.store.store import Batch
 from tests.server.live import Live, live, node, pod, text
 from tests.server.test_changes import refused
 
@@ -174,20 +173,6 @@ def test_the_audit_follows_the_journal(tmp_path: Path) -> None:
             found = bed.raw("GET", "/metrics")[2].decode()
         assert wanted in found
         assert "bursar_audit_failures_total 0.0" in found
-
-
-def test_a_store_that_fails_ends_the_taking_of_changes(bed: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(batches: list[Batch]) -> int:
-        raise OSError(28, f"No space left on device for {len(batches)} batches")
-
-    monkeypatch.setattr(bed.service.store, "commit_all", fail)
-    with pytest.raises(RequestFailedError) as caught:
-        bed.give(pod("a", "p1"))
-    assert caught.value.status in {500, 503}
-    assert refused(bed.give, pod("a", "p2")).status == 503
-    status, _, content = bed.raw("GET", "/readyz")
-    assert (status, "takes no changes" in content.decode()) == (503, True)
-    assert bed.raw("GET", "/healthz")[0] == 200
 
 
 def test_metrics_count_annotations_that_cannot_be_read(bed: Live) -> None:

@@ -11,9 +11,9 @@ import pytest
 from bursar.engine.decision import ADMITTED, Decision
 from bursar.ledger.journal import Record
 from bursar.server.background import AuditWatch
+from bursar.server.batches import RequestCounters
 from bursar.server.openapi import document
 from bursar.server.operations import Operations
-from bursar.server.service import RequestCounters
 
 
 def test_arguments_by_position_are_body_and_then_the_rest() -> None:

@@ -53,6 +53,9 @@ class FileService(Service):
     def position(self) -> time_travel.Revision:
         return self._here
 
+    def _back_in_step(self) -> None:
+        """Nothing is ever written."""
+
 
 class FileClient(Client):
     """Asks a service in this process, such as that of a file."""

@@ -36,9 +36,10 @@ from bursar.server.problems import CONTENT_TYPE, RefusedError, Reply
 from bursar.server.request_query import RequestQuery
 from bursar.server.requests import IDENTITY, LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
-from bursar.server.service import Pending, Service
+from bursar.server.service import NotDoneError, Pending, Service, StoppedError
 from bursar.server.steady_clock import WORTH_SAYING, offset_told
 from bursar.server.stream import Stream
+from bursar.server.types import Problem
 
 LOG = logging.getLogger("bursar.server")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -110,8 +111,7 @@ class App:
             async with asyncio.timeout(self._limits.seconds):
                 answer = await in_thread(self._handlers.answer, asked)
                 if isinstance(answer, Pending):
-                    if answer.durable is not None:
-                        await asyncio.wrap_future(answer.durable)
+                    await _durable(answer)
                     answer = answer.answer
                 elif isinstance(answer, Future):
                     return _replied(await asyncio.wrap_future(answer))
@@ -174,9 +174,14 @@ class App:
             LOG.error("a request failed", exc_info=error)
             found = problems.problem(500, "the server has a defect; its log says more")
         headers = error.headers if isinstance(error, RefusedError) else {}
+        if isinstance(error, StoppedError):
+            headers = {"Retry-After": "5"}
         if found.status >= 400 and found.status not in {401, 403}:
-            found = await in_thread(problems.with_position, found, self._service.cluster.engine)
+            found = await in_thread(self._positioned, found)
         return response(found, headers)
+
+    def _positioned(self, found: Problem) -> Problem:
+        return self._service.read(lambda cluster: problems.with_position(found, cluster.engine))[0]
 
     async def _http_problem(self, request: Request, error: Exception) -> Response:
         """Unknown paths and methods."""
@@ -199,7 +204,7 @@ class App:
     async def _readyz(self, request: Request) -> Response:
         error = self._service.error
         if error is not None:
-            return PlainTextResponse(f"takes no changes: {error}\n", 503)
+            return PlainTextResponse(f"{error}\n", 503)
         ahead = self._service.ahead
         note = f"time is {offset_told(ahead)}\n" if ahead >= WORTH_SAYING else ""
         return PlainTextResponse(f"ready\n{note}")
@@ -246,6 +251,16 @@ def _log(name: str, role: str, request: Request, status: int, seconds: float) ->
             operation=name, path=request.url.path[:200], status=status, ms=round(seconds * 1000, 1), caller=caller
         )
         LOG.log(level, "answered", extra=told)
+
+
+async def _durable(change: Pending) -> None:
+    """Return when the change is on the disk."""
+    if change.durable is None:
+        return
+    try:
+        await asyncio.wrap_future(change.durable)
+    except Exception as error:  # whatever kept the disk from it
+        raise NotDoneError(f"not done, and nothing of it is kept: {error}") from error
 
 
 def _json(answer: object) -> Response:

@@ -16,9 +16,10 @@ from typing import IO, cast
 import msgspec
 
 from bursar.server.audit_child import AuditVerdict
+from bursar.server.batches import DurableBatch
 from bursar.server.logs import fields
 from bursar.server.retention import Retention
-from bursar.server.service import DurableBatch, Service
+from bursar.server.service import Service
 from bursar.server.time_travel import trim_memory
 from bursar.store import snapshots, verify
 from bursar.store.snapshots import Label
@@ -120,9 +121,9 @@ class Ticker(BackgroundThread):
                 try:
                     due = self._service.tick()
                     self._service.store.fold()
-                except Exception:  # the service has noted it, and takes no changes any more
-                    LOG.exception("time does not pass any more")
-                    return
+                except Exception:  # the service has noted it, and goes back to what is on the disk
+                    LOG.exception("time could not pass")
+                    due = None
                 now = self._service.now()
                 wait = self._poll if due is None else min(self._poll, max(1, due - now))
                 self._service.alarm.at = now + wait

@@ -79,10 +79,7 @@ class Handlers:
 
     def _look(self, look: Callable[[Cluster], T]) -> T:
         """At the cluster of now; what was seen is durable when this returns."""
-        found, written = self._service.read(look)
-        if written is not None:
-            written.result()
-        return found
+        return self._service.read_durable(look)
 
     # Lists
 

@@ -35,8 +35,9 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import POD
 from bursar.objects.local_options import MACHINE, LocalOptions, options_of
 from bursar.objects.manifests import Document
+from bursar.server.batches import DurableBatch
 from bursar.server.rows import ClaimView
-from bursar.server.service import DurableBatch, Pending, Service, StoppedError
+from bursar.server.service import Pending, Service, StoppedError
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import Stored
 from bursar.sim.pods import ENDED, PodEnd, SimPod

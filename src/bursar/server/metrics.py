@@ -136,6 +136,8 @@ class ServerMetrics(Collector):
         yield _gauge("bursar_journal_seq", "The last journal record.", (), {(): numbers.seq})
         yield _gauge("bursar_objects", "Objects that are there.", (), {(): numbers.objects})
         yield _gauge("bursar_accepting_changes", "1 while changes are taken.", (), {(): service.error is None})
+        about = "How often the state was made again from the file, after a write had failed."
+        yield _counter("bursar_state_reloads", about, (), {(): service.rebuilds})
         about = "How far the server's time is ahead of the clock of its machine; 0 unless that was set back."
         yield _gauge("bursar_clock_ahead_seconds", about, (), {(): service.ahead / 1000})
         yield _gauge("bursar_listeners", "Live streams and threads that hear of batches.", (), {(): len(service.hub)})

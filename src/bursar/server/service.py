@@ -5,26 +5,27 @@ at rest, and what changed (journal lines, objects) goes to the group committer b
 file has the order of the memory. A caller is answered once its batch is on the disk, and a reader once what it read is.
 
 A refused change leaves no trace. After any other failure (a batch that cannot be written, a defect that leaves a change
-half made) the service takes no changes any more, because memory and disk differ; a restart continues from the disk.
+half made) memory is ahead of the disk. It is then thrown away and made again from the file. Callers learn that their
+change is lost, reads show the last durable state, and changes are refused until the file can be written again.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, RLock
+from threading import RLock
 from typing import TypeVar
 
-from bursar.engine.decision import EVICTED, OUTCOMES, Decision, GangDecisions
-from bursar.ledger.journal import Record
 from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document
 from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Registry, default_registry
 from bursar.server import time_travel, types
+from bursar.server.batches import Alarm, DurableBatch, Hub, RequestCounters, Retry
 from bursar.server.changes import (
     Answers,
     ChangeRecord,
@@ -40,31 +41,10 @@ from bursar.sim.cluster import Applied, Cluster
 from bursar.sim.pods import Happening, PodEnd, SimEvent
 from bursar.sim.rehearsal import rehearse
 from bursar.store.committer import GroupCommitter
+from bursar.store.schema import StoreError
 from bursar.store.store import Batch, ObjectWrite, Store
 
 MACHINE = "machine"  # the actor of what happens to real jobs
-
-
-class RequestCounters:
-    """Since the start of the process."""
-
-    def __init__(self) -> None:
-        self.decisions: Counter[tuple[str, str]] = Counter()  # (outcome, reason)
-        self.evictions: Counter[str] = Counter()  # by reason
-        self.records: Counter[str] = Counter()  # by cause
-        self.pods: Counter[str] = Counter()  # by what happened
-
-    def note(self, records: Iterable[Record], happenings: Iterable[Happening]) -> None:
-        for record in records:
-            self.records[str(record.cause[0])] += 1
-            decided = record.decision
-            for decision in decided.decisions if isinstance(decided, GangDecisions) else [decided]:
-                if isinstance(decision, Decision) and decision.outcome != EVICTED:
-                    self.decisions[OUTCOMES[decision.outcome], decision.reason] += 1
-        for happening in happenings:
-            self.pods[happening.what] += 1
-            if happening.what == "evicted":
-                self.evictions[happening.reason.partition(" by ")[0]] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,60 +109,22 @@ def logged(
     return ChangeRecord(change, objects, [happening.pod for happening in happenings if happening.what == "evicted"])
 
 
-@dataclass(frozen=True, slots=True)
-class DurableBatch:
-    """One batch, once it is on the disk."""
-
-    seq: int
-    at: int
-    lines: Sequence[bytes]
-    objects: Sequence[ObjectWrite]
-    events: Sequence[SimEvent]
-
-
-Listener = Callable[[DurableBatch], None]
-
-
-class Hub:
-    """Publishes durable batches to listeners.
-
-    ``publish`` runs in the writing thread, in the order of the batches, and never waits. A listener that cannot keep
-    up is cut off, and resumes from the store.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._listeners: dict[int, Listener] = {}
-        self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._listeners)
-
-    def publish(self, batch: DurableBatch) -> None:
-        with self._lock:
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            listener(batch)
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear of every batch from now on; must be quick and must not fail. Returns how to stop."""
-        with self._lock:
-            self._next += 1
-            number = self._next
-            self._listeners[number] = listener
-
-        def stop() -> None:
-            with self._lock:
-                self._listeners.pop(number, None)
-
-        return stop
-
-
 T = TypeVar("T")
 
 
+LOG = logging.getLogger("bursar.server")
+
+
 class StoppedError(RuntimeError):
-    """The service takes no changes any more."""
+    """The service takes no changes."""
+
+
+class DegradedError(StoppedError):
+    """It takes none until the store can be written again, which it tries by itself."""
+
+
+class NotDoneError(StoppedError):
+    """The change is lost, as if it had never been asked for."""
 
 
 class KeyReusedError(ValueError):
@@ -201,18 +143,6 @@ class Pending:
     durable: Future[int] | None
 
 
-class Alarm:
-    """The time of the next tick; rings when something is due earlier."""
-
-    def __init__(self) -> None:
-        self.at = 0
-        self.ring = Event()
-
-    def due(self, moment: int | None) -> None:
-        if moment is not None and moment < self.at:
-            self.ring.set()
-
-
 class Service:
     """Owns the cluster, the store and its writing thread."""
 
@@ -223,7 +153,8 @@ class Service:
         self.hub = Hub()
         self.machines = MachineBoard()
         self.alarm = Alarm()
-        self.error: BaseException | None = None
+        self.error: StoppedError | None = None  # why no changes are taken
+        self._closing = False
         self._clock = clock
         self._changes = time_travel.counters(store).changes
         self._answers = Answers(store)
@@ -231,6 +162,10 @@ class Service:
         if isinstance(clock, SteadyClock):
             clock.not_before(self.cluster.now())
         self.committer = GroupCommitter(store)
+        self.rebuilds = 0
+        self._registry = registry
+        self._half_made: BaseException | None = None  # what left a change half made in memory
+        self._retry = Retry()
         self._unwritten: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
         self._last: Future[int] | None = None  # of the batch that was handed over last
         self.started = self.now()
@@ -251,6 +186,7 @@ class Service:
     def close(self) -> None:
         """Write what was handed over, and stop."""
         with self.lock:
+            self._closing = True
             self.error = self.error or StoppedError("the server is shutting down")
         self.committer.close()
 
@@ -277,6 +213,9 @@ class Service:
     def tick(self) -> int | None:
         """Let time pass until now; when something is due next, in milliseconds from 1970."""
         with self.lock:
+            self._back_in_step()
+            if isinstance(self.error, DegradedError) and self._retry.due():
+                self._try_writing()
             if self.error is None:
                 self._guarded(self._catch_up)
             return self.cluster.next_due
@@ -306,6 +245,7 @@ class Service:
     def event(self, kind: str, key: str, type_: str, reason: str, message: str) -> None:
         """Record an event about an object of a machine, for those who follow the stream."""
         with self.lock:
+            self._back_in_step()
             self._check_running()
             self.cluster.event(kind, key, type_, reason, message)
             self._flush({"last machine event": f"{reason} {kind}/{key}: {message}"})
@@ -324,6 +264,7 @@ class Service:
 
     def _change(self, action: Action) -> Pending:
         with self.lock:
+            self._back_in_step()
             self._check_running()
             known = self._answers.find(action.key) if action.key else None
             if known is not None:
@@ -379,20 +320,54 @@ class Service:
 
     def _written(self, done: Future[int], batch: DurableBatch) -> None:
         """Runs in the writing thread, in the order of the batches."""
-        error = done.exception()
-        if error is not None:
-            self.error = self.error or error
-        else:
+        if done.exception() is None:
             self.hub.publish(batch)
+        else:
+            self.alarm.ring.set()
 
     def _wait(self) -> None:
-        """Until everything that was handed over is on the disk."""
-        if self._last is not None:
-            self._last.result()
+        """Until everything that was handed over is on the disk, or is lost and out of memory again."""
+        self._back_in_step()
+        while self._last is not None and wait([self._last]).done and self._last.exception() is not None:
+            self._back_in_step()
 
     def _check_running(self) -> None:
         if self.error is not None:
-            raise StoppedError(f"no changes are taken any more, restart the server: {self.error}") from self.error
+            raise type(self.error)(str(self.error)) from self.error
+
+    # After a failure
+
+    def _back_in_step(self) -> None:
+        """If memory is ahead of the disk, make it again from the disk."""
+        failure = self._half_made or self.committer.error
+        if failure is None or self._closing:
+            return
+        LOG.error("no changes are taken until the store can be written: %s", failure)
+        self.error = DegradedError(f"no changes are taken until the store can be written again: {failure}")
+        self.committer.stop()
+        self._unwritten.clear()
+        self._last = None
+        self.store.reconnect()
+        self.cluster = time_travel.present(self.store, self._registry)
+        self._changes = time_travel.counters(self.store).changes
+        self._answers = Answers(self.store)
+        self.committer = GroupCommitter(self.store)
+        self._half_made = None
+        self.rebuilds += 1
+        self._retry.failed()
+        message = "what was shown is durable, and what was under way is lost: read the state again"
+        notice = SimEvent(self.cluster.now(), "Server", "", "Warning", "StateReloaded", message)
+        self.hub.publish(DurableBatch(self.cluster.engine.version, notice.at, (), (), [notice]))
+
+    def _try_writing(self) -> None:
+        try:
+            self.store.try_writing()
+        except StoreError as error:
+            self._retry.failed()
+            self.error = DegradedError(f"no changes are taken until the store can be written again: {error}")
+            return
+        self.error = None
+        LOG.warning("changes are taken again")
 
     def _guarded(self, work: Callable[[], T]) -> T:
         """Run it; if it fails and something has changed, memory is no longer what the disk will say."""
@@ -402,7 +377,9 @@ class Service:
         except BaseException as error:
             if self._position() != before:
                 trace = RuntimeError("a refused change left a trace") if isinstance(error, ManifestError) else error
-                self.error = self.error or trace
+                self._half_made = trace
+                if isinstance(error, StoreError):
+                    raise NotDoneError(f"not done, and nothing of it is kept: {error}") from error
             raise
 
     def _position(self) -> tuple[int, int]:
@@ -411,9 +388,17 @@ class Service:
     # Reading
 
     def read(self, look: Callable[[Cluster], T]) -> tuple[T, Future[int] | None]:
-        """Look at the cluster of now; the future says when what was seen is durable."""
+        """Look at the cluster of now; the future says when what was seen is durable, or that it is lost."""
         with self.lock:
+            self._back_in_step()
             return look(self.cluster), self._last
+
+    def read_durable(self, look: Callable[[Cluster], T]) -> T:
+        """Look at the cluster of now, and wait until what was seen is durable."""
+        while True:
+            found, written = self.read(look)
+            if written is None or (wait([written]).done and written.exception() is None):
+                return found
 
     def moment(self, text: str, option: str = "at") -> time_travel.Revision:
         """The moment that a text, given for an option, names; all up to now is on the disk when this returns."""

@@ -15,8 +15,9 @@ import msgspec
 
 from bursar.objects.validation import timestamp
 from bursar.server import time_travel
+from bursar.server.batches import DurableBatch
 from bursar.server.requests import in_thread
-from bursar.server.service import DurableBatch, Service
+from bursar.server.service import Service
 
 HEARTBEAT = 15.0
 WAITING_AT_MOST = 1000

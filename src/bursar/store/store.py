@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -69,6 +69,7 @@ def line_position(line: bytes) -> tuple[int, int]:
 
 _ENTRY = "INSERT INTO object_history (seq, at, kind, key, version, body, manifest) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ROWS = 512  # fetched at a time from the journal
+_ROOM = 512 * 1024  # bytes that must be writable after a write failed
 
 
 class Store:
@@ -219,13 +220,30 @@ class Store:
                 write(db)
                 db.execute("COMMIT")
             except BaseException as error:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # a connection that cannot even do that is replaced
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
                 if isinstance(error, (sqlite3.Error, ValueError)):
                     raise StoreError(self.path, f"cannot be written: {error}") from error
                 raise
             if self._log is not None:
                 self._log.committed()
+
+    def reconnect(self) -> None:
+        """Write through a new connection; the old one may be left in a transaction that failed."""
+        with self._writing:
+            if self._writer is None or self._log is None:
+                raise StoreError(self.path, "is not open for writing")
+            with suppress(sqlite3.Error):
+                self._writer.close()
+            self._writer = schema.connect_writer(self.path)
+            self._log.use(self._writer)
+
+    def try_writing(self) -> None:
+        """``StoreError`` unless there is room for more than a small change; leaves nothing behind."""
+        name, filler = "room", "." * _ROOM
+        self.transact(lambda db: db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, filler)))
+        self.transact(lambda db: db.execute("DELETE FROM meta WHERE name = ?", (name,)))
 
     def fold(self) -> None:
         """Complete a fold of the write-ahead log that a reader held up."""

@@ -89,6 +89,10 @@ class LogFolder:
         self._mark = ""  # of a fold that is not complete yet
         self.folded = True  # whether the marks are equal: a file without its log would then be found
 
+    def use(self, db: sqlite3.Connection) -> None:
+        """Go on with another connection to the same file."""
+        self._db = db
+
     def committed(self) -> None:
         """A transaction was committed; fold if it is time to."""
         self._commits += 1
