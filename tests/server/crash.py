@@ -60,6 +60,7 @@ class Process:
 
     def __init__(self, data: Path) -> None:
         command = [sys.executable, "-m", "bursar", "serve", "--data", str(data), "--port", "0"]
+        command += ["--log-level", "warning"]  # nothing reads what it logs, and a pipe holds little
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_env()
         )

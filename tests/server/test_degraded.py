@@ -14,7 +14,7 @@ import pytest
 
 from bursar.audit.auditor import Auditor
 from bursar.objects.manifests import Document, load_text
-from bursar.server.batches import Retry
+from bursar.server.batches import WriteRetry
 from bursar.server.client import Client, RequestFailedError
 from bursar.server.service import Service
 from bursar.server.types import Problem, ServerEvent
@@ -50,8 +50,8 @@ class Broken:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Retry, "_FIRST", 0.05)
-    monkeypatch.setattr(Retry, "_MOST", 0.1)
+    monkeypatch.setattr(WriteRetry, "_FIRST", 0.05)
+    monkeypatch.setattr(WriteRetry, "_MOST", 0.1)
 
 
 def test_reads_show_what_is_durable_and_changes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

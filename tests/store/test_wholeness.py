@@ -134,6 +134,26 @@ def test_the_log_is_folded_now_and_then(running: Store) -> None:
     assert log < 40_000_000
 
 
+@pytest.mark.parametrize("share", range(6))
+def test_a_fold_that_was_killed_half_way_loses_nothing(running: Store, share: int) -> None:
+    """Some pages of the file are new and some are old then; with its log the store is whole."""
+    assert running._log is not None
+    running._log._every = 1_000
+    meta = {f"m{number}": "x" * 900 for number in range(200)}
+    running.commit(Batch(objects=[put(f"p{number}", number + 1, os.urandom(9_000)) for number in range(40)], meta=meta))
+    running._log._begin()
+    half = copied(running, "half.db", log=True)
+    old = half.read_bytes()
+    running._log.fold()
+    new = running.path.read_bytes()
+    size = 16_384
+    pages = range(0, len(new), size)
+    taken = [new if (page // size) % 6 == share else old for page in pages]
+    half.write_bytes(b"".join(source[page : page + size] for source, page in zip(taken, pages, strict=True)))
+    with Store.open(half) as store:
+        assert len(list(store.objects())) == 40
+
+
 def test_a_log_of_another_store_is_refused(running: Store, tmp_path: Path) -> None:
     """As when a backup is copied over a store that a killed server left."""
     folds(running)

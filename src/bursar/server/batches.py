@@ -100,7 +100,7 @@ class Alarm:
             self.ring.set()
 
 
-class Retry:
+class WriteRetry:
     """When to try again: at first soon, then at growing intervals."""
 
     _FIRST, _MOST = 1.0, 30.0

@@ -25,7 +25,7 @@ from bursar.objects.manifests import Document
 from bursar.objects.validation import timestamp
 from bursar.policies.plugin import Registry, default_registry
 from bursar.server import time_travel, types
-from bursar.server.batches import Alarm, DurableBatch, Hub, RequestCounters, Retry
+from bursar.server.batches import Alarm, DurableBatch, Hub, RequestCounters, WriteRetry
 from bursar.server.changes import (
     Answers,
     ChangeRecord,
@@ -165,7 +165,7 @@ class Service:
         self.rebuilds = 0
         self._registry = registry
         self._half_made: BaseException | None = None  # what left a change half made in memory
-        self._retry = Retry()
+        self._retry = WriteRetry()
         self._unwritten: deque[tuple[Future[int], list[ObjectWrite]]] = deque()  # batches, with manifests that are new
         self._last: Future[int] | None = None  # of the batch that was handed over last
         self.started = self.now()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bursar.store import schema
-from bursar.store.schema import CutOffStoreError, damaged
+from bursar.store.schema import CutOffStoreError
 
 FOLDED: Final = "folded"
 BEFORE: Final = "folded_before"
@@ -58,18 +58,22 @@ def check_whole(db: sqlite3.Connection, path: Path) -> None:
 
 
 def check_log(db: sqlite3.Connection, path: Path) -> None:
-    """``DamagedStoreError`` if the write-ahead log belongs to another file. Only while no other process writes."""
+    """``CutOffStoreError`` if the write-ahead log belongs to another file. Only while no other process writes.
+
+    A fold that was killed leaves a file of old and new pages, which alone may be unreadable or lack its mark. With its
+    log it is whole, so only a mark that is neither tells of another file.
+    """
     found = marks(db)
     if FOLDED not in found or not _has_log(path):
         return
     alone = schema.connect_alone(path)
     try:
         held = marks(alone).get(FOLDED)
-    except sqlite3.DatabaseError as error:
-        raise damaged(path, error) from error
+    except sqlite3.DatabaseError:
+        held = None
     finally:
         alone.close()
-    if held not in {found[FOLDED], found.get(BEFORE)}:
+    if held is not None and held not in {found[FOLDED], found.get(BEFORE)}:
         problem = f"the write-ahead log beside it ({schema.log_of(path).name}) belongs to another file"
         raise CutOffStoreError(path, problem, "nothing was changed; move both away, and restore a backup")
 
