@@ -37,6 +37,7 @@ from bursar.objects.kinds import (
 from bursar.objects.manifests import Document
 from bursar.objects.pods import Priorities, SpecCache, claim_from_pod
 from bursar.objects.validation import selector_from
+from bursar.policies.ownership import ACCESS, OPTIONS_SETTING, RULES_SETTING, AccessOptions, AccessRules
 from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, Reason, Registry
 from bursar.policies.results import Setting
 
@@ -150,6 +151,13 @@ class ControlSection(Part, frozen=True):
             " were pinned to. free-to-recreate: those of ReplicaSets and StatefulSets, and of Jobs that ignore it."
         ),
     ] = "free-to-recreate"
+    unowned: Annotated[
+        Literal["allow", "refuse"],
+        Meta(
+            description="Whether pods of any namespace may use a quota or tree node that names no namespaces, nor do"
+            " those above it."
+        ),
+    ] = "allow"
     ignored_gates: Annotated[
         tuple[str, ...],
         Meta(
@@ -215,13 +223,23 @@ def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
         return [_budget(change.key, change.typed)]
     if change.kind.kind == CONFIGURATION:
         local_options.local_options(_section(change, local_options.SECTION))  # checked here, read by the agents
-        return [setting for plugin in registry for setting in _configured(plugin, change)]
+        options = [setting for plugin in registry for setting in _configured(plugin, change)]
+        return [*options, _unowned(change)] if ACCESS in registry else options
     found: list[Setting] = []
     for plugin in registry:
         translate = plugin.translate.get(change.kind.name)
         if translate is not None:
             found.extend(translate(change.key, change.typed))
+        access = plugin.access.get(change.kind.name)
+        if access is not None and ACCESS in registry:
+            rules = None if change.typed is None else AccessRules(tuple(access(change.key, change.typed)))
+            found.append(Setting(RULES_SETTING, f"{change.kind.name}/{change.key}", rules))
     return found
+
+
+def _unowned(change: ObjectChange) -> Setting:
+    section: ControlSection = _section(change, SECTION) or ControlSection()
+    return Setting(OPTIONS_SETTING, change.key, AccessOptions(section.unowned == "refuse"))
 
 
 def _configured(plugin: Plugin, change: ObjectChange) -> list[Setting]:

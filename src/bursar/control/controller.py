@@ -24,7 +24,18 @@ from bursar.control.wakeups import Wakeups
 from bursar.engine.decision import NEVER, Decision
 from bursar.engine.engine import Engine
 from bursar.engine.what_if import Adjust, Configure
-from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Claim, ClaimSpec
+from bursar.ledger.claims import (
+    BOUND,
+    HELD,
+    PENDING,
+    RESERVED,
+    RUNNING,
+    STATES,
+    TERMINATING,
+    Claim,
+    ClaimSpec,
+    spec_from_record,
+)
 from bursar.ledger.preemption_history import Displacement, displaced_by
 from bursar.objects.decode import ManifestError
 from bursar.objects.pods import SpecCache
@@ -70,6 +81,7 @@ class Controller:
         self._configured(changes)
         self._devices.apply(changes, now)
         for claim, key in pods:
+            self._cap(claim)
             self._pod_seen(claim, key, now)
         for claim, _ in pods:
             missing = None if claim is None else self.queue.missing(claim.uid)
@@ -111,8 +123,18 @@ class Controller:
         claim, _ = self._pods.read(change)
         if claim is None or claim.uid != known.uid:
             return None
+        self._cap(claim)
         self._devices.equip(claim, known)
         return None if _same(known.spec, claim.spec) else claim
+
+    def _cap(self, claim: Claim | None) -> None:
+        """A pod that preempts nobody counts at most as the highest priority of its quotas."""
+        if claim is None or claim.spec.preempts:
+            return
+        most, spec = self.engine.most_priority(claim), claim.spec
+        if most is not None and spec.priority > most:
+            key = ("capped", spec.mark, most)
+            claim.spec = self.specs.get(key, lambda: spec_from_record({**spec.record(), "priority": most}))
 
     def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
         """A pod as it is now; None if it is gone. Another uid under the same key is another pod."""
@@ -330,6 +352,7 @@ class Controller:
         """The claim that a pod would make, new and in no ledger; None if it has ended."""
         claim = self._pods.read(change)[0]
         if claim is not None:
+            self._cap(claim)
             self._devices.equip(claim, None)
         return claim
 

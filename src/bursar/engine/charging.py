@@ -11,10 +11,11 @@ from typing import Final, final
 from bursar.engine.disruption_budgets import Budgets, VictimRules
 from bursar.engine.possible import PossibleNodes
 from bursar.engine.time_box import DecisionTime
-from bursar.ledger.claims import Binding, Claim, ClaimSpec
+from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Lineages
 from bursar.ledger.state import near_overflow
 from bursar.ledger.transaction import Ledger, Transaction
+from bursar.policies.ownership import OwnerRules
 from bursar.policies.placement_kit import NodeIndex, SpecWeights
 from bursar.policies.policy import (
     ConcernVersion,
@@ -84,6 +85,7 @@ class Core:
         "lineages",
         "nodes",
         "opening",
+        "owner_rules",
         "placing",
         "policies",
         "possible",
@@ -133,6 +135,7 @@ class Core:
         needs_of = DirectedNeeds([p for p in quotas if overrides(p, QuotaPolicy, "node_needs")])
         self.possible: Final = PossibleNodes(self.ledger.state, self.nodes, self.placing, needs_of)
         names: set[str] = set()
+        self.owner_rules: Final = next((p.owner_rules for p in policies if p.excludes), OwnerRules())
         for slot, policy in enumerate(policies):
             if policy.name in names:
                 raise ValueError(f"two policies are called {policy.name}")
@@ -141,6 +144,7 @@ class Core:
             policy.concern_version = self.concern_version
             policy.eviction_rules = self.eviction_rules
             policy.demand_rules = self.possible
+            policy.owner_rules = self.owner_rules
             self.ledger.watch(policy.name, policy)
             policy.attach(self.ledger.state, self.nodes, needs_of)
 
@@ -198,7 +202,12 @@ class Core:
             bound = policy.bind(claim, "")
             if isinstance(bound, Binding):
                 found[policy.slot] = bound
+            elif policy.excludes and bound is not None:
+                return self._nowhere()
         return tuple(found)
+
+    def _nowhere(self) -> tuple[Binding | None, ...]:
+        return tuple([None] * len(self.policies))
 
     def demand(self, claim: Claim, bindings: tuple[Binding | None, ...], wanted: bool) -> None:
         for policy in self.demanding:
@@ -240,6 +249,8 @@ class Core:
         for refusal in refusals:
             for policy in self.policies:
                 if policy.name == refusal.policy:
+                    if policy.excludes and claim.state == PENDING:
+                        return self._nowhere()
                     slot = policy.slot
                     found[slot] = policy.bind_anyway(claim, place, old[slot] if slot < len(old) else None)
         return tuple(found)

@@ -342,6 +342,11 @@ class Engine(LockedLedger):
         finally:
             self._lock.release()
 
+    def most_priority(self, claim: Claim) -> int | None:
+        """The highest priority that counts for the claim in its quotas; None: any."""
+        with self._lock:
+            return self._core.owner_rules.most_priority(claim)
+
     def standing_refusal(self, claim: Claim) -> Refusal | None:
         """The claim's last refusal with today's numbers, if it is certain that a decision would repeat it."""
         self._lock.acquire()
@@ -361,20 +366,14 @@ class Engine(LockedLedger):
 
     def misspelt(self, resources: list[str]) -> str:
         """Which of these resources no node has, although one has nearly that name; "" if there is none."""
-        self._lock.acquire()
-        try:
+        with self._lock:
             return self._core.nodes.misspelt(resources)
-        finally:
-            self._lock.release()
 
     def possible(self, uid: str) -> bool:
         """Whether the claim could still run on its node, if that were empty."""
-        self._lock.acquire()
-        try:
+        with self._lock:
             claim = self.claim(uid)
             return not claim.place or is_possible(self._core, claim, claim.place)
-        finally:
-            self._lock.release()
 
     def what_if(self, changes: list[Assumption], at: int = 0, pending: bool = False) -> Outlook:
         """Dry run: the decisions after the changes; ``pending`` also tries the pending claims. Changes nothing."""

@@ -121,6 +121,7 @@ GROUP_LABEL = "bursar.dev/group"
 GROUP_SIZE_LABEL = "bursar.dev/group-size"
 GPU_NODE_LABEL = "bursar.dev/gpu-node"  # Bursar keeps it on GPU nodes where pods have to be kept off them
 DEVICES = "bursar.dev/devices"  # annotation of a node: driver=count, with commas between them; from its ResourceSlices
+PRIORITY_CLASS_DETAIL = "priorityClass"  # in ``ClaimSpec.details``: what to call its priority
 DEVICE_DETAILS = "devices"  # in ``ClaimSpec.details`` of pods with claims of devices: see ``control.device_book``
 
 Unpreemptible = Callable[[Mapping[str, str], Mapping[str, str]], bool]
@@ -239,6 +240,8 @@ def _spec(pod: Pod, priorities: Priorities, unpreemptible: Sequence[Unpreemptibl
 def _details(spec: PodSpec, namespace: str) -> dict[str, object]:
     """What policies and the device book read of a few pods only."""
     found: dict[str, object] = {}
+    if spec.priority_class_name:
+        found[PRIORITY_CLASS_DETAIL] = spec.priority_class_name
     if spec.resource_claims:
         rows = [[one.name, one.resource_claim_name, one.resource_claim_template_name] for one in spec.resource_claims]
         found[DEVICE_DETAILS] = {"claims": rows}

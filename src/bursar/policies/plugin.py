@@ -20,6 +20,7 @@ from bursar.objects.core import Node
 from bursar.objects.crds import Section
 from bursar.objects.kinds import CORE_KINDS, Kind, KindSet
 from bursar.policies.fix_fields import FixFields
+from bursar.policies.ownership import AccessRule
 from bursar.policies.policy import Policy
 from bursar.policies.quota_table import QuotaTable
 from bursar.policies.results import Setting
@@ -113,6 +114,9 @@ Namespaces = Callable[[str, Mapping[str, Any]], Iterable[str]]
 
 Also called with manifests that are not acceptable; it returns nothing for what it cannot read.
 """
+
+Access = Callable[[str, Any], list[AccessRule]]
+"""(key of the object, the typed object) -> who may use its quotas; raises ``ManifestError``."""
 
 CheckRemoval = Callable[[ObjectView, Mapping[str, Any]], None]
 """Raises ``ManifestError`` when the object must not be deleted now."""
@@ -217,6 +221,7 @@ class Plugin:
     """(its section of a Configuration as plain data, or None) -> the exempt namespaces, if it governs all others."""
     review: Review | None = None  # is asked, besides ``admit`` and ``check_removal``, when one of these kinds changes:
     reviewed: tuple[str, ...] = ()
+    access: Mapping[str, Access] = field(default_factory=dict)  # by kind name: who may use its quotas
 
 
 class Registry:
@@ -237,6 +242,9 @@ class Registry:
     def __iter__(self) -> Iterator[Plugin]:
         return iter(self._plugins.values())
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._plugins
+
     def policies(self) -> list[Policy]:
         """A fresh policy of each plugin, in order."""
         return [plugin.create() for plugin in self]
@@ -246,9 +254,10 @@ class Registry:
         return [(self._plugins[policy.name], policy) for policy in policies if policy.name in self._plugins]
 
 
-# The modules of the built-in policies; each has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
-# nodes 50, crossquota 60, gpus 70, devices 80.
+# The modules of the built-in policies; each has a ``PLUGIN``. Orders: access 5, trees 10, pools 20, elastic 30,
+# limits 40, nodes 50, crossquota 60, gpus 70, devices 80.
 BUILT_IN = (
+    "bursar.policies.access.plugin",
     "bursar.policies.trees.plugin",
     "bursar.policies.pools.plugin",
     "bursar.policies.elastic.plugin",

@@ -13,8 +13,8 @@ Rules for every policy:
   derived from it (indexes, parsed settings) follows the ``Watcher`` callbacks, which also fire on undo and replay.
 * ``bind`` and ``explain`` change nothing. ``charge`` and ``recharge`` are all or nothing: a refusal leaves no trace.
 * Only growth is checked; ``forced`` skips the check, never the counting.
-* No clock, no randomness, total orders everywhere. The time is ``tx.now`` or the ``now`` that a hook is given.
-* By default a claim is charged in the accounts that bind it, where it fits, in order.
+* No clock, no randomness, total orders everywhere. The time is ``tx.now`` or the ``now`` that a hook is given. By
+  default a claim is charged in the accounts that bind it, where it fits, in order.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from mypy_extensions import i64, mypyc_attr
 from bursar.ledger.claims import Binding, Claim
 from bursar.ledger.state import Account, State, Watcher, first_unfit
 from bursar.ledger.transaction import Transaction
+from bursar.policies.ownership import OwnerRules
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting, refusal_for
 from bursar.policies.rights import ANY_STANDING, Rights, Row, missing_rows
@@ -187,6 +188,8 @@ class Policy(PreemptionHooks):
         self.eviction_rules: EvictionRules = EvictionRules()  # the engine's, once it is attached
         self.concern_version: ConcernVersion = ConcernVersion()  # the engine's, once it is attached
         self.demand_rules: DemandRules = DemandRules()  # the engine's, once it is attached
+        self.owner_rules: OwnerRules = OwnerRules()  # of the policy that has them
+        self.excludes: bool = False  # whether a claim that it refuses counts nowhere, as demand neither
 
     def attach(self, state: State, nodes: NodeIndex, needs_of: NeedsSource | None = None) -> None:
         """Called once, first: the ledger's state (to read), the node slots, and what policies require of a node."""
@@ -239,9 +242,8 @@ class Policy(PreemptionHooks):
         """
         accounts, costs = binding.accounts, binding.costs
         at = first_unfit(accounts, costs)
-        if at < 0:
-            return None
-        return self.refusal(claim, accounts[at], accounts[at].short_dimension(costs[at]), costs[at])
+        dim = -1 if at < 0 else accounts[at].short_dimension(costs[at])
+        return None if at < 0 else self.refusal(claim, accounts[at], dim, costs[at])
 
     def standing_refusal(self, claim: Claim, binding: Binding) -> Refusal | None:
         """Read-only: a refusal that only room in its account resolves, and no victims. None: it takes a decision."""
@@ -249,10 +251,9 @@ class Policy(PreemptionHooks):
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
         """Count the claim, or return why not."""
-        if not forced:
-            refusal = self.check(claim, binding)
-            if refusal is not None:
-                return refusal
+        refusal = None if forced else self.check(claim, binding)
+        if refusal is not None:
+            return refusal
         tx.charge(claim, binding.accounts, binding.costs)
         return None
 
@@ -321,9 +322,8 @@ class Policy(PreemptionHooks):
         """Check the new binding where it costs more than the old one; the old one is released already."""
         before = {old.accounts[i].name: old.costs[i] for i in range(len(old.accounts))}
         for i in range(len(new.accounts)):
-            account = new.accounts[i]
+            account, cost = new.accounts[i], new.costs[i]
             had = before.get(account.name)
-            cost = new.costs[i]
             for dim in cost.indices():
                 grows = had is None or cost.get(dim) > had.get(dim)
                 if grows and account.used.get(dim) + cost.get(dim) > account.limits.get(dim):

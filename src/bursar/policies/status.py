@@ -11,6 +11,8 @@ from mypy_extensions import mypyc_attr
 
 from bursar.policies.results import Output
 
+_FEW: Final = 3  # quotas that a condition names
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StatusWriter:
@@ -50,6 +52,13 @@ class StatusWriter:
         if self.changed("resources", entry, problem) and problem:
             self.write_event(kind, key, "UnknownResource", problem)
         return [condition("ResourcesKnown", False, "UnknownResource", problem)] if problem else []
+
+    def owned(self, unowned: list[str]) -> list[object]:
+        """The condition of an object whose quotas everybody may use; [] if there are none."""
+        if not unowned:
+            return []
+        named = ", ".join(unowned[:_FEW]) + (f" and {len(unowned) - _FEW} more" if len(unowned) > _FEW else "")
+        return [condition("Owned", False, "NobodyNamed", f"pods of every namespace may use {named}")]
 
     def take(self) -> list[Output]:
         """Returns the outputs since the last call."""

@@ -13,6 +13,7 @@ from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.requests import amounts_from
 from bursar.objects.validation import check_namespace, is_qualified
 from bursar.policies.elastic.settings import COMPOSITE, DEFAULT_GB, ELASTIC_QUOTA, GROUP
+from bursar.policies.ownership import named_by
 from bursar.resources import dimension
 
 VERSION = "v1alpha1"
@@ -91,10 +92,12 @@ class ElasticSection(Part, frozen=True):
 
 
 def check_elastic_quota(quota: ElasticQuota) -> None:
+    named_by(quota.metadata.annotations)
     _check_bounds(quota.spec.min, quota.spec.max)
 
 
 def check_composite(quota: CompositeElasticQuota) -> None:
+    named_by(quota.metadata.annotations)
     _check_bounds(quota.spec.min, quota.spec.max)
     if not quota.spec.namespaces:
         raise ManifestError("must name at least one namespace", "spec.namespaces")

@@ -39,6 +39,7 @@ from bursar.policies.elastic.settings import (
     quota_id,
 )
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
+from bursar.policies.ownership import MAX_PRIORITY, AccessRule, named_by
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Check, Refusal, Setting
@@ -60,6 +61,13 @@ def composite_settings(key: str, quota: CompositeElasticQuota | None) -> list[Se
         bounds = limits_from(spec.min, "spec.min"), limits_from(spec.max, "spec.max")
         body = ElasticQuotaBody(COMPOSITE, key, spec.namespaces, *bounds, takeover=spec.takeover)
     return [Setting(QUOTA_SETTING, quota_id(COMPOSITE, key), body)]
+
+
+def access_of(namespaces: tuple[str, ...], subject: str, annotations: Mapping[str, str]) -> list[AccessRule]:
+    """Its own namespaces use a quota; their priorities may be capped."""
+    most = named_by({name: text for name, text in annotations.items() if name == MAX_PRIORITY}).max_priority
+    rule = AccessRule(f"{NAME}/{subject}", subject, "", "", "", namespaces, "", True, namespaces, None, most)
+    return [rule]
 
 
 def option_settings(key: str, section: ElasticSection | None) -> list[Setting]:
@@ -200,6 +208,14 @@ PLUGIN = Plugin(
         "Configuration": option_settings,
     },
     {ELASTIC_QUOTA_KIND.name: admit_elastic_quota, COMPOSITE_KIND.name: admit_composite},
+    access={
+        ELASTIC_QUOTA_KIND.name: lambda key, quota: access_of(
+            (key.partition("/")[0],), f"ElasticQuota {key}", quota.metadata.annotations
+        ),
+        COMPOSITE_KIND.name: lambda key, quota: access_of(
+            quota.spec.namespaces, f"CompositeElasticQuota {key}", quota.metadata.annotations
+        ),
+    },
     namespaces={
         ELASTIC_QUOTA_KIND.name: lambda key, _: (key.partition("/")[0],),
         COMPOSITE_KIND.name: lambda _, composite: _listed(composite),

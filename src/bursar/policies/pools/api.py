@@ -11,9 +11,21 @@ from bursar.objects.crds import MIN_WITHIN_MAX, SUBDOMAIN, Rule, WrittenStatus
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.validation import check_labels, check_name, duration_ms, selector_from
+from bursar.policies.ownership import AccessRule, named_by
 from bursar.policies.pools.node_pools import Profile
 from bursar.policies.pools.parse import is_exclusive, quota_from, ratio_from, resource_keys, tree_id
-from bursar.policies.pools.settings import BUILT_IN, IS_PARENT, PARENT, RUNTIME, TREE, PoolOptions, QuotaObject
+from bursar.policies.pools.settings import (
+    BUILT_IN,
+    IS_PARENT,
+    NAME,
+    PARENT,
+    QUOTA_OF_POD,
+    ROOT,
+    RUNTIME,
+    TREE,
+    PoolOptions,
+    QuotaObject,
+)
 
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _DURATION = r"^(0|([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?([0-9.]+ms)?)$"
@@ -154,6 +166,46 @@ def options_of_section(section: PoolsSection | None) -> PoolOptions:
     )
 
 
+def access_of_quota(quota: PoolQuota, key: str = "") -> list[AccessRule]:
+    """Who may use the quota: the namespaces that Koordinator's annotation lists are named, too."""
+    found = quota_of_object(quota, key).quota
+    annotations = quota.metadata.annotations
+    named = named_by(annotations, found.namespaces)
+    members = (*found.namespaces, found.namespace) if found.name == found.namespace else found.namespaces
+    return [
+        AccessRule(
+            f"{NAME}/{found.name}",
+            f"quota {found.name}",
+            "" if found.parent == ROOT else f"{NAME}/{found.parent}",
+            QUOTA_OF_POD,
+            found.name,
+            members,
+            found.namespace,
+            named.named,
+            named.namespaces,
+            named.selector,
+            named.max_priority,
+        )
+    ]
+
+
+def access_of_profile(profile: ElasticQuotaProfile, key: str = "") -> list[AccessRule]:
+    """Who may use the root quota of a profile."""
+    name, named = profile.spec.quota_name, named_by(profile.metadata.annotations)
+    given = (named.named, named.namespaces, named.selector, named.max_priority)
+    return [AccessRule(f"{NAME}/{name}", f"quota {name}", "", "", "", (), key.partition("/")[0], *given)]
+
+
+def check_quota(quota: PoolQuota) -> None:
+    quota_of_object(quota)
+    named_by(quota.metadata.annotations)
+
+
+def check_profile(profile: ElasticQuotaProfile) -> None:
+    profile_of_object(profile)
+    named_by(profile.metadata.annotations)
+
+
 def _mark(place: str, key: str) -> str:
     """The JSON path of a label or annotation."""
     return f".metadata.{place}." + key.replace(".", "\\.")
@@ -168,7 +220,7 @@ QUOTA = Kind(
     PoolQuota,
     strict=True,
     short_names=("eq", "eqs"),
-    check=quota_of_object,
+    check=check_quota,
     columns=(
         PrinterColumn("Parent", _mark("labels", PARENT)),
         PrinterColumn("Used", ".status.used"),
@@ -190,7 +242,7 @@ PROFILE = Kind(
     ElasticQuotaProfile,
     strict=True,
     short_names=("eqp",),
-    check=profile_of_object,
+    check=check_profile,
     columns=(
         PrinterColumn("Root Quota", ".spec.quotaName"),
         PrinterColumn("Tree", ".status.treeId"),

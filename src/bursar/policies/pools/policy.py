@@ -329,6 +329,7 @@ class PoolsPolicy(QuotaPolicy):
         super().attach(state, nodes, needs_of)
         self.bindings.rules = self.demand_rules
         self.revoker.rules = self.eviction_rules
+        self.status.owner_rules = self.owner_rules
 
     def configure(self, tx: Transaction, setting: Setting) -> list[str]:
         found: list[str] = []

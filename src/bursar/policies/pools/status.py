@@ -8,6 +8,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from bursar.ledger.state import State
+from bursar.policies.ownership import OwnerRules
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.pools.derived_state import DerivedState
 from bursar.policies.pools.quota_node import NO_MAX, Branch
@@ -39,6 +40,8 @@ class PoolStatusWriter(StatusWriter):
     def __init__(self, derived: DerivedState) -> None:
         super().__init__()
         self.derived: Final = derived
+        self.owner_rules: OwnerRules = OwnerRules()
+        self.owners_seen: int = 0
         self.roots: Final[dict[str, str]] = {}  # by name: the key of a root quota that was written
 
     def outputs(self, state: State, nodes: NodeIndex) -> list[Output]:
@@ -130,6 +133,9 @@ class PoolStatusWriter(StatusWriter):
             forest.refresh_all(tree)
         forest.note_loose()
         changed = sorted(forest.changed)
+        if self.owners_seen != self.owner_rules.version:
+            self.owners_seen = self.owner_rules.version
+            changed = sorted({*changed, *[key for key, branch in forest.branches.items() if branch.quota is not None]})
         forest.changed.clear()
         for key in changed:
             branch = forest.branches.get(key)
@@ -157,7 +163,8 @@ class PoolStatusWriter(StatusWriter):
         used = {} if branch.account is None else branch.account.used.vector().show()
         names = sorted({*quota.maximum, *quota.minimum})
         unknown = self.unknown_resources(QUOTA_OBJECT, quota.key, branch.key, nodes.misspelt(names))
-        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied), *unknown]}
+        unowned = self.owned(self.owner_rules.unowned(f"{QUOTA_OBJECT}/{quota.key}"))
+        status: dict[str, object] = {"used": used, "conditions": [self._condition(branch, tied), *unknown, *unowned]}
         self._label(quota)
         moved = self.changed("annotations", branch.key, amounts)
         if moved:

@@ -14,13 +14,15 @@ from typing import Annotated, ClassVar, cast
 
 from msgspec import Meta, field
 
-from bursar.objects.core import Manifest, Part, Quantities
+from bursar.objects.core import Int32, LabelSelector, Manifest, Part, Quantities
 from bursar.objects.crds import GROUP, RESOURCE_NAME, VERSION, Rule, WrittenStatus
 from bursar.objects.decode import ManifestError, decode, join
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.manifests import load_text
-from bursar.objects.validation import is_qualified
-from bursar.policies.trees.records import ConsumerInfo, TreeBody, TreeNodeBody, TreeRequest, problem
+from bursar.objects.validation import check_namespace, is_qualified, selector_from
+from bursar.policies.ownership import AccessRule
+from bursar.policies.trees.model import account_name
+from bursar.policies.trees.records import LABEL, ConsumerInfo, TreeBody, TreeNodeBody, TreeRequest, problem
 from bursar.quantity import QuantityError
 from bursar.resources import dimension, from_amounts
 
@@ -52,6 +54,20 @@ class QuotaNode(Part, frozen=True):
             extra_json_schema={"enum": [True, False, *sorted(_TRUE), *sorted(_FALSE)]},
         ),
     ] = False
+    namespaces: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema={"maxLength": 63})], ...] | None,
+        Meta(
+            description="The namespaces whose pods may use the node; without it, and without a selector, those that"
+            " the node above names. A node below only narrows.",
+            extra_json_schema={"maxItems": 1000},
+        ),
+    ] = None
+    namespace_selector: Annotated[
+        LabelSelector | None, Meta(description="Selects more such namespaces by their labels.")
+    ] = None
+    max_priority: Annotated[
+        Int32 | None, Meta(description="Pods of higher priority wait; those that preempt nobody count as this.")
+    ] = None
 
 
 class QuotaTreeSpec(Part, frozen=True):
@@ -152,6 +168,32 @@ def node_from(name: str, node: QuotaNode, path: str) -> TreeNodeBody:
     return TreeNodeBody(name, parent, _is_hard(node.hard, join(path, "hard")), quota)
 
 
+def access_of(tree: QuotaTree) -> list[AccessRule]:
+    """Who may use the nodes of a tree; a node without children is named by the tree's label."""
+    name, nodes = tree.metadata.name, tree.spec.nodes
+    parents = {node.parent for node in nodes.values()}
+    found: list[AccessRule] = []
+    for key, node in nodes.items():
+        path = join("spec.nodes", key)
+        for index, namespace in enumerate(node.namespaces or ()):
+            check_namespace(namespace, f"{join(path, 'namespaces')}[{index}]")
+        given = node.namespace_selector
+        found.append(
+            AccessRule(
+                account_name(name, key),
+                f"group {key} of QuotaTree {name}",
+                account_name(name, node.parent) if node.parent not in _NO_PARENT else "",
+                f"{LABEL}{name}" if key not in parents else "",
+                key,
+                named=node.namespaces is not None or given is not None,
+                namespaces=node.namespaces or (),
+                selector=None if given is None else selector_from(given, join(path, "namespaceSelector")),
+                max_priority=node.max_priority,
+            )
+        )
+    return found
+
+
 def check_node_name(name: str, path: str) -> None:
     if not name or not name.isprintable() or len(name) > 253 or name == "nil":
         raise ManifestError(f"{name!r:.60} is not the name of a node: up to 253 printable characters, not nil", path)
@@ -175,6 +217,7 @@ def body_from(tree: QuotaTree) -> TreeBody:
 def check_tree(tree: QuotaTree) -> None:
     """Raise an error for a manifest that is not one tree."""
     name, what = problem(body_from(tree))
+    access_of(tree)
     if what:
         raise ManifestError(what, join("spec.nodes", name))
 

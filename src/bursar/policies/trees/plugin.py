@@ -12,7 +12,7 @@ from bursar.policies.fix_fields import FixFields, LabelChoice, LimitField, limit
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaFigures, QuotaRecord, QuotaTable
 from bursar.policies.results import Check, Refusal, Setting
-from bursar.policies.trees.api import QUOTA_TREE, QuotaTree, body_from
+from bursar.policies.trees.api import QUOTA_TREE, QuotaTree, access_of, body_from
 from bursar.policies.trees.model import QuotaTreeModel, account_name
 from bursar.policies.trees.policy import KIND, TreesPolicy
 from bursar.policies.trees.records import LABEL, NAME, held_requests
@@ -207,6 +207,7 @@ PLUGIN = Plugin(
     kinds=(QUOTA_TREE,),
     translate={QUOTA_TREE.name: tree_settings},
     check_removal={QUOTA_TREE.name: check_removal},
+    access={QUOTA_TREE.name: lambda _, tree: access_of(tree)},
     reasons=REASONS,
     title="Quota trees ([guide](trees.md))",
     quotas=QuotaTable(rows=quota_rows, accounts=accounts_of, borrowers=borrowers, explain=explain_row, called=called),

@@ -265,7 +265,7 @@ class TreesPolicy(QuotaPolicy):
         return Check(NAME, not failed, "", tuple(children))
 
     def outputs(self, now: int) -> list[Output]:
-        return self.status.outputs(self.trees, self.nodes)
+        return self.status.outputs(self.trees, self.nodes, self.owner_rules)
 
 
 def _fits_grown(node: TreeNode, request: TreeRequest, held: TreeRequest) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from bursar.policies.ownership import OwnerRules
 from bursar.policies.placement_kit import NodeIndex
 from bursar.policies.results import Output
 from bursar.policies.status import StatusWriter, condition
@@ -26,6 +27,7 @@ class TreeStatusWriter(StatusWriter):
     def __init__(self) -> None:
         super().__init__()
         self.dirty: Final[set[str]] = set()
+        self.owners_seen: int = 0
 
     def touch(self, table: str, key: str) -> None:
         if table == SPEC:
@@ -33,7 +35,10 @@ class TreeStatusWriter(StatusWriter):
         elif table.startswith(AT):
             self.dirty.add(table[len(AT) :])
 
-    def outputs(self, trees: Trees, nodes: NodeIndex) -> list[Output]:
+    def outputs(self, trees: Trees, nodes: NodeIndex, owners: OwnerRules) -> list[Output]:
+        if self.owners_seen != owners.version:
+            self.owners_seen = owners.version
+            self.dirty.update(trees.by_name)
         for name in sorted(self.dirty):
             tree = trees.by_name.get(name)
             if tree is None:
@@ -42,6 +47,7 @@ class TreeStatusWriter(StatusWriter):
             else:
                 unknown = nodes.misspelt(list(tree.body.resources))
                 conditions = self.unknown_resources(OBJECT, name, name, unknown)
+                conditions += self.owned(owners.unowned(f"{OBJECT}/{name}"))
                 self.write_status(OBJECT, name, status_of(tree, conditions))
         self.dirty.clear()
         return self.take()

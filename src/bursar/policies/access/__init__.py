@@ -1,0 +1,1 @@
+"""Who may use a quota, and the priority that counts inside it."""
