@@ -254,10 +254,9 @@ class Registry:
         return [(self._plugins[policy.name], policy) for policy in policies if policy.name in self._plugins]
 
 
-# The modules of the built-in policies; each has a ``PLUGIN``. Orders: access 5, trees 10, pools 20, elastic 30,
-# limits 40, nodes 50, crossquota 60, gpus 70, devices 80.
+# The modules of the built-in policies; each has a ``PLUGIN``. Orders: trees 10, pools 20, elastic 30, limits 40,
+# nodes 50, crossquota 60, gpus 70, devices 80, access 90. Stores keep what claims cost by position: append.
 BUILT_IN = (
-    "bursar.policies.access.plugin",
     "bursar.policies.trees.plugin",
     "bursar.policies.pools.plugin",
     "bursar.policies.elastic.plugin",
@@ -266,6 +265,7 @@ BUILT_IN = (
     "bursar.policies.crossquota.plugin",
     "bursar.policies.gpus.plugin",
     "bursar.policies.devices.plugin",
+    "bursar.policies.access.plugin",
 )
 ENTRY_POINTS: Final = "bursar.policies"
 RESERVED: Final = frozenset({"engine", "control", "local"})  # give reasons and have sections of their own

@@ -37,6 +37,7 @@ from bursar.ledger.preemption_history import heir_key
 from bursar.objects.constraints import unjudged
 from bursar.objects.kinds import NAMESPACE, Kind, TypedObject
 from bursar.objects.manifests import Document
+from bursar.objects.pods import SYSTEM_CLASSES
 from bursar.objects.validation import duration_ms
 from bursar.policies.plugin import default_registry
 from bursar.sim.pods import LEAVES_AFTER, RUNS_FOR
@@ -179,6 +180,8 @@ class PlainKubernetes:
         """As the API server fills it in when a pod is created."""
         if spec.get("priority") is not None:
             return {}
+        if spec.get("priorityClassName") in SYSTEM_CLASSES:
+            return {"priority": SYSTEM_CLASSES[spec["priorityClassName"]]}
         classes = [body for (kind, _), body in self.objects.items() if kind == "PriorityClass"]
         named = [body for body in classes if body["metadata"]["name"] == spec.get("priorityClassName")]
         chosen = named or [body for body in classes if body.get("globalDefault")]

@@ -90,7 +90,9 @@ def owned(bed: TestBed, name: str) -> list[str]:
 
 
 def test_quotas_of_which_nothing_names_the_users_have_a_warning() -> None:
-    bed = TestBed(node("n1", {GPU: 4}), quota("org", is_parent=True, namespaces="team-a"), quota("a", "org"), quota("b"))
+    bed = TestBed(
+        node("n1", {GPU: 4}), quota("org", is_parent=True, namespaces="team-a"), quota("a", "org"), quota("b")
+    )
     assert owned(bed, "b") == ["pods of every namespace may use quota b"]
     assert owned(bed, "a") == []
     bed.give(quota("org", is_parent=True))

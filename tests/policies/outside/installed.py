@@ -43,7 +43,18 @@ def bursar(*arguments: object, server: str = "") -> str:
 def test_it_is_installed_and_in_its_order() -> None:
     assert metadata.version("bursar-hours") == "1.0"
     orders = {plugin.name: plugin.order for plugin in default_registry()}
-    assert list(orders) == ["trees", "pools", "elastic", "limits", "hours", "nodes", "crossquota", "gpus", "devices"]
+    assert list(orders) == [
+        "trees",
+        "pools",
+        "elastic",
+        "limits",
+        "hours",
+        "nodes",
+        "crossquota",
+        "gpus",
+        "devices",
+        "access",
+    ]
 
 
 def test_its_pod_is_admitted_at_the_hour_in_a_scenario(tmp_path: Path) -> None:

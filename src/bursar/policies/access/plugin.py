@@ -12,6 +12,7 @@ The rules are in cells; the indexes here follow them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, cast, final
 
@@ -55,6 +56,7 @@ class AccessPolicy(QuotaPolicy):
         self.rules: Final[dict[str, dict[str, AccessRule]]] = {}  # by quota, by the object that says so
         self.by_mark: Final[dict[str, dict[str, str]]] = {}  # the quota by label and value
         self.by_namespace: Final[dict[str, dict[str, None]]] = {}  # by namespace: its quotas
+        self.children: Final[Counter[str]] = Counter()  # by quota: the rules of quotas right below it
         self.labels: Final[dict[str, dict[str, str]]] = {}  # of namespaces
         self.refuse_unowned: bool = False
         self.owner_rules = Owners(self)
@@ -101,6 +103,7 @@ class AccessPolicy(QuotaPolicy):
 
     def _add(self, source: str, rule: AccessRule) -> None:
         self.rules.setdefault(rule.quota, {})[source] = rule
+        self.children[rule.parent] += 1
         if rule.label:
             self.by_mark.setdefault(rule.label, {})[rule.value] = rule.quota
         for namespace in rule.members:
@@ -109,6 +112,9 @@ class AccessPolicy(QuotaPolicy):
     def _drop(self, source: str, rule: AccessRule) -> None:
         known = self.rules[rule.quota]
         del known[source]
+        self.children[rule.parent] -= 1
+        if not self.children[rule.parent]:
+            del self.children[rule.parent]
         if not known:
             del self.rules[rule.quota]
         if rule.label and not any(other.label for other in known.values()):
@@ -202,11 +208,15 @@ class AccessPolicy(QuotaPolicy):
                 quota = known[source].parent or quota
 
     def unowned(self, source: str) -> list[str]:
-        """The quotas of an object that everybody may use, as people call them."""
+        """The quotas of an object, without those that have others below, that everybody may use."""
         found: list[str] = []
         for cell in cast("tuple[object, ...]", self.state.cell(_RULES, source) or ()):
             rule = rule_in(cell)
-            if rule.label and not any(above.named for above in self._path(rule.quota)):
+            if (
+                rule.label
+                and not self.children[rule.quota]
+                and not any(above.named for above in self._path(rule.quota))
+            ):
                 found.append(rule.subject)
         return found
 
@@ -271,7 +281,7 @@ REASONS: Final = (
 
 PLUGIN = Plugin(
     NAME,
-    5,
+    90,
     AccessPolicy,
     translate={"Namespace": namespace_settings},
     reasons=REASONS,
