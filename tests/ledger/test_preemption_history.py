@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from bursar.ledger.claims import Claim, ClaimSpec
-from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.preemption_history import PreemptionHistory
 from bursar.ledger.transaction import Ledger
 
 
@@ -14,7 +14,7 @@ class World:
 
     def __init__(self, uids: str = "abcd") -> None:
         self.ledger = Ledger()
-        self.lineages = Lineages(self.ledger)
+        self.history = PreemptionHistory(self.ledger)
         self.tx = self.ledger.begin()
         self.claims: dict[str, Claim] = {}
         for uid in uids:
@@ -23,22 +23,22 @@ class World:
     def enter(self, uid: str, owner: str, name: str = "") -> None:
         self.claims[uid] = Claim(uid, ClaimSpec(owner=owner), 0, "ns", name)
         self.tx.add_claim(self.claims[uid])
-        self.lineages.submitted(self.claims[uid])
+        self.history.submitted(self.claims[uid])
 
     def displace(self, winner: str, loser: str) -> None:
-        self.lineages.displaced(self.claims[winner], self.claims[loser])
+        self.history.displaced(self.claims[winner], self.claims[loser])
 
     def depart(self, uid: str, *, evicted: bool) -> None:
-        self.lineages.departed(self.claims[uid], evicted)
+        self.history.departed(self.claims[uid], evicted)
         self.tx.drop_claim(self.claims.pop(uid))
 
     def barred(self) -> list[str]:
         """Every pair (claimant, victim) that is barred."""
         uids = sorted(self.ledger.state.claims)
-        return [one + other for one in uids for other in uids if self.lineages.barred(one, other)]
+        return [one + other for one in uids for other in uids if self.history.barred(one, other)]
 
     def derived(self) -> dict[str, set[str]]:
-        """What ``Lineages.losers`` must be."""
+        """What ``PreemptionHistory.losers`` must be."""
         found: dict[str, set[str]] = {}
         for loser, winners in self.ledger.state.cells("displaced").items():
             assert isinstance(winners, tuple)
@@ -146,42 +146,42 @@ def test_heirs_inherit_both_sides(story: Callable[[World], None], barred: list[s
 def test_displacers_are_collected_once_for_a_search() -> None:
     world = World()
     chain(world)
-    assert not world.lineages.barred("c", "d")
-    collected = world.lineages.found
-    assert world.lineages.barred("c", "a")
-    assert world.lineages.found is collected, "it was asked for the same claim"
+    assert not world.history.barred("c", "d")
+    collected = world.history.found
+    assert world.history.barred("c", "a")
+    assert world.history.found is collected, "it was asked for the same claim"
     world.displace("d", "a")
-    assert world.lineages.barred("c", "d"), "the history has changed"
+    assert world.history.barred("c", "d"), "the history has changed"
 
 
 @pytest.mark.parametrize("story", [chain, let_go, succeed, several, *HEIRS])
 def test_what_is_derived_follows_done_undone_and_replayed_changes(story: Callable[[World], None]) -> None:
     world = World()
     story(world)
-    assert world.lineages.losers == world.derived()
+    assert world.history.losers == world.derived()
     world.ledger.commit(0, ())
     other = Ledger()
-    repeated = Lineages(other)
+    repeated = PreemptionHistory(other)
     list(other.replay(world.ledger.journal.take()))
-    assert repeated.losers == world.lineages.losers
-    assert repeated.bearers == world.lineages.bearers
-    assert repeated.orphaned == world.lineages.orphaned
+    assert repeated.losers == world.history.losers
+    assert repeated.bearers == world.history.bearers
+    assert repeated.orphaned == world.history.orphaned
     world.ledger.begin()
     before = world.derived()
     first, last = world.claims[min(world.claims)], world.claims[max(world.claims)]
-    world.lineages.displaced(first, last)
+    world.history.displaced(first, last)
     for claim in (last, first):
-        world.lineages.departed(claim, claim is last)
+        world.history.departed(claim, claim is last)
         world.tx.drop_claim(claim)
     world.ledger.abort()
-    assert world.lineages.losers == world.derived() == before
-    assert repeated.bearers == world.lineages.bearers
-    assert repeated.orphaned == world.lineages.orphaned
+    assert world.history.losers == world.derived() == before
+    assert repeated.bearers == world.history.bearers
+    assert repeated.orphaned == world.history.orphaned
 
 
 def test_a_history_that_was_recorded_before_counts_like_one_of_now() -> None:
     world = World()
-    world.lineages.recall(world.claims["a"], "", [("gone", "owner-gone", ""), ("before", "owner-before", "gone")])
+    world.history.recall(world.claims["a"], "", [("gone", "owner-gone", ""), ("before", "owner-before", "gone")])
     world.enter("e", "owner-gone")
     world.enter("f", "owner-before")
     assert world.barred() == ["ea", "fa", "fe"]
@@ -189,14 +189,14 @@ def test_a_history_that_was_recorded_before_counts_like_one_of_now() -> None:
 
 def test_a_claim_that_took_another_lineage_gives_it_back_when_its_own_is_recalled() -> None:
     world = World()
-    world.lineages.recall(world.claims["a"], "", [("one", "set", ""), ("two", "set", "")])
+    world.history.recall(world.claims["a"], "", [("one", "set", ""), ("two", "set", "")])
     for uid in "ef":
         world.enter(uid, "set")
     world.depart("f", evicted=True)
-    world.lineages.recall(world.claims["e"], "two", [])
+    world.history.recall(world.claims["e"], "two", [])
     world.enter("g", "set")
     assert world.ledger.state.cells("lineage") == {"e": "two", "g": "one"}
-    assert not world.lineages.orphaned
+    assert not world.history.orphaned
 
 
 @pytest.mark.parametrize("story", [chain, let_go, succeed, several, *HEIRS])
@@ -204,13 +204,13 @@ def test_a_recorded_history_bars_the_same_in_a_new_ledger(story: Callable[[World
     """Claims enter it in any order, each with its own record."""
     world = World()
     story(world)
-    records = {uid: world.lineages.record(claim) for uid, claim in sorted(world.claims.items())}
+    records = {uid: world.history.record(claim) for uid, claim in sorted(world.claims.items())}
     for order in (sorted(records), sorted(records, reverse=True)):
         again = World("")
         for uid in order:
             old = world.claims[uid]
             again.enter(uid, old.spec.owner, old.name)
-            again.lineages.recall(again.claims[uid], *records[uid])
+            again.history.recall(again.claims[uid], *records[uid])
         assert again.barred() == world.barred()
 
 
@@ -222,5 +222,5 @@ def test_nothing_is_left_of_claims_that_are_gone(story: Callable[[World], None])
         for uid in sorted(world.claims):
             world.depart(uid, evicted=evicted)
         assert world.ledger.state.plain()["tables"] == {}
-        lineages = world.lineages
-        assert (lineages.losers, lineages.bearers, lineages.orphaned) == ({}, {}, {})
+        history = world.history
+        assert (history.losers, history.bearers, history.orphaned) == ({}, {}, {})

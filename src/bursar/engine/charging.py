@@ -12,7 +12,7 @@ from bursar.engine.disruption_budgets import Budgets, VictimRules
 from bursar.engine.possible import PossibleNodes
 from bursar.engine.time_box import DecisionTime
 from bursar.ledger.claims import PENDING, Binding, Claim, ClaimSpec
-from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.preemption_history import PreemptionHistory
 from bursar.ledger.state import near_overflow
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.ownership import OwnerRules
@@ -77,12 +77,12 @@ class Core:
         "eviction_rules",
         "following",
         "granting",
+        "history",
         "keepers",
         "known",
         "known_version",
         "last",
         "ledger",
-        "lineages",
         "nodes",
         "opening",
         "owner_rules",
@@ -123,10 +123,10 @@ class Core:
         self.closing: Final = [p for p in quotas if overrides(p, QuotaPolicy, "close_accounts")]
         self.evictees: Final = [overrides(p, Policy, "finish_eviction") for p in policies]
         self.demanding: Final = [p for p in quotas if overrides(p, QuotaPolicy, "demand")]
-        self.lineages: Final = Lineages(self.ledger)
+        self.history: Final = PreemptionHistory(self.ledger)
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
-        self.eviction_rules: Final = VictimRules(self.ledger.state, self.budgets, self.lineages)
+        self.eviction_rules: Final = VictimRules(self.ledger.state, self.budgets, self.history)
         self.concern_version: Final = ConcernVersion()
         self.known: Final[dict[tuple[ClaimSpec, str], Concerned]] = {}
         self.known_version: int = 0
@@ -178,7 +178,7 @@ class Core:
         """A claim enters, pending; its demand counts from here."""
         tx = self.tx
         tx.add_claim(claim)
-        self.lineages.submitted(claim)
+        self.history.submitted(claim)
         self.budgets.exists(tx, claim, True)
         self.bind_demand(claim)
         self.open_accounts(claim)

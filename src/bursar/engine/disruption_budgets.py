@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, cast, final
 
 from bursar.ledger.claims import RUNNING, Claim
-from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.preemption_history import PreemptionHistory
 from bursar.ledger.state import Account, State, Watcher
 from bursar.ledger.transaction import Transaction
 from bursar.policies.policy import EvictionRules
@@ -145,10 +145,10 @@ class VictimRules(EvictionRules):
     not barred by preemption history.
     """
 
-    def __init__(self, state: State, budgets: Budgets, lineages: Lineages) -> None:
+    def __init__(self, state: State, budgets: Budgets, history: PreemptionHistory) -> None:
         self.state: Final = state
         self.budgets: Final = budgets
-        self.lineages: Final = lineages
+        self.history: Final = history
         self.lenient: bool = False  # to find out who would leave if no claim were protected
         self.only_at: str = ""  # while set, only claims on that node may go: the search looks there first
         self.blocked: int = 0  # how often a claim was, since a search began
@@ -189,7 +189,7 @@ class VictimRules(EvictionRules):
         group = claim.spec.group
         if group and victim.spec.group == group and victim.namespace == claim.namespace:
             return "belongs to the same gang"
-        if self.lenient or not self.lineages.barred(claim.uid, victim.uid):
+        if self.lenient or not self.history.barred(claim.uid, victim.uid):
             return ""
         self.blocked += 1
         return "displaced it before"

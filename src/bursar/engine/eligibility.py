@@ -33,7 +33,7 @@ def _related(core: Core, claim: Claim, victim: Claim) -> bool:
     group = claim.spec.group
     if group and victim.spec.group == group and victim.namespace == claim.namespace:
         return True
-    return core.lineages.barred(claim.uid, victim.uid)
+    return core.history.barred(claim.uid, victim.uid)
 
 
 @final

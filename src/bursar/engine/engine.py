@@ -229,7 +229,7 @@ class Engine(LockedLedger):
         """The claim's lineage ("" if that is its uid), and what it displaced, directly and through others."""
         self._lock.acquire()
         try:
-            return self._core.lineages.record(self.claim(uid))
+            return self._core.history.record(self.claim(uid))
         finally:
             self._lock.release()
 
@@ -239,7 +239,7 @@ class Engine(LockedLedger):
         try:
             claim = self.claim(uid)
             self._begin(at)
-            self._core.lineages.recall(claim, lineage, displacements)
+            self._core.history.recall(claim, lineage, displacements)
             if self._changed():
                 self._commit(("recall", uid))
         finally:

@@ -41,7 +41,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
     release(core, claim)
     core.demand(claim, claim.bindings, False)
     core.budgets.exists(core.tx, claim, False)
-    core.lineages.departed(claim, evicted)
+    core.history.departed(claim, evicted)
     if claim.waits_for:
         spare_victims(core, claim)
     has_left(core, claim)
@@ -102,7 +102,7 @@ def spare_victims(core: Core, holder: Claim) -> None:
             continue
         if not holders(core, uid) and tx.get("revoked", uid) is None:
             cancel_eviction(core, victim)
-            core.lineages.spared(holder, victim)
+            core.history.spared(holder, victim)
 
 
 def _list_leaving(core: Core, claim: Claim, leaving: bool) -> None:
@@ -124,7 +124,7 @@ def leavers(core: Core, place: str) -> tuple[str, ...]:
 def hold(core: Core, claim: Claim, victims: list[Claim]) -> None:
     """The claim has its place by displacing these; it may start once the claims that block it are gone."""
     for victim in victims:
-        core.lineages.displaced(claim, victim)
+        core.history.displaced(claim, victim)
     keep_place(core, claim, victims)
 
 

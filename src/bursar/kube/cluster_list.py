@@ -80,7 +80,7 @@ async def list_cluster(config: ClusterConfig, registry: Registry) -> Listed:
         runs = pod.spec.node_name or not pod.leaving  # who is deleted before it is bound never does
         ours = pod.gated or admission_of(pod.metadata.annotations) is not None or governing.holds(body)
         if runs and not pod.ended and (ours or pod.spec.node_name):
-            listed.pods.append(_as_wished(body, _place(pod), spared=not ours))
+            listed.pods.append(_with_place(body, _place(pod), spared=not ours))
             _note_obstacle(listed, pod, ignored)
     return listed
 
@@ -170,7 +170,7 @@ def _place(pod: SeenPod) -> str:
     return pod.spec.node_name or ("" if record is None else record.place)
 
 
-def _as_wished(pod: Body, place: str, *, spared: bool) -> Body:
+def _with_place(pod: Body, place: str, *, spared: bool) -> Body:
     """The pod without what Bursar wrote on it; what says which GPUs it has stays with a pod that has its node."""
     metadata = pod["metadata"]
     annotations = {

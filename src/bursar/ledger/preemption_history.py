@@ -56,7 +56,7 @@ def heir_key(claim: Claim) -> str:
 
 
 @final
-class Lineages(Watcher):
+class PreemptionHistory(Watcher):
     """The preemption history of one ledger. It watches the ledger from the first cell on."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -56,8 +56,8 @@ def _rebuilt(kubernetes: PlainKubernetes) -> Mirror:
 def _barred(mirror: Mirror) -> set[tuple[str, str]]:
     """Pods that may not displace another one, which displaced them before."""
     claims = mirror.engine.state.claims.values()
-    lineages = mirror.engine._core.lineages
-    return {(one.key, other.key) for one in claims for other in claims if lineages.barred(one.uid, other.uid)}
+    history = mirror.engine._core.history
+    return {(one.key, other.key) for one in claims for other in claims if history.barred(one.uid, other.uid)}
 
 
 def test_the_next_leader_knows_the_heirs_of_both_sides() -> None:

@@ -11,7 +11,7 @@ from typing import Final, cast, final
 from bursar.ledger.changes import Change, PutCell
 from bursar.ledger.claim_changes import SetBindings
 from bursar.ledger.claims import PENDING, RESERVED, Claim, ClaimSpec
-from bursar.ledger.preemption_history import Lineages
+from bursar.ledger.preemption_history import PreemptionHistory
 from bursar.ledger.transaction import Ledger, Transaction
 from bursar.policies.policy import EvictionRules
 from bursar.policies.trees.allocation import Allocator
@@ -72,26 +72,26 @@ class TreeTransaction:
 class HistoryRules(EvictionRules):
     """In the library only the preemption history keeps a consumer from displacing another."""
 
-    def __init__(self, lineages: Lineages) -> None:
-        self.lineages: Final = lineages
+    def __init__(self, history: PreemptionHistory) -> None:
+        self.history: Final = history
 
     def obstacle(self, claim: Claim, victim: Claim) -> str:
-        return "displaced it before" if self.lineages.barred(claim.uid, victim.uid) else ""
+        return "displaced it before" if self.history.barred(claim.uid, victim.uid) else ""
 
 
 @final
 class TreeLedger:
     """One ledger with trees. It takes no lock and, except for names, checks nothing."""
 
-    __slots__ = ("journaled", "ledger", "lineages", "parsed", "rules", "trees", "tx", "versions")
+    __slots__ = ("history", "journaled", "ledger", "parsed", "rules", "trees", "tx", "versions")
 
     def __init__(self, journaled: bool) -> None:
         self.journaled: Final = journaled  # keep the journal's records until they are taken
         self.ledger: Final = Ledger()
         self.tx: Final[Transaction] = self.ledger.tx
         self.trees: Final = Trees(self.ledger.state)
-        self.lineages: Final = Lineages(self.ledger)
-        self.rules: Final = HistoryRules(self.lineages)
+        self.history: Final = PreemptionHistory(self.ledger)
+        self.rules: Final = HistoryRules(self.history)
         self.versions: Final[dict[str, int]] = {}  # by tree: the commit that changed it last
         self.parsed: Final[dict[str, tuple[ClaimSpec, list[TreeRequest]]]] = {}  # by consumer
         self.ledger.watch(NAME, self.trees)
@@ -119,7 +119,7 @@ class TreeLedger:
         elif not attempt.run(requests):
             return attempt
         for victim in attempt.victims:
-            self.lineages.displaced(claim, victim.claim)
+            self.history.displaced(claim, victim.claim)
             self.tx.set_bindings(victim.claim, ())
             self.tx.set_state(victim.claim, PENDING)
         self.tx.set_state(claim, RESERVED)

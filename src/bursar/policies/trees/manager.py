@@ -134,7 +134,7 @@ class QuotaManager:
                 trees = ", ".join([request.tree for request in held_requests(claim)])
                 raise QuotaError(f"the consumer {consumer_id} is allocated on {trees}")
             with self._book.transaction("remove-consumer", consumer_id) as tx:
-                self._book.lineages.departed(claim, True)  # its owner released it when it was deallocated
+                self._book.history.departed(claim, True)  # its owner released it when it was deallocated
                 tx.drop_claim(claim)
             self._book.parsed.pop(consumer_id, None)
 

@@ -143,7 +143,7 @@ def deallocate(book: TreeLedger, consumer: str, trees: list[str], forest: str) -
     with book.transaction("deallocate", consumer, forest):
         book.release(claim, trees)
         if not claim.bindings:
-            book.lineages.departed(claim, False)
+            book.history.departed(claim, False)
     return True
 
 

@@ -142,16 +142,16 @@ def labels_of(view: ObjectView, claim: Claim, refusal: Refusal) -> list[LabelCho
     trees = {str(body["metadata"]["name"]): body["spec"]["nodes"] for body in view.list(QUOTA_TREE.name)}
     if refusal.reason == "trees.unknown-tree":
         group = claim.spec.labels.get(f"{LABEL}{tree}", "")
-        likely = [name for name in _by_likeness(tree, list(trees)) if group in _leaves(trees[name])]
+        likely = [name for name in _nearest_first(tree, list(trees)) if group in _leaves(trees[name])]
         return [LabelChoice(f"{LABEL}{tree}", f"{LABEL}{name}", group) for name in likely]
     if refusal.reason not in {"trees.unknown-group", "trees.inner-group"}:
         return []
     nodes = trees.get(tree, {})
     leaves = [name for name in _leaves(nodes) if group not in nodes or group in _above(nodes, name)]
-    return [LabelChoice(f"{LABEL}{tree}", f"{LABEL}{tree}", name) for name in _by_likeness(group, leaves)]
+    return [LabelChoice(f"{LABEL}{tree}", f"{LABEL}{tree}", name) for name in _nearest_first(group, leaves)]
 
 
-def _by_likeness(text: str, names: list[str]) -> list[str]:
+def _nearest_first(text: str, names: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (name != nearest(text, names), name))
 
 
