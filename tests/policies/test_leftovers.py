@@ -48,9 +48,9 @@ _BOUNDED = {
         "Recall.departed",
         "Scope.reasons",
     ),
-    *("WorkerCache.known", "_Ranks.ranks"),
+    *("PluginSets.slice_costs", "PluginSets.whole_costs", "SliceCache.known", "WorkerCache.known", "_Ranks.ranks"),
     # What these and journal records hold, and what a store takes.
-    *(f"ClaimSpec.details{'[]' * depth}" for depth in range(4)),
+    *(f"ClaimSpec.details{'[]' * depth}" for depth in range(6)),
     *("ClaimSpec.annotations", "ClaimSpec.labels", "Concerned.placing", "Concerned.policies", "Concerned.quotas"),
     *("GangDecisions.decisions", "Journal.records", "Limits.listed", "NodeNeeds.selector"),
     # Kinds of what was written; resources; the GPUs of a view that is made again when it is needed.
