@@ -86,6 +86,11 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(word for word in _BREAKS.split(name.upper()) if word)
 
 
+def compute_slices(name: str) -> int:
+    """Into how many slices MIG divides the compute of a GPU: an A30 into four, all others into seven."""
+    return 4 if "A30" in _words(name) else 7
+
+
 def model_capacity(name: str) -> KnownModel:
     """The row of a product name; ``UNKNOWN_MODEL`` if there is none."""
     words = _words(name)

@@ -137,6 +137,7 @@ class GpuRecord:
     model: str
     capacity: dict[str, str]
     account: str
+    uuid: str = ""  # where a driver publishes it
 
 
 ReadQuota = Callable[[QuotaRecord, Mapping[str, Any], Mapping[str, Any]], None]

@@ -313,6 +313,7 @@ def gpu_rows(cluster: Cluster) -> Iterator[types.GpuRow]:
             node=gpu.node,
             model=gpu.model,
             capacity=gpu.capacity,
+            uuid=gpu.uuid,
             used={} if account is None else account.used.vector().show(),
             claims=sorted(users.get((policy, gpu.account), [])),
         )

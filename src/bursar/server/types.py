@@ -158,6 +158,7 @@ class GpuRow(Answer, frozen=True):
     capacity: Amounts
     used: Amounts
     claims: list[str]
+    uuid: str = ""  # where a DRA driver publishes it
 
 
 class GpuList(Page[GpuRow], frozen=True):

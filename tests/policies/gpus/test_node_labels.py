@@ -87,7 +87,7 @@ def test_gpus_for_fractions_and_for_the_plugin(
     ],
 )
 def test_a_label_that_is_wrong_is_a_problem_and_no_error(label: str, allocatable: int, words: str) -> None:
-    assert words in body({GPU: allocatable}, LABELS | {FRACTIONS: label}).problem
+    assert words in body({GPU: allocatable}, LABELS | {FRACTIONS: label}).complaint()
 
 
 @pytest.mark.parametrize("resource", [GPU, "nvidia.com/gpu.shared"])

@@ -89,12 +89,14 @@ class Gpu:
     plugin: bool = False  # handed out whole by the device plugin, which chooses by itself
     isolation: str = ""  # the mode its node runs it in; "": any
     supports: tuple[str, ...] | None = None  # isolation modes; None: not given
+    uuid: str = ""  # as a DRA driver publishes it
     lent: bool = False  # for fractions, but the device plugin uses one more than it may; not in the cell
 
     def cell(self) -> tuple[object, ...]:
         """Its fields after the name."""
         what = (self.node, self.tflops, self.vram, self.pool, self.model, self.vendor, self.index)
-        return (*what, self.usable, self.plugin, self.isolation, self.supports)
+        cell = (*what, self.usable, self.plugin, self.isolation, self.supports)
+        return (*cell, self.uuid) if self.uuid else cell
 
     def suits(self, worker: Worker, default_pool: str) -> bool:
         """Whether the worker could run on it if it were empty."""
@@ -133,8 +135,10 @@ def gpu_of(name: str, cell: object) -> Gpu | None:
     """The GPU in a cell; None for no cell or a removed GPU."""
     if cell is None or cell == REMOVED:
         return None
-    node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports = cast("GpuCell", cell)
-    return Gpu(name, node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports)
+    whole = cast("tuple[object, ...]", cell)
+    node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports = cast("GpuCell", whole[:11])
+    uuid = str(whole[11]) if len(whole) > 11 else ""
+    return Gpu(name, node, tflops, vram, pool, model, vendor, index, usable, plugin, isolation, supports, uuid)
 
 
 HOLE: Final = Gpu("", "", 0, 0, usable=False)

@@ -24,6 +24,7 @@ from bursar.ledger.transaction import Transaction
 from bursar.objects.hami_register import CORES, SlicedGpus
 from bursar.policies.gpus import fleet
 from bursar.policies.gpus.fleet import GONE, GPUS, LENT, ONLY, POOLS, PREFIX, Fleet, Gpu, PoolCell, gpu_of
+from bursar.policies.gpus.published import SLICE, SLICES, PublishedGpus, SliceBody, slice_node
 from bursar.policies.gpus.settings import (
     GPU,
     HOST,
@@ -71,6 +72,7 @@ class Inventory:
             dict[str, int]
         ] = {}  # by node with GPUs for fractions, or that may still have workers: how many
         self.sliced: Final[dict[str, SlicedGpus]] = {}  # nodes of HAMi
+        self.published: Final = PublishedGpus()
         self.offering: Final[set[str]] = set()  # nodes whose device plugin hands out GPUs
         self.in_use: Final[set[str]] = set()  # nodes on which claims count in the plugin's set
         self.unsettled: Final[dict[str, None]] = {}  # nodes whose sets may have changed
@@ -139,11 +141,9 @@ class Inventory:
         if setting.kind == GPU:
             nodes = self._object(tx, setting, body.gpu if isinstance(body, GpuBody) else None)
         elif setting.kind == HOST:
-            cell = body.cell() if isinstance(body, HostBody) else None
-            if cell != self.state.cell(HOSTS, setting.key):
-                tx.put(NAME, HOSTS, setting.key, cell)
-                self._derive(tx, setting.key)
-                nodes = [setting.key]
+            nodes = self._host(tx, setting.key, body if isinstance(body, HostBody) else None)
+        elif setting.kind == SLICE:
+            nodes = self._slice(tx, setting.key, body if isinstance(body, SliceBody) else None)
         elif setting.kind == POOL:
             tx.put(NAME, POOLS, setting.key, self._pool(body) if isinstance(body, PoolBody) else None)
         elif setting.kind == TEMPLATE:
@@ -152,6 +152,25 @@ class Inventory:
         elif setting.kind == OPTIONS:
             nodes = self._options(tx, body if isinstance(body, GpuOptionsBody) else None)
         return nodes
+
+    def _host(self, tx: Transaction, node: str, body: HostBody | None) -> list[str]:
+        if body is not None:
+            body.published = self.published.of(node)
+        cell = None if body is None else body.cell()
+        if cell == self.state.cell(HOSTS, node):
+            return []
+        tx.put(NAME, HOSTS, node, cell)
+        self._derive(tx, node)
+        return [node]
+
+    def _slice(self, tx: Transaction, name: str, body: SliceBody | None) -> list[str]:
+        old = self.state.cell(SLICES, name)
+        tx.put(NAME, SLICES, name, None if body is None else body.cell())
+        nodes = {slice_node(old)}
+        if body is not None:
+            nodes.add(body.node)
+        known = [node for node in sorted(nodes) if self.state.cell(HOSTS, node) is not None]
+        return [changed for node in known for changed in self._host(tx, node, self.host(node))]
 
     def host(self, node: str) -> HostBody:
         return host_of(self.state.cell(HOSTS, node))
@@ -212,11 +231,16 @@ class Inventory:
         if fractions <= 0 and not self._has_workers(node):
             return {}
         offer = host.offer()
-        tflops, vram = offer.gpu(self.derivation.models)
+        models = self.derivation.models
+        tflops, vram = offer.gpu(models)
         found: dict[str, Gpu] = {}
         for index in range(fractions + whole):
             name = f"{node}:{index}"
-            found[name] = Gpu(name, node, tflops, vram, "", offer.model, "NVIDIA", index, True, index >= fractions)
+            gpu = Gpu(name, node, tflops, vram, "", offer.model, "NVIDIA", index, True, index >= fractions)
+            if index < len(host.published):
+                one = host.published[index]
+                gpu.tflops, gpu.vram, gpu.model, gpu.uuid = one.tflops(models), one.vram, one.model, one.uuid
+            found[name] = gpu
         return found
 
     def _has_workers(self, node: str) -> bool:
@@ -251,7 +275,7 @@ class Inventory:
         models = self.derivation.models
         slices = self.derivation.slices
         known = [("", most), ("slices", (slices.memory, slices.cores) if node in self.sliced else (-1, -1))]
-        return [*known, *[(one.resource, one.unit(models)) for one in self.host(node).offers if one.count > 0]]
+        return [*known, *[(one.resource, one.unit(models)) for one in self.host(node).described() if one.count > 0]]
 
     # The plugin's set
 

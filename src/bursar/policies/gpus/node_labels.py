@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from bursar.objects.core import Node
-from bursar.objects.gpu_models import GPU_RESOURCES, GpuResource, model_capacity
+from bursar.objects.gpu_models import GPU_RESOURCES, GpuResource, compute_slices, model_capacity
 from bursar.objects.hami_register import GPU_RESOURCE, MIB, REGISTER, read_register, sliced
 from bursar.objects.requests import Amounts, amounts_from, node_amounts
-from bursar.policies.gpus.settings import EVERY, PLUGIN_RESOURCES, HostBody, Offer
+from bursar.policies.gpus.settings import EVERY, FRACTIONS_LABEL, PLUGIN_RESOURCES, HostBody, Offer
 
-FRACTIONS_LABEL: Final = "bursar.dev/gpu-fractions"
 NVIDIA: Final = GPU_RESOURCES[0]
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
@@ -48,8 +47,7 @@ def host_body(node: Node) -> HostBody:
     single = any(offer.part[1] > 1 for offer in offers if offer.resource in PLUGIN_RESOURCES)
     mixed = labels.get(_STRATEGY) == "mixed"
     physical = 0 if single or mixed else _number(labels.get(_COUNT))
-    body = HostBody(offers, fractions, physical, listed.get("memory", 0), listed.get("ephemeral-storage", 0), problem)
-    return body if problem else _checked(body)
+    return HostBody(offers, fractions, physical, listed.get("memory", 0), listed.get("ephemeral-storage", 0), problem)
 
 
 def _of_hami(register: str, fractions: int, problem: str, healthy: Amounts, listed: Amounts) -> HostBody:
@@ -64,18 +62,6 @@ def _of_hami(register: str, fractions: int, problem: str, healthy: Amounts, list
     elif fractions > 0:
         problem = f"label {FRACTIONS_LABEL} is not used: HAMi hands out the GPUs of the node"
     return HostBody(offers, -1, 0, listed.get("memory", 0), listed.get("ephemeral-storage", 0), problem, slicing)
-
-
-def _checked(body: HostBody) -> HostBody:
-    """Reports a label that promises more GPUs than the node has."""
-    most, _, _ = body.split(every=False)
-    if body.fractions in {-1, EVERY} or body.fractions <= most:
-        return body
-    body.problem = (
-        f"label {FRACTIONS_LABEL} asks for {body.fractions} GPUs for fractions, the node has {most} now: it counts as "
-        f"{most}"
-    )
-    return body
 
 
 def _fractions(text: str | None) -> tuple[int, str]:
@@ -132,8 +118,7 @@ def _nvidia(resource: str, labels: Mapping[str, str], count: int, served: int) -
     offer = _offer(resource, count, served, model, memory)
     if profile is None:
         return Offer(resource, count, served, model, memory, offer.usual, (1, 1), replicas)
-    # An A30 has four slices of compute, all others seven.
-    parts = 4 if "A30" in re.split(r"[-_ ]", model.upper()) else 7
+    parts = compute_slices(model)
     taken = min(int(profile[1]), parts)
     return Offer(resource, count, served, model, memory or int(profile[2]) * _GB, offer.usual, (taken, parts), replicas)
 

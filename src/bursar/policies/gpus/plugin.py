@@ -29,6 +29,7 @@ from bursar.policies.gpus.fleet import ScoringOptions
 from bursar.policies.gpus.hami import SliceDefaults
 from bursar.policies.gpus.node_labels import host_body
 from bursar.policies.gpus.policy import GpusPolicy
+from bursar.policies.gpus.published import slice_settings
 from bursar.policies.gpus.settings import (
     GPU,
     HOST,
@@ -182,7 +183,7 @@ def gpu_records(policy: GpusPolicy) -> Iterator[GpuRecord]:
         gpu = fleet.gpu_of(name, cell)
         if gpu is not None:
             capacity = {"tflops": tflops.show(gpu.tflops), "vram": vram.show(gpu.vram)}
-            yield GpuRecord(gpu.name, gpu.node, gpu.model, capacity, fleet.PREFIX + gpu.name)
+            yield GpuRecord(gpu.name, gpu.node, gpu.model, capacity, fleet.PREFIX + gpu.name, gpu.uuid)
 
 
 def shown_requests(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
@@ -293,8 +294,9 @@ REASONS: Final = (
     ),
     Reason(
         "gpus.unsafe-split",
-        "Event on a node: its device plugin serves GPUs that are for fractions, and may hand them out whole.",
-        "Let the device plugin serve the other GPUs only; the note says how many.",
+        "Event on a node: its device plugin serves GPUs that are for fractions, or a DRA driver publishes them: they "
+        "may be handed out whole.",
+        "Let the device plugin serve the other GPUs only; the note says how many. Keep a DRA driver off the node.",
     ),
     Reason(
         "gpus.plugin-overused",
@@ -336,6 +338,7 @@ PLUGIN = Plugin(
         POOL_KIND.name: pool_settings,
         TEMPLATE_KIND.name: template_settings,
         "Node": node_settings,
+        "ResourceSlice": slice_settings,
         "Configuration": section_settings,
     },
     admit={"Pod": admit_pod},

@@ -19,7 +19,7 @@ from bursar.policies.placement_kit import NOTHING_USED, NodeIndex, remember
 from bursar.policies.results import Refusal
 from bursar.resources import EMPTY, Vector, dimension, first_short, from_indices
 
-SLICES: Final = "gpus.slices"
+NOT_SLICED: Final = "gpus.slices"
 _DIMENSIONS: Final = tuple([dimension(name).index for name in PLUGIN_RESOURCES])
 _NO_SLICES: Final = "HAMi hands out the GPUs of no node, and the pod asks for parts of GPUs by HAMi's resources"
 
@@ -59,14 +59,14 @@ class PluginSets:
         if not self.only_slices(claim):
             return None
         note = f"HAMi hands out no GPUs of node {place}, and the pod asks for parts of GPUs by HAMi's resources"
-        return Refusal(NAME, SLICES, note, NAME, topics=(TOPIC,), place=place)
+        return Refusal(NAME, NOT_SLICED, note, NAME, topics=(TOPIC,), place=place)
 
     def _too_small(self, claim: Claim, gpus: SlicedGpus, place: str) -> Refusal | None:
         slices = self.slices.of(claim.spec)
         if slices is None or slices.suits(gpus):
             return None
         note = f"node {place} has {gpus.count} GPUs of at most {gpus.largest // MIB} MiB, and a container asks for more"
-        return Refusal(NAME, SLICES, note, NAME, topics=(TOPIC,), place=place)
+        return Refusal(NAME, NOT_SLICED, note, NAME, topics=(TOPIC,), place=place)
 
     def cost(self, claim: Claim, node: str) -> Vector:
         """What the claim takes of the node's set; nothing where there is none."""

@@ -17,7 +17,8 @@ from bursar.ledger.transaction import Transaction
 from bursar.policies.gpus.fleet import GPUS, LENT, OPTIONS, POOLS, PREFIX, TFLOPS, VRAM, Fleet, Gpu, gpu_of
 from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import DERIVATION, HOSTS, NAME, PLUGIN_PREFIX, TOPIC, Inventory
-from bursar.policies.gpus.plugin_sets import SLICES, PluginSets
+from bursar.policies.gpus.plugin_sets import NOT_SLICED, PluginSets
+from bursar.policies.gpus.published import SLICE, SLICES, SliceBody, slice_node
 from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
 from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
@@ -121,6 +122,9 @@ class GpusPolicy(PlacementPolicy):
         """The nodes whose GPUs a setting may change."""
         if setting.kind == HOST:
             return [setting.key]
+        if setting.kind == SLICE:
+            nodes = [slice_node(self.state.cell(SLICES, setting.key))]
+            return [*nodes, setting.body.node] if isinstance(setting.body, SliceBody) else nodes
         if setting.kind != GPU:
             return list({**self.inventory.by_node, **self.state.cells(HOSTS)})
         old = gpu_of(setting.key, self.state.cell(GPUS, setting.key))
@@ -164,6 +168,8 @@ class GpusPolicy(PlacementPolicy):
             node = str(old if new is None else new)
             fleet.lent_changed(key, node, new is not None)
             self.nodes.node_changed(self.nodes.slot(node))
+        elif table == SLICES:
+            self.inventory.published.slice_changed(key, old, new)
         elif table == HOSTS:
             fleet.host_changed(key)
             self.inventory.host_changed(key)
@@ -311,7 +317,7 @@ class GpusPolicy(PlacementPolicy):
         nodes = sorted([node for node in self.sets.limited() if self.sets.account(claim, node) is not None])
         only_slices = self.sets.only_slices(claim)
         if not nodes:
-            return Check(NAME, False, self.sets.why_none(claim), (), SLICES) if only_slices else None
+            return Check(NAME, False, self.sets.why_none(claim), (), NOT_SLICED) if only_slices else None
         refusals = [one for one in [self.explain_node(claim, node) for node in nodes] if one is not None]
         others = len([node for node in inventory.offering if node not in inventory.divided])
         which = "nodes of HAMi have GPUs" if inventory.sliced else "nodes with GPUs for fractions have whole ones"

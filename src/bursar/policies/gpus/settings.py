@@ -5,6 +5,8 @@ object can be called, and are removed as soon as the node has a GPU object.
 
 What a model of GPU has comes from the Configuration, or else from the usual figures that the node's setting carries.
 
+ResourceSlices of a DRA driver describe the GPUs of a node before its labels do.
+
 A device plugin may divide a GPU: into replicas, which share it in time, or into MIG slices. An ``Offer`` says what part
 of a GPU a unit of a resource is, so that the units together never have more than the GPUs do. On a node of HAMi, pods
 say how large their slices are, and an offer has the largest GPU of the node.
@@ -20,6 +22,7 @@ from bursar.objects.gpu_models import model_capacity
 from bursar.objects.hami_register import SlicedGpus
 from bursar.policies.gpus.fleet import Gpu, ScoringOptions
 from bursar.policies.gpus.hami import SliceDefaults
+from bursar.policies.gpus.published import SLICE, GpuRow, PublishedGpu
 from bursar.policies.results import Body
 
 GPU: Final = "gpus.GPU"
@@ -27,9 +30,10 @@ HOST: Final = "gpus.Host"
 POOL: Final = "gpus.Pool"
 TEMPLATE: Final = "gpus.Template"
 OPTIONS: Final = "gpus.Options"
-KINDS: Final = (GPU, HOST, POOL, TEMPLATE, OPTIONS)
+KINDS: Final = (GPU, HOST, SLICE, POOL, TEMPLATE, OPTIONS)
 
 
+FRACTIONS_LABEL: Final = "bursar.dev/gpu-fractions"
 PLUGIN_RESOURCES: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")  # units are GPUs, or equal parts of them
 
 
@@ -90,17 +94,42 @@ class HostBody(Body):
     disk: int = 0
     problem: str = ""  # with what the node says of its GPUs
     slicing: SlicedGpus | None = None  # HAMi hands out its GPUs
+    published: tuple[PublishedGpu, ...] = ()  # by a DRA driver
 
     def cell(self) -> tuple[object, ...]:
         offers = tuple([offer.cell() for offer in self.offers])
         cell = (offers, self.fractions, self.physical, self.memory, self.disk, self.problem)
-        return cell if self.slicing is None else (*cell, self.slicing.cell())
+        if self.slicing is None and not self.published:
+            return cell
+        slicing = None if self.slicing is None else self.slicing.cell()
+        return (*cell, slicing, tuple([gpu.cell() for gpu in self.published]))
 
     def offer(self) -> Offer:
         """That of the whole GPUs, which can be divided into fractions instead; HAMi's are divided already."""
         if self.slicing is not None:
             return NO_OFFER
-        return next((offer for offer in self.offers if offer.resource in PLUGIN_RESOURCES), NO_OFFER)
+        return next((offer for offer in self.described() if offer.resource in PLUGIN_RESOURCES), NO_OFFER)
+
+    def described(self) -> tuple[Offer, ...]:
+        """The offers, those of whole GPUs as a DRA driver describes the largest of them."""
+        largest = max([(gpu.vram, gpu.model) for gpu in self.published if not gpu.parent], default=(0, ""))
+        if self.slicing is not None or not largest[0]:
+            return self.offers
+        known = model_capacity(largest[1])
+        found: list[Offer] = []
+        for one in self.offers:
+            whole = one.resource in PLUGIN_RESOURCES and one.part == (1, 1)
+            what = (largest[1], largest[0], (known.tflops, known.vram)) if whole else (one.model, one.vram, one.usual)
+            found.append(Offer(one.resource, one.count, one.served, *what, one.part, one.replicas))
+        return tuple(found)
+
+    def complaint(self) -> str:
+        """What is wrong with its labels; also with one that promises more GPUs for fractions than there are."""
+        most, _, _ = self.split(every=False)
+        if self.problem or self.fractions in {-1, EVERY} or self.fractions <= most:
+            return self.problem
+        asks = f"label {FRACTIONS_LABEL} asks for {self.fractions} GPUs for fractions"
+        return f"{asks}, the node has {most} now: it counts as {most}"
 
     def split(self, every: bool) -> tuple[int, int, bool]:
         """(GPUs for fractions, GPUs of the device plugin, whether the plugin may hand out one of the former).
@@ -111,7 +140,8 @@ class HostBody(Body):
         offer = self.offer()
         served = offer.served // offer.replicas
         healthy = min(offer.count, offer.served) // offer.replicas
-        outside = max(self.physical - served, 0)
+        physical = 0 if self.slicing is not None else max(self.physical, len(self.published))
+        outside = max(physical - served, 0)
         wanted = self.fractions if self.fractions >= 0 else EVERY if every else 0
         fractions = min(wanted, outside + healthy)
         whole = min(healthy, outside + healthy - fractions)
@@ -138,8 +168,14 @@ def host_of(cell: object) -> HostBody:
     whole = cast("tuple[object, ...]", cell)
     rows, fractions, physical, memory, disk, problem = cast("_HostCell", whole[:6])
     found = tuple([Offer(*row) for row in rows])
-    slicing = SlicedGpus(*cast("tuple[int, int, int, int]", whole[6])) if len(whole) > 6 else None
-    return HostBody(found, fractions, physical, memory, disk, problem, slicing)
+    slicing: SlicedGpus | None = None
+    published: tuple[PublishedGpu, ...] = ()
+    if len(whole) > 6:
+        slicing = None if whole[6] is None else SlicedGpus(*cast("tuple[int, int, int, int]", whole[6]))
+        published = tuple(
+            [PublishedGpu(*row) for row in cast("tuple[GpuRow, ...]", whole[7] if len(whole) > 7 else ())]
+        )
+    return HostBody(found, fractions, physical, memory, disk, problem, slicing, published)
 
 
 @final

@@ -283,8 +283,9 @@ class GpuStatusWriter(StatusWriter):
         state = fleet.state
         host = host_of(state.cell(HOSTS, node))
         every = derivation_of(state.cell(DERIVATION, ONLY)).every
-        if self.changed(BAD_FRACTIONS, node, host.problem):
-            self._event(node, BAD_FRACTIONS, host.problem)
+        complaint = host.complaint()
+        if self.changed(BAD_FRACTIONS, node, complaint):
+            self._event(node, BAD_FRACTIONS, complaint)
         offer = host.offer()
         gpus = fleet.by_node.get(node, {})
         fractions, whole, unsafe = host.split(every)
@@ -294,6 +295,11 @@ class GpuStatusWriter(StatusWriter):
             problem = (
                 f"the device plugin serves all {fractions + whole} GPUs, and may hand out one of the {fractions} that "
                 f"are for fractions: let it serve {whole}"
+            )
+        elif fractions and derived and host.published:
+            problem = (
+                f"a DRA driver publishes the {fractions} GPUs that are for fractions, and the scheduler may allocate "
+                "them: taint them by a DeviceTaintRule, or keep the driver off the node"
             )
         if self.changed(UNSAFE_SPLIT, node, problem):
             self._event(node, UNSAFE_SPLIT, problem)

@@ -131,7 +131,7 @@ class UnitTable:
             for offer in host.offers:
                 self.cards.set_node(node, offer.unit(self.derivation.models), offer.model)
             return
-        offers = [offer for offer in host.offers if offer.count > 0]
+        offers = [offer for offer in host.described() if offer.count > 0]
         for offer in offers:
             units = self.resources.setdefault(offer.resource, Units())
             units.set_node(node, self._capacity(node, offer), offer.model)
