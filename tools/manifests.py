@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from bursar.answers.discovery import api_service
 from bursar.control.admission import known_kinds
 from bursar.kube import rbac
 from bursar.kube.admission.manifests import gate_hooks, quota_hooks
@@ -86,6 +87,8 @@ def generated() -> dict[Path, str]:
         files[CHART / "templates" / "crds" / f"{name}.yaml"] = crd_template(name, crd)
     files[ROOT / "deploy" / "rbac.yaml"] = NOTE + dump_all(rbac.manifests(registry, "bursar-system"))
     files[CHART / "templates" / "rbac.yaml"] = role_template(registry)
+    files[ROOT / "deploy" / "answers.yaml"] = NOTE + dump(api_service("bursar-system"))
+    files[CHART / "templates" / "answers" / "apiservice.yaml"] = answers_template(registry)
     for name, text in admission_templates().items():
         files[CHART / "templates" / "admission" / f"{name}.yaml"] = text
     return files
@@ -104,6 +107,12 @@ def role_template(registry: Registry) -> str:
     own = f"{{{{- if .Values.controller.shadow }}}}\n{looks_on}{{{{- else }}}}\n{acts}{{{{- end }}}}\n"
     people = when(".Values.rbac.people", "---\n" + filled_in(rbac.people_roles(registry)))
     return when(".Values.rbac.create", NOTE + own + people)
+
+
+def answers_template(registry: Registry) -> str:
+    """The answers API, and the roles of the replicas that serve it."""
+    roles = when(".Values.rbac.create", "---\n" + filled_in(rbac.answers_roles(registry, NAMESPACE)))
+    return when('eq (include "bursar.answers" .) "true"', NOTE + filled_in([api_service(NAMESPACE)]) + roles)
 
 
 def admission_templates() -> dict[str, str]:

@@ -242,7 +242,7 @@ async def test_kubectl_bursar_shows_the_same(tmp_path: Path, monkeypatch: pytest
         config = kubeconfig(tmp_path, cluster.fake.url)
 
         async def said(*words: str) -> str:
-            return (await asyncio.to_thread(run, *words, "--kubeconfig", config)).output
+            return (await asyncio.to_thread(run, *words, "--kubeconfig", config)).stdout
 
         assert await said("explain", "quota", "vision") == VISION
         quotas, top = rows((await said("get", "quotas")).splitlines()), rows((await said("top")).splitlines())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bursar.answers.resources import GROUP, RESOURCES
 from bursar.kube import rbac
 from bursar.policies.plugin import default_registry
 
@@ -80,11 +81,35 @@ def test_webhook_configurations_are_named() -> None:
     assert rule["resourceNames"] == ["bursar-quotas", "bursar-gate"]
 
 
-def test_only_the_service_account_is_bound() -> None:
+def test_only_the_service_accounts_are_bound() -> None:
     bindings = [given for given in MANIFESTS if given["kind"].endswith("Binding")]
-    assert [given["subjects"] for given in bindings] == [
-        [{"kind": "ServiceAccount", "name": "bursar", "namespace": "bursar-system"}]
-    ] * 2
+    bound = [(given["roleRef"]["name"], given["subjects"]) for given in bindings]
+    controller, answers = (
+        [{"kind": "ServiceAccount", "name": name, "namespace": "bursar-system"}]
+        for name in ("bursar", "bursar-answers")
+    )
+    reader = "extension-apiserver-authentication-reader"
+    assert bound == [
+        *[("bursar-controller", controller)] * 2,
+        *[("bursar-answers", answers)] * 2,
+        (reader, answers),
+    ]
+
+
+def test_replicas_that_answer_only_read_and_review() -> None:
+    given = role("ClusterRole", "bursar-answers")
+    for rule in given["rules"]:
+        review = rule["apiGroups"] == ["authorization.k8s.io"]
+        assert rule["verbs"] == (["create"] if review else ["list", "watch"]), rule
+    own = role("Role", "bursar-answers")
+    assert [(rule["verbs"], rule["resourceNames"]) for rule in own["rules"]] == [(["get"], ["bursar-webhook-tls"])]
+
+
+def test_whoever_may_view_a_namespace_may_ask_about_it() -> None:
+    asker = role("ClusterRole", "bursar-asker")
+    assert asker["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    for resource in RESOURCES:
+        assert set(resource.verbs) <= allowed(asker, GROUP, resource.name), resource
 
 
 def test_who_edits_a_namespace_does_not_edit_its_quotas() -> None:

@@ -52,3 +52,20 @@ webhook
 {{- define "bursar.celItems" -}}
 {{- range $index, $item := . }}{{ if $index }}, {{ end }}'{{ $item }}'{{ end -}}
 {{- end }}
+
+{{/* Whether the answers API is served: true or false. Its certificate is that of the webhook, which is not kept when nothing is written. */}}
+{{- define "bursar.answers" -}}
+{{ and .Values.answers.enabled (not .Values.controller.shadow) (not .Values.controller.dryRun) }}
+{{- end }}
+
+{{- define "bursar.answersSelectorLabels" -}}
+app.kubernetes.io/name: bursar-answers
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "bursar.answersLabels" -}}
+{{ include "bursar.answersSelectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}

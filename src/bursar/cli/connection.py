@@ -84,8 +84,8 @@ class Target:
             if self.live:
                 from bursar.cli.live_cluster import live_cluster
 
-                with live_cluster(self.kubeconfig, self.context) as cluster:
-                    yield cluster.copied
+                with live_cluster(self.kubeconfig, self.context) as opened:
+                    yield opened
             elif self.data is not None:
                 from bursar.cli.store_file import open_file
 

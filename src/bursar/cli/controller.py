@@ -1,4 +1,4 @@
-"""`bursar controller`: Bursar on Kubernetes, beside the cluster's own scheduler."""
+"""`bursar controller`: Bursar on Kubernetes, beside the cluster's own scheduler; and `bursar answers`."""
 
 from __future__ import annotations
 
@@ -106,3 +106,56 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
     except ListenError as error:
         fail(f"{error}\n  other addresses: --host, --health-port and --webhook-port", exit_codes.FAILED)
+
+
+@click.command()
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: as kubectl, or the pod's own account.")
+@click.option("--context", default="", help="The context of the kubeconfig.")
+@click.option("--namespace", default="bursar-system", show_default=True, help="Bursar's own namespace.")
+@click.option("--host", default="0.0.0.0", show_default=True, help="Where answers, health and metrics listen.")  # noqa: S104 in a pod
+@click.option("--port", type=click.IntRange(0, 65535), default=9444, show_default=True)
+@click.option("--health-port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--crossquota", is_flag=True, help="As the controller has it.")
+@click.option("--exempt", "exempt", multiple=True, metavar="NAMESPACE", help="As the controller has it.")
+@click.option("--spare", "spared", multiple=True, default=("gpu-operator",), show_default=True, metavar="NAMESPACE",
+              help="As the controller has it.")  # fmt: skip
+@click.option("--pin-all", is_flag=True, help="As the controller has it.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def answers(**given: Any) -> None:  # noqa: ANN401 each option as it is declared above
+    """Answer questions about a Kubernetes cluster, until interrupted.
+
+    It follows the cluster and the controller and writes nothing. It serves explanations, lists, what-if and plans to
+    users whom the API server lets through. Run as many replicas as you like.
+
+    Exit code 0: ended by a signal; 1: the cluster or a port cannot be used; 2: the command line is wrong.
+    """
+    import asyncio
+
+    from bursar.answers.process import AnswersOptions, run
+    from bursar.kube.admission.predicate import AdmissionOptions
+    from bursar.kube.client.errors import ConfigError
+    from bursar.kube.client.kubeconfig import load
+    from bursar.kube.controller.mirror import MirrorOptions
+    from bursar.kube.http_server import ListenError
+
+    chosen = SimpleNamespace(**given)
+    level = logging.INFO if chosen.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("bursar.kube.controller.mirror").setLevel(logging.ERROR)  # the controller reports the same
+    try:
+        config = load(str(chosen.kubeconfig or ""), chosen.context)
+    except (ConfigError, ValueError) as error:
+        fail(str(error))
+    admission = AdmissionOptions(
+        namespace=chosen.namespace,
+        accounts=(f"system:serviceaccount:{chosen.namespace}:bursar",),
+        everywhere=chosen.crossquota,
+        exempt_namespaces=chosen.exempt,
+        spared_namespaces=tuple(name for name in chosen.spared if name),
+    )
+    mirror = MirrorOptions(admission, pin_all=chosen.pin_all)
+    options = AnswersOptions(mirror, chosen.host, chosen.port, chosen.health_port)
+    try:
+        asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
+    except ListenError as error:
+        fail(f"{error}\n  other addresses: --host, --port and --health-port", exit_codes.FAILED)

@@ -11,7 +11,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,6 +19,8 @@ from typing import Any, TypeVar, cast
 import click
 from msgspec import structs
 
+from bursar.answers.questions import with_scheduler
+from bursar.cli.answers_client import AnswersClient, is_installed
 from bursar.cli.connection import LiveError, fail
 from bursar.cli.store_file import FileClient
 from bursar.kube.client.api import PODS, Api
@@ -28,32 +30,50 @@ from bursar.kube.client.http import Http
 from bursar.kube.client.kubeconfig import load
 from bursar.kube.cluster_list import Body, Listed, list_cluster
 from bursar.kube.controller.object_sync import QuotaSelection
-from bursar.kube.controller.patches import UNSCHEDULED
 from bursar.kube.controller.pod_model import ENDED
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import NODE, Kind
 from bursar.objects.manifests import Document
 from bursar.objects.validation import few
 from bursar.policies.plugin import default_registry
-from bursar.policies.results import Check
 from bursar.server.client import Client, RequestFailedError
 from bursar.server.operations import Operation
-from bursar.server.rows import check_node
 from bursar.server.service import Service
 from bursar.server.types import Explanation
 
 T = TypeVar("T")
+Opened = Callable[[], AbstractContextManager[Client]]
 
 
 @contextmanager
-def live_cluster(kubeconfig: str, context: str) -> Iterator[LiveCluster]:
-    """The cluster that a kubeconfig names now; later copies are of the same one."""
+def live_cluster(kubeconfig: str, context: str) -> Iterator[Opened]:
+    """Opens clients of the cluster that a kubeconfig names now: of its answers API, else of copies made here."""
     try:
         config = load(kubeconfig, context)
     except ConfigError as error:
         fail(str(error))
     with asyncio.Runner() as runner:
-        yield LiveCluster(config, runner)
+        if _answers(config, runner):
+            client = AnswersClient(config, runner)
+            yield lambda: nullcontext(client)
+        else:
+            click.echo(
+                "note: this cluster has no answers API of Bursar: the answer is made here, from a copy", err=True
+            )
+            yield LiveCluster(config, runner).copied
+
+
+def _answers(config: ClusterConfig, runner: asyncio.Runner) -> bool:
+    try:
+        return runner.run(is_installed(config))
+    except Unanswered as error:
+        raise _unanswered(error) from None
+    except KubeError as error:
+        raise LiveError(str(error)) from None
+
+
+def _unanswered(error: Unanswered) -> LiveError:
+    return LiveError(f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context")
 
 
 class LiveCluster:
@@ -80,9 +100,7 @@ class LiveCluster:
         try:
             listed = self._runner.run(list_cluster(self._config, default_registry()))
         except Unanswered as error:
-            raise LiveError(
-                f"the cluster does not answer: {error}\n  name another one with --kubeconfig or --context"
-            ) from None
+            raise _unanswered(error) from None
         except KubeError as error:
             raise LiveError(str(error)) from None
         if "pods" in listed.unread or "nodes" in listed.unread:
@@ -204,15 +222,8 @@ class LiveClient(FileClient):
             why = f"waits: {obstacle}" if obstacle else _why_not_there(pod)
             raise RequestFailedError(structs.replace(error.problem, detail=f"{key} {why}")) from None
         if isinstance(found, Explanation) and key in self._unscheduled:
-            return cast("T", _with_scheduler(found, self._unscheduled[key]))
+            return cast("T", with_scheduler(found, self._unscheduled[key]))
         return found
-
-
-def _with_scheduler(found: Explanation, words: str) -> Explanation:
-    """What the scheduler says comes last: the pod has passed everything else."""
-    check = Check("scheduler", False, f"finds no node: {words}", (), UNSCHEDULED, True)
-    tree = structs.replace(found.tree, checks=[*found.tree.checks, check_node(check)])
-    return structs.replace(found, tree=tree, text="\n".join((found.text, *check.lines("  "))))
 
 
 def _why_not_there(pod: Body) -> str:

@@ -73,6 +73,7 @@ class LazyGroup(click.Group):
 
 
 COMMANDS = {
+    "answers": "bursar.cli.controller:answers",
     "apply": "bursar.cli.change:apply",
     "attach": "bursar.cli.run:attach",
     "audit": "bursar.cli.check:audit",

@@ -28,7 +28,7 @@ class ListenError(OSError):
     """An address cannot be had."""
 
 
-class _HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """One connection. As long as no request is under way the next one is due, however much of it trickles in.
 
     uvicorn by itself waits for ever for the first request, and for one that has begun to arrive.
@@ -92,15 +92,9 @@ class BackgroundServer:
 
     def __init__(self, app: App, host: str, port: int, settings: Mapping[str, Any] | None = None) -> None:
         """``settings`` are more settings of uvicorn."""
+        chosen: dict[str, Any] = {"http": HttpProtocol, **(settings or {})}
         config = uvicorn.Config(
-            app,
-            http=_HttpProtocol,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            **(settings or {}),
+            app, loop="asyncio", ws="none", lifespan="off", access_log=False, log_config=None, **chosen
         )
         self._address = (host, port)
         self._server = _Server(config)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bursar.control.admission import known_kinds
 from bursar.kube.admission.manifests import GATE_HOOKS, QUOTA_HOOKS
-from bursar.kube.admission.predicate import CERTIFICATES, LEASE
+from bursar.kube.admission.predicate import ANSWERS_API, ANSWERS_SERVICE, CERTIFICATES, LEASE
 from bursar.objects.devices import GROUP as DEVICE_GROUP
 from bursar.objects.kinds import DEVICE_KINDS, Kind
 from bursar.policies.plugin import Registry
@@ -66,6 +66,27 @@ IN_CLUSTER = (
         "the authority of the webhook's certificate",
         _HOOKS,
     ),
+    RbacRule(
+        "apiregistration.k8s.io",
+        ("apiservices",),
+        ("get", "patch"),
+        "the authority of the certificate of the answers API",
+        (ANSWERS_API,),
+    ),
+)
+ANSWERS = (RbacRule("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what callers may see"),)
+ANSWERS_IN_OWN_NAMESPACE = (
+    RbacRule("", ("secrets",), ("get",), "serve with the certificate that the controller keeps", (CERTIFICATES,)),
+)
+ANSWERS_GROUP = "answers.bursar.dev"
+ASKING = (
+    RbacRule(
+        ANSWERS_GROUP,
+        ("claims", "explanations", "gpus", "nodes", "queue", "quotaexplanations", "quotas"),
+        ("get", "list"),
+        "what there is, and why",
+    ),
+    RbacRule(ANSWERS_GROUP, ("plans", "whatifs"), ("create",), "questions with a body; nothing is created"),
 )
 IN_OWN_NAMESPACE = (
     RbacRule("coordination.k8s.io", ("leases",), ("create",), "elect a leader"),
@@ -118,6 +139,7 @@ def people_roles(registry: Registry) -> list[Manifest]:
         _people_role("workload-editor", workloads, (*READ, *_WRITE), "edit"),
         _people_role("quota-editor", quotas, (*READ, *_WRITE), ""),
         _people_role("inventory-editor", inventory, (*READ, *_WRITE), ""),
+        _role("ClusterRole", f"{NAME}-asker", "", rules(ASKING), {f"{_AGGREGATE}view": "true"}),
     ]
 
 
@@ -131,7 +153,7 @@ def _people_role(name: str, kinds: list[Kind], verbs: tuple[str, ...], part_of: 
 
 
 def manifests(registry: Registry, namespace: str) -> list[Manifest]:
-    return [*controller_roles(registry, namespace), *people_roles(registry)]
+    return [*controller_roles(registry, namespace), *answers_roles(registry, namespace), *people_roles(registry)]
 
 
 def controller_roles(registry: Registry, namespace: str, *, shadow: bool = False) -> list[Manifest]:
@@ -149,14 +171,30 @@ def controller_roles(registry: Registry, namespace: str, *, shadow: bool = False
     return found
 
 
+def answers_roles(registry: Registry, namespace: str) -> list[Manifest]:
+    """The roles of the replicas that answer: they look on, and ask what their callers may see."""
+    name = ANSWERS_SERVICE
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    return [
+        _role("ClusterRole", name, "", rules([*followed(registry), *ANSWERS])),
+        _binding("ClusterRoleBinding", name, "", "ClusterRole", subjects),
+        _role("Role", name, namespace, rules(ANSWERS_IN_OWN_NAMESPACE)),
+        _binding("RoleBinding", name, namespace, "Role", subjects),
+        _binding("RoleBinding", name, "kube-system", "Role", subjects, "extension-apiserver-authentication-reader"),
+    ]
+
+
 def _role(
     kind: str, name: str, namespace: str, given: list[Manifest], labels: dict[str, str] | None = None
 ) -> Manifest:
     return _head(kind, name, namespace, labels) | {"rules": given}
 
 
-def _binding(kind: str, name: str, namespace: str, role: str, subjects: list[dict[str, str]]) -> Manifest:
-    reference = {"apiGroup": API_GROUP, "kind": role, "name": name}
+def _binding(
+    kind: str, name: str, namespace: str, role: str, subjects: list[dict[str, str]], called: str = ""
+) -> Manifest:
+    """``called``: the name of the role, if it is another one."""
+    reference = {"apiGroup": API_GROUP, "kind": role, "name": called or name}
     return _head(kind, name, namespace) | {"roleRef": reference, "subjects": subjects}
 
 

@@ -1,5 +1,5 @@
-"""Rotation of the webhook's certificates: the Secret, the CA bundle of the webhook configurations, the live TLS
-context.
+"""Rotation of the webhook's certificates: the Secret, the CA bundle of the webhook configurations and of the answers
+API, the live TLS context.
 
 The leader creates and renews; every replica reads the Secret and serves what it finds. Before a new certificate is
 stored, the CA bundle trusts both authorities, so that no replica ever serves an untrusted one. A leader that dies in
@@ -26,10 +26,25 @@ from bursar.kube.admission.certs import (
     trusted,
 )
 from bursar.kube.admission.manifests import GATE_HOOKS, QUOTA_HOOKS
-from bursar.kube.admission.predicate import CERTIFICATES, MANAGED_BY, SERVICE, AdmissionOptions
+from bursar.kube.admission.predicate import (
+    ANSWERS_API,
+    ANSWERS_SERVICE,
+    CERTIFICATES,
+    MANAGED_BY,
+    SERVICE,
+    AdmissionOptions,
+)
 from bursar.kube.admission.webhook import TlsContext
-from bursar.kube.client.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Api, PatchKind, Resource
-from bursar.kube.client.errors import Conflict, KubeError
+from bursar.kube.client.api import (
+    API_SERVICES,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    Api,
+    PatchKind,
+    Resource,
+)
+from bursar.kube.client.errors import Conflict, Forbidden, KubeError
 
 PASS_SECONDS = 60.0
 FIRST_SECONDS = 2.0  # between passes as long as there is nothing to serve with
@@ -40,9 +55,9 @@ _log = logging.getLogger(__name__)
 
 
 def service_names(options: AdmissionOptions) -> list[str]:
-    """The names under which the API server calls the webhook."""
-    base = f"{SERVICE}.{options.namespace}.svc"
-    return [base, f"{base}.cluster.local"]
+    """The names under which the API server calls the webhook and the answers API."""
+    bases = [f"{service}.{options.namespace}.svc" for service in (SERVICE, ANSWERS_SERVICE)]
+    return [name for base in bases for name in (base, f"{base}.cluster.local")]
 
 
 def now_utc() -> datetime:
@@ -128,7 +143,20 @@ class CertificateKeeper:
     async def _trust(self, bundle: bytes) -> bool:
         """Write the bundle wherever it is not yet; whether anything was written."""
         written = [await self._trust_in(resource, name, bundle) for resource, name in _HOOKS]
-        return any(written)
+        return any([*written, await self._trust_answers(bundle)])
+
+    async def _trust_answers(self, bundle: bytes) -> bool:
+        """The same for the answers API, which is there only where it was installed."""
+        try:
+            found = await self._api.find(API_SERVICES, ANSWERS_API)
+        except Forbidden as error:
+            _log.warning("the answers API gets no certificate: %s", error)
+            return False
+        wanted = base64.b64encode(bundle).decode()
+        if found is None or (found.plain().get("spec") or {}).get("caBundle") == wanted:
+            return False
+        await self._api.patch(API_SERVICES, ANSWERS_API, "", PatchKind.MERGE, {"spec": {"caBundle": wanted}})
+        return True
 
     async def _trust_in(self, resource: Resource, name: str, bundle: bytes) -> bool:
         found = await self._api.find(resource, name)

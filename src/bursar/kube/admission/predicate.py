@@ -212,6 +212,8 @@ OWN_PREFIX = "bursar.dev/"
 LEASE = "bursar-controller"
 SERVICE = "bursar-webhook"
 CERTIFICATES = "bursar-webhook-tls"
+ANSWERS_SERVICE = "bursar-answers"
+ANSWERS_API = "v1alpha1.answers.bursar.dev"
 MANAGED_BY = {"app.kubernetes.io/name": "bursar", "app.kubernetes.io/component": "admission"}
 
 

@@ -171,6 +171,8 @@ class Reflector(Generic[T]):
         self.progress.counts["connections"] += 1
         patience = min(self._how.silence, CONNECTING)
         async with self._api.http.stream(self._call, self._path, query, patience=patience) as content:
+            if not listing:
+                self.progress.problem = ""  # the server goes on from where this watch was
             try:
                 async with asyncio.timeout(self._how.silence) as self._patience:
                     await self._read(content, self._patience)

@@ -150,6 +150,10 @@ class Watches:
     async def synced(self) -> None:
         await asyncio.gather(*(reflector.wait_synced() for reflector in self._all()))
 
+    def problems(self) -> list[str]:
+        """What keeps watches from getting on."""
+        return [reflector.progress.problem for reflector in self._all() if reflector.progress.problem]
+
     def objects(self) -> list[tuple[Kind, bytes]]:
         return [(kind, raw) for kind, reflector in self._objects for raw in reflector.store.items()]
 

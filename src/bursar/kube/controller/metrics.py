@@ -42,35 +42,35 @@ class ControllerMetrics:
         term = self._replica.term
         if term is not None and term.ready:
             families += [*_term(term), *await _claims(term), *await _accounts(term)]
-        return await asyncio.to_thread(generate_latest, _Families(families))
+        return await asyncio.to_thread(generate_latest, Families(families))
 
     def _process(self) -> Iterator[Metric]:
         replica = self._replica
         build: Values = {(__version__, platform.python_version()): 1}
-        yield _gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
-        yield _gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.election.leading)})
-        yield _counter("bursar_terms", "Terms that ended, by why.", ("why",), _single(replica.ended))
+        yield gauge("bursar_build_info", "The version that runs; always 1.", ("version", "python"), build)
+        yield gauge("bursar_leader", "Whether this replica leads.", (), {(): float(replica.election.leading)})
+        yield counter("bursar_terms", "Terms that ended, by why.", ("why",), single(replica.ended))
         text = "Differences between ledger and cluster; must stay 0."
-        yield _counter("bursar_ledger_differences", text, (), {(): replica.differences})
-        dropped = _single(replica.recorder.dropped)
-        yield _counter("bursar_events_dropped", "Events that were not written, by why.", ("why",), dropped)
+        yield counter("bursar_ledger_differences", text, (), {(): replica.differences})
+        dropped = single(replica.recorder.dropped)
+        yield counter("bursar_events_dropped", "Events that were not written, by why.", ("why",), dropped)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield _gauge("bursar_resident_peak_bytes", "The most memory that the process had.", (), {(): peak})
-        yield _gauge("bursar_resident_bytes", "The memory of the process now.", (), {(): _resident()})
+        yield gauge("bursar_resident_peak_bytes", "The most memory that the process had.", (), {(): peak})
+        yield gauge("bursar_resident_bytes", "The memory of the process now.", (), {(): resident()})
         yield from self._calls()
 
     def _calls(self) -> Iterator[Metric]:
         http = self._replica.api.http
         calls: Values = {(call.verb, call.resource): count for call, count in http.calls.items()}
-        yield _counter("bursar_api_calls", "Calls of the API server.", ("verb", "resource"), calls)
+        yield counter("bursar_api_calls", "Calls of the API server.", ("verb", "resource"), calls)
         failures: Values = {
             (call.verb, call.resource, str(code)): count for (call, code), count in http.failures.items()
         }
         labels = ("verb", "resource", "code")
-        yield _counter("bursar_api_failures", "Calls that failed; 0: no answer.", labels, failures)
+        yield counter("bursar_api_failures", "Calls that failed; 0: no answer.", labels, failures)
 
 
-class _Families(Collector):
+class Families(Collector):
     """What was read already."""
 
     def __init__(self, families: list[Metric]) -> None:
@@ -80,7 +80,7 @@ class _Families(Collector):
         return self._families
 
 
-def _resident() -> int:
+def resident() -> int:
     """0 where the system has no such file."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
@@ -88,20 +88,20 @@ def _resident() -> int:
 
 def _term(term: LeaderTerm) -> Iterator[Metric]:
     mirror = term.mirror
-    yield _counter("bursar_pods_started", "Pods that were ungated in this term.", (), {(): term.writer.started})
-    yield _counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.evictor.evicted})
-    unbound, recovered = _single(term.places.overdue), _single(term.places.recovered)
+    yield counter("bursar_pods_started", "Pods that were ungated in this term.", (), {(): term.writer.started})
+    yield counter("bursar_pods_evicted", "Pods that were evicted in this term.", (), {(): term.evictor.evicted})
+    unbound, recovered = single(term.places.overdue), single(term.places.recovered)
     text = "Started pods that are not bound in time, by obstacle."
-    yield _gauge("bursar_pods_unscheduled", text, ("obstacle",), unbound)
+    yield gauge("bursar_pods_unscheduled", text, ("obstacle",), unbound)
     text = "Places of pods that were not bound in time, by what was done, in this term."
-    yield _counter("bursar_places_recovered", text, ("how",), recovered)
+    yield counter("bursar_places_recovered", text, ("how",), recovered)
     invalid = len(mirror.objects.invalid)
-    yield _gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
+    yield gauge("bursar_objects_invalid", "Objects whose last change is not in force.", (), {(): invalid})
     cached: Values = {("specs",): mirror.controller.specs.bytes, ("readings",): mirror.pods.gated_pods.bytes}
-    yield _gauge("bursar_cache_bytes", "What caches of pods weigh, estimated.", ("cache",), cached)
+    yield gauge("bursar_cache_bytes", "What caches of pods weigh, estimated.", ("cache",), cached)
     if mirror.shadow is not None:
-        verdicts = _single(mirror.shadow.counts)
-        yield _counter("bursar_shadow_findings", "What would have been decided, by verdict.", ("verdict",), verdicts)
+        verdicts = single(mirror.shadow.counts)
+        yield counter("bursar_shadow_findings", "What would have been decided, by verdict.", ("verdict",), verdicts)
 
 
 async def _claims(term: LeaderTerm) -> list[Metric]:
@@ -113,8 +113,8 @@ async def _claims(term: LeaderTerm) -> list[Metric]:
     async for claim in _sliced(controller.queue.waiting()):
         pending[controller.reason(claim.uid)[0] or "undecided"] += 1
     return [
-        _gauge("bursar_claims", "Claims by state.", ("state",), _single(states)),
-        _gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), _single(pending)),
+        gauge("bursar_claims", "Claims by state.", ("state",), single(states)),
+        gauge("bursar_claims_pending", "Claims that wait, by reason.", ("reason",), single(pending)),
     ]
 
 
@@ -129,10 +129,10 @@ async def _accounts(term: LeaderTerm) -> list[Metric]:
             quotas.add((account.policy, account.name), account)
     each, together = ("policy", "account", "resource"), ("policy", "resource")
     return [
-        _gauge("bursar_account_used", "What counts in a quota, in the smallest unit.", each, quotas.used),
-        _gauge("bursar_account_limit", "The limit of a quota, in the smallest unit.", each, quotas.limit),
-        _gauge("bursar_nodes_used", "What counts on all nodes, or all their GPUs, together.", together, sums.used),
-        _gauge("bursar_nodes_limit", "What all nodes, or all their GPUs, have together.", together, sums.limit),
+        gauge("bursar_account_used", "What counts in a quota, in the smallest unit.", each, quotas.used),
+        gauge("bursar_account_limit", "The limit of a quota, in the smallest unit.", each, quotas.limit),
+        gauge("bursar_nodes_used", "What counts on all nodes, or all their GPUs, together.", together, sums.used),
+        gauge("bursar_nodes_limit", "What all nodes, or all their GPUs, have together.", together, sums.limit),
     ]
 
 
@@ -159,15 +159,15 @@ async def _sliced(things: Iterable[T]) -> AsyncIterator[T]:
         yield one
 
 
-def _single(counted: Counter[str]) -> Values:
+def single(counted: Counter[str]) -> Values:
     return {(label,): count for label, count in counted.items()}
 
 
-def _gauge(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
+def gauge(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
     return _filled(GaugeMetricFamily(name, text, labels=labels), values)
 
 
-def _counter(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
+def counter(name: str, text: str, labels: tuple[str, ...], values: Values) -> Metric:
     return _filled(CounterMetricFamily(name, text, labels=labels), values)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bursar.control.actions import Ports
 from bursar.control.admission import Admission, known_kinds
 from bursar.control.controller import Controller
 from bursar.engine.engine import Engine
@@ -53,10 +54,15 @@ def _clock() -> Callable[[], int]:
 class Mirror:
     """Engine and control loop, with the object cache and the syncs that feed them."""
 
-    def __init__(self, registry: Registry, options: MirrorOptions) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        options: MirrorOptions,
+        controls: Callable[[Engine, Registry, Ports], Controller] = Controller,
+    ) -> None:
         self.notes = PendingActions(_clock())
         self.engine = Engine(registry.policies())
-        self.controller = Controller(self.engine, registry, self.notes)
+        self.controller = controls(self.engine, registry, self.notes)
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
         self.cache = ObjectCache(kinds)

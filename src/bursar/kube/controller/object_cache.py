@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
@@ -141,6 +141,11 @@ class ObjectCache:
 
     def objects(self, kind: str) -> Iterable[TypedObject]:
         return [known.given for known in self._by_kind.get(kind, {}).values()]
+
+    def known(self, kind: str, namespace: str | None = None) -> Sequence[CachedObject]:
+        """All objects of a kind, or those of a namespace, by key."""
+        found = self._by_kind.get(kind, {}) if namespace is None else self._by_namespace.get((kind, namespace), {})
+        return [found[key] for key in sorted(found)]
 
     # For the control loop
 
