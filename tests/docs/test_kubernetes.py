@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bursar.answers import process
 from bursar.cli.controller import controller
 from bursar.cli.query import get
 from bursar.cli.trial import plan
@@ -92,10 +93,10 @@ def test_options_that_are_named_are_those_of_the_commands(page: Path) -> None:
 
 
 def test_metrics_that_are_named_are_told() -> None:
-    source = Path(metrics.__file__).with_suffix(".py").read_text()
+    source = "".join(Path(module.__file__).with_suffix(".py").read_text() for module in (metrics, process))
     made = {
         f"{name}_total" if kind == "counter" else name
-        for kind, name in re.findall(r'_(gauge|counter)\("(\w+)"', source)
+        for kind, name in re.findall(r'\b(gauge|counter)\("(\w+)"', source)
     }
     named = {name for page in PAGES for name in re.findall(r"\bbursar_\w+", page.read_text())}
     assert named

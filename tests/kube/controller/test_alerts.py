@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from bursar.answers import process
 from bursar.kube.controller import metrics
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -13,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def told() -> set[str]:
     """The names as Prometheus sees them; what is read when a replica leads stands in the source only."""
-    source = Path(metrics.__file__).with_suffix(".py").read_text()
-    made = re.findall(r'_(gauge|counter)\("(\w+)"', source)
+    source = "".join(Path(module.__file__).with_suffix(".py").read_text() for module in (metrics, process))
+    made = re.findall(r'\b(gauge|counter)\("(\w+)"', source)
     return {f"{name}_total" if kind == "counter" else name for kind, name in made}
 
 

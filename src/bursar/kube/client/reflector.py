@@ -141,6 +141,7 @@ class Reflector(Generic[T]):
 
     def _absent(self) -> None:
         self._version = None
+        self.progress.problem = ""
         if len(self.store) or self._waiters or not self.synced:
             self._begin_list()
             self._end_list()
