@@ -93,7 +93,7 @@ def test_options_that_are_named_are_those_of_the_commands(page: Path) -> None:
 
 
 def test_metrics_that_are_named_are_told() -> None:
-    source = "".join(Path(module.__file__).with_suffix(".py").read_text() for module in (metrics, process))
+    source = "".join(Path(str(module.__file__)).with_suffix(".py").read_text() for module in (metrics, process))
     made = {
         f"{name}_total" if kind == "counter" else name
         for kind, name in re.findall(r'\b(gauge|counter)\("(\w+)"', source)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def told() -> set[str]:
     """The names as Prometheus sees them; what is read when a replica leads stands in the source only."""
-    source = "".join(Path(module.__file__).with_suffix(".py").read_text() for module in (metrics, process))
+    source = "".join(Path(str(module.__file__)).with_suffix(".py").read_text() for module in (metrics, process))
     made = re.findall(r'\b(gauge|counter)\("(\w+)"', source)
     return {f"{name}_total" if kind == "counter" else name for kind, name in made}
 
