@@ -261,3 +261,35 @@ def test_pods_of_one_claim_under_different_quotas_wait() -> None:
     assert {bed.see("default/a").reason, bed.see("default/b").reason} == {"devices.shared"}
     bed.take("Pod/default/a")
     assert bed.see("default/b").phase == "Running"
+
+
+def test_nothing_is_kept_of_a_generated_claim_that_is_gone_and_the_other_one_of_the_pod_stays() -> None:
+    bed = TestBed(*world(), template("one", exactly()))
+    bed.give(generated("a-old", "a", exactly()), generated("a-new", "a", exactly()))
+    made = bed.controller._devices._book._generated
+    bed.take("ResourceClaim/default/a-old")
+    assert [list(names) for names in made.values()] == [["default/a-new"]]
+    bed.take("ResourceClaim/default/a-new")
+    assert made == {}
+
+
+def test_a_pod_that_shares_under_other_quotas_is_found_by_the_one_that_came_first() -> None:
+    bed = TestBed(*world(), claim("one", exactly()))
+    bed.give(user("a", named="one"), user("b", named="one"))
+    first, second = bed.controller.claim("default/a"), bed.controller.claim("default/b")
+    assert first is not None
+    sharing = bed.controller._devices._book.sharing
+    assert sharing.clashing(first) == []
+    sharing._quotas_of = lambda one: (one.name,)
+    assert sharing.clashing(first) == [second]
+
+
+def test_a_relabelled_pod_needs_room_for_its_devices_in_the_other_group() -> None:
+    nodes = {"root": {"quota": {GPU: 4}}}
+    nodes |= {name: {"parent": "root", "hard": True, "quota": {GPU: most}} for name, most in (("x", 4), ("y", 0))}
+    tree = {"kind": "QuotaTree", "metadata": {"name": "t"}, "spec": {"resourceNames": [GPU], "nodes": nodes}}
+    bed = TestBed(*world(), tree, claim("one", exactly()))
+    bed.give(user("a", named="one", labels={"quota.bursar.dev/t": "x"}))
+    assert bed.see("default/a").phase == "Running"
+    with pytest.raises(ManifestError, match=r"metadata\.labels.*trees/t/y"):
+        bed.give(user("a", named="one", labels={"quota.bursar.dev/t": "y"}))

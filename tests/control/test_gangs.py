@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bursar.control.admission import ObjectChange, known_kinds
+from bursar.control.controller import Controller
+from bursar.engine.engine import Engine
 from bursar.ledger.claims import HELD, PENDING, RESERVED
+from bursar.objects.manifests import Document
 from tests.builders import node, pod
+from tests.control.test_settling import SilentPorts
 from tests.sim.purse import registry
 from tests.sim.steps import TestBed
 
@@ -109,3 +114,38 @@ def test_a_member_that_is_there_already_lets_others_join() -> None:
     bed.give(member("m1", size=3, nodeName="n1"))
     bed.give(member("m2", size=3))
     assert phases(bed, "m1", "m2") == ["Running", "Running"]
+
+
+def test_a_revoked_member_is_none_that_others_join_after_a_restart_either() -> None:
+    """Its eviction was asked for, and nothing was heard of it yet."""
+    known, ports = registry(), SilentPorts()
+    kinds = known_kinds(known)
+
+    def changes(*manifests: dict[str, Any]) -> list[ObjectChange]:
+        given = [kinds.read(Document("", 0, one)) for one in manifests]
+        return [ObjectChange(one.kind, one.key, one) for one in given]
+
+    def started(loop: Controller) -> set[str]:
+        gang = loop.queue.group("a/g")
+        assert gang is not None
+        return gang.started
+
+    def purse(most: int) -> dict[str, Any]:
+        metadata = {"namespace": "a", "name": "p"}
+        return {"apiVersion": "test.dev/v1", "kind": "Purse", "metadata": metadata, "spec": {"max": {GPU: most}}}
+
+    options = {"apiVersion": "bursar.dev/v1alpha1", "kind": "Configuration", "metadata": {"name": "default"}}
+    loop = Controller(Engine(known.policies()), known, ports)
+    loop.apply(changes(node("n1", {GPU: 2}), purse(2), options | {"spec": {"purse": {"takeBack": True}}}))
+    loop.apply(changes(member("m1"), member("m2")))
+    loop.settle()
+    for uid in started(loop):
+        loop.running(uid)
+    assert len(started(loop)) == 2
+    loop.apply(changes(purse(1)))
+    loop.settle()
+    assert len(started(loop)) == 1
+    again = Controller(Engine(known.policies()), known, ports)
+    again.engine.replay(loop.engine.journal.take())
+    again.resume([], [(claim.key, uid) for uid, claim in loop.engine.state.claims.items()])
+    assert started(again) == started(loop)
