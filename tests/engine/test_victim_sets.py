@@ -9,12 +9,14 @@ import pytest
 
 from bursar.engine.decision import REASONS
 from bursar.engine.disruption_budgets import KIND, BudgetBody
+from bursar.engine.eligibility import Slack
 from bursar.engine.preemption import PreemptionPlan
 from bursar.engine.time_box import DecisionTime
 from bursar.engine.victim_sets import SETS_A_PLACE, JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Claim, ClaimSpec
 from bursar.policies.results import Setting
-from bursar.policies.rights import Allowance, Contender
+from bursar.policies.rights import Allowance, Contender, Row
+from bursar.resources import dimension
 from bursar.selectors import Requirement, Selector
 from tests.policies.elastic.world import World, claim_of
 
@@ -124,3 +126,35 @@ def test_between_nodes_the_age_of_the_highest_priority_counts() -> None:
     older = PreemptionPlan("n1", [victim("c", 0, 7), victim("d", 5, 8)])
     assert newer.harm() < older.harm()
     assert PreemptionPlan("n1", older.victims, 1).harm() > older.harm()
+
+
+# Nodes that cannot be cleared
+
+
+def test_a_node_is_ruled_out_when_more_stays_than_may() -> None:
+    world = World(placed=True)
+    world.node("n", {"memory": 4})
+    for number in range(4):
+        world.fact(f"p{number}", "free", {"memory": 1}, node="n")
+    assert world.ask("asks", "free", {"memory": 1}, priority=5).victims == ("p3",)
+    memory = dimension("memory").index
+    claims = world.engine.state.claims
+    slack = Slack([Row(world.engine.state.accounts["nodes/n"], memory, 3)])  # of the four that count one may stay
+    assert slack.stays(claims["p3"])  # it is leaving, and does not count
+    assert slack.stays(claims["p0"])
+    assert not slack.stays(claims["p1"])
+
+
+@pytest.mark.parametrize("protected", range(3))
+def test_a_node_on_which_a_claim_stays_is_passed_over_wherever_it_stands(protected: int) -> None:
+    world = World(placed=True)
+    for node in ("n1", "n2"):
+        world.node(node, {"memory": 3})
+        for number in range(3):
+            uid = f"{node}-{number}"
+            stays = node == "n1" and number == protected
+            world.fact(uid, "free", {"memory": 1}, priority=9 if stays else 0, node=node)
+    decision = world.ask("asks", "free", {"memory": 3}, priority=5)
+    assert (decision.place, set(decision.victims)) == ("n2", {"n2-0", "n2-1", "n2-2"})
+    assert world.ask("again", "free", {"memory": 3}, priority=5).reason == "nodes.full"
+    assert world.ask("small", "free", {"memory": 2}, priority=5).place == "n1"

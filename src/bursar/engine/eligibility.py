@@ -157,3 +157,28 @@ def relief_of(claim: Claim, rows: list[Row]) -> list[int]:
                 if rows[r].account is account:
                     found[r] += binding.costs[i].get(rows[r].dim)
     return found
+
+
+@final
+class Slack:
+    """How much of each row may stay on a node beside what is cleared; a node where more stays cannot be cleared.
+
+    The claims that stay are often few and old, so a look at these rules out most nodes.
+    """
+
+    __slots__ = ("left", "rows")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows: Final = rows
+        self.left: Final = [row.account.used.get(row.dim) - row.amount for row in rows]
+
+    def stays(self, claim: Claim) -> bool:
+        """The claim stays; returns whether the node can still be cleared."""
+        if not claim.counts():
+            return True
+        relief = relief_of(claim, self.rows)
+        for r in range(len(relief)):
+            self.left[r] -= relief[r]
+            if relief[r] > 0 and self.left[r] < 0:
+                return False
+        return True

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from bursar.engine.eligibility import EligibleVictims, relief_of
+from bursar.engine.eligibility import EligibleVictims, Slack, relief_of
 from bursar.engine.victim_sets import JudgedSets, VictimSetCheck, least_set
 from bursar.ledger.claims import Binding, Claim
 from bursar.policies.policy import Policy, PreemptionHooks, overrides
@@ -62,14 +62,16 @@ class NodeClearing:
         named: list[Contender] = []
         standings: dict[str, int] = {}
         ordered = True
+        slack = Slack(rows)
         for resident in residents.values():
             standing = self._standing(resident)
             below = resident.spec.priority < self.claim.spec.priority
-            if not below and standing == NEVER_NAMED:
-                continue
             contender = Contender(resident, 0)
             contender.relief = relief_of(resident, rows)
-            if max(contender.relief, default=0) <= 0 or not self.view.admit(contender):
+            may_go = (below or standing != NEVER_NAMED) and max(contender.relief, default=0) > 0
+            if not may_go or not self.view.admit(contender):
+                if not slack.stays(resident):
+                    return None
                 continue
             standings[resident.uid] = standing
             (lower if below else named).append(contender)

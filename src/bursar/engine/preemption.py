@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Final, final
 
 from bursar.engine.charging import Core
-from bursar.engine.eligibility import EligibleVictims, eligible, relief_of
+from bursar.engine.eligibility import EligibleVictims, Slack, eligible, relief_of
 from bursar.engine.node_clearing import NodeClearing
 from bursar.engine.placement import best_node, open_nodes, open_to_all_but, possible_slots
 from bursar.engine.preemption_trial import Trial, evict, makes_room
@@ -249,11 +249,16 @@ class VictimSearch:
         yield from here[at:]
 
     def _on_node(self, way: int, shortage: Shortage, residents: dict[str, Claim], rows: list[Row]) -> list[Contender]:
+        """The contenders of the node; none if they cannot clear it."""
         found: list[Contender] = []
-        for resident in reversed(list(residents.values())):  # the newest come first in most classes
+        slack = Slack(shortage.on_node)
+        for resident in residents.values():
             contender = self.rights.contender(way, resident, shortage)
             if contender is not None and self._counts(contender, rows):
                 found.append(contender)
+            elif not slack.stays(resident):
+                return []
+        found.reverse()  # the newest come first in most classes
         return in_order(self.rights, found)
 
     def _counts(self, contender: Contender, rows: list[Row]) -> bool:
