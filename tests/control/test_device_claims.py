@@ -285,7 +285,7 @@ def test_a_pod_that_shares_under_other_quotas_is_found_by_the_one_that_came_firs
 
 
 def test_a_relabelled_pod_needs_room_for_its_devices_in_the_other_group() -> None:
-    nodes = {"root": {"quota": {GPU: 4}}}
+    nodes: dict[str, object] = {"root": {"quota": {GPU: 4}}}
     nodes |= {name: {"parent": "root", "hard": True, "quota": {GPU: most}} for name, most in (("x", 4), ("y", 0))}
     tree = {"kind": "QuotaTree", "metadata": {"name": "t"}, "spec": {"resourceNames": [GPU], "nodes": nodes}}
     bed = TestBed(*world(), tree, claim("one", exactly()))

@@ -68,7 +68,7 @@ class Trial:
         self.core.tx.rollback_to(mark)
         if not enough:
             return None
-        kept = self._spared(chosen)
+        kept = chosen if self._needs_all(chosen) else self._spared(chosen)
         if not makes_room(self.core, self.claim, self.place, kept):
             return None
         self.worst = max([self.named.get(victim.uid, 0) for victim in kept], default=0)
@@ -189,6 +189,13 @@ class Trial:
         return None
 
     # Sparing
+
+    def _needs_all(self, chosen: list[Claim]) -> bool:
+        for policy in self.core.policies:
+            bound = policy.bind(self.claim, self.place)
+            if isinstance(bound, Binding) and policy.needs_all(self.claim, bound, chosen):
+                return True
+        return False
 
     def _spared(self, chosen: list[Claim]) -> list[Claim]:
         """Leave out those that the claim does not need.

@@ -134,10 +134,8 @@ class PreemptionHooks(TimeHooks):
     """Whom a refused claim may displace."""
 
     def search_begins(self, claim: Claim) -> Rights | None:
-        """A search for victims for this claim begins; nothing has been evicted yet.
-
-        Returns what the claim may displace if this policy has rules for it: they then hold wherever its own accounts
-        or a node refuse. All places are tried from this same state.
+        """A search for victims for this claim begins, before anything is evicted. Returns what it may displace if this
+        policy has rules for it: they then hold wherever its own accounts or a node refuse.
         """
         return None
 
@@ -147,10 +145,13 @@ class PreemptionHooks(TimeHooks):
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """Counted claims whose eviction may resolve the refusal, least harm first.
 
-        It is read lazily: the engine releases each victim in every policy before it asks for the next. A policy with
-        rights needs no victims.
+        It is read lazily: each victim is released in every policy before the next. A policy with rights needs none.
         """
         return iter(())
+
+    def needs_all(self, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
+        """Whether amounts tell that the claim fits only if each of these leaves, whoever else does not."""
+        return False
 
     def missing(self, claim: Claim, binding: Binding) -> list[Row] | None:
         """What the claim is short of, [] if it fits; None if amounts do not tell, and victims are found by trial."""
@@ -237,8 +238,7 @@ class Policy(PreemptionHooks):
     def check(self, claim: Claim, binding: Binding) -> Refusal | None:
         """Read-only: the refusal of ``charge``, if it is not forced.
 
-        By default it is the refusal of the first account in which the cost does not fit. A policy whose ``charge``
-        must change something to find out leaves this hook alone.
+        By default that of the first account without room. A policy that must change something to find out has none.
         """
         accounts, costs = binding.accounts, binding.costs
         at = first_unfit(accounts, costs)

@@ -18,6 +18,7 @@ from bursar.policies.results import Setting
 from bursar.policies.rights import NEVER_NAMED
 from bursar.policies.trees.policy import KIND as TREE
 from bursar.policies.trees.policy import TreesPolicy
+from bursar.policies.trees.preemption import needed_at_root
 from bursar.policies.trees.records import LABEL, TreeBody, TreeNodeBody
 from bursar.resources import Limits, from_amounts
 
@@ -163,3 +164,29 @@ def lacking(cluster: Cluster, claim: Claim, node: str) -> int:
 
 def highest(cluster: Cluster, uids: Sequence[str]) -> int:
     return max((cluster.engine.state.claims[uid].spec.priority for uid in uids), default=-1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "needed"),
+    [
+        (2, ""),
+        (3, ""),  # the root lacks 1, which any of them frees
+        (4, "b"),  # 2: b alone would do
+        (5, "ab"),
+        (6, "ab"),
+    ],
+)
+def test_those_are_needed_without_whom_the_root_stays_too_full(asked: int, needed: str) -> None:
+    cluster = Cluster([8], 6, {"x": 2, "y": 2, "z": 6})
+    for uid, group, gpus in (("a", "x", 1), ("b", "y", 2), ("c", "z", 1)):
+        cluster.run(uid, group, "n0", gpus)
+    (policy,) = [one for one in cluster.engine.policies if isinstance(one, TreesPolicy)]
+    tree = policy.trees.by_name["T"]
+    assert tree.root is not None
+    victims = [cluster.engine.state.claims[uid] for uid in "ab"]
+    claim = cluster.claim("asks", "z", asked, 9)
+    found = needed_at_root(tree, tree.root, claim.spec.requests, victims)
+    assert "".join(sorted(found)) == needed
+    bound = policy.bind(claim, "")
+    assert isinstance(bound, Binding)
+    assert policy.needs_all(claim, bound, victims) is (needed == "ab")

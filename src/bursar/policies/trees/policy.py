@@ -21,6 +21,7 @@ from bursar.policies.results import Check, Output, Refusal, Setting, SettingErro
 from bursar.policies.rights import NEVER_NAMED
 from bursar.policies.trees.allocation import Allocator, lowest_fit
 from bursar.policies.trees.model import Trees
+from bursar.policies.trees.preemption import needed_at_root
 from bursar.policies.trees.records import (
     NAME,
     TreeBody,
@@ -193,6 +194,15 @@ class TreesPolicy(QuotaPolicy):
         refusal = self._refusal(fresh, attempt)
         tx.rollback_to(mark)
         return refusal
+
+    def needs_all(self, claim: Claim, binding: Binding, victims: list[Claim]) -> bool:
+        """A claim counts in the root wherever it is, so what the root lacks can only be freed by claims that leave."""
+        needed: set[str] = set()
+        for request in bound_requests(binding):
+            tree = self.trees.by_name.get(request.tree)
+            if tree is not None and tree.root is not None:
+                needed.update(needed_at_root(tree, tree.root, request.cost, victims))
+        return len(needed) == len(victims)
 
     def victims(self, tx: Transaction, claim: Claim, binding: Binding, refusal: Refusal) -> Iterator[Claim]:
         """The victims of a whole allocation, which asks the engine in advance whom it lets go.

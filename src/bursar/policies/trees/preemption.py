@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from bursar.ledger.claims import Claim
 from bursar.policies.trees.climb import Climb
-from bursar.policies.trees.tree_nodes import AllocationClass, TreeAllocation, in_order
+from bursar.policies.trees.model import QuotaTreeModel
+from bursar.policies.trees.tree_nodes import AllocationClass, TreeAllocation, TreeNode, in_order
+from bursar.resources import Vector
 
 _ONE_BY_ONE: Final = 32  # so many candidates are tried one by one; more of them in steps that double
 _ALL_SETS: Final = 12  # up to so many candidates all sets are tried
@@ -46,6 +49,17 @@ def is_legal(climb: Climb, victims: list[TreeAllocation]) -> bool:
     for allocation in victims:
         climb.give_back(allocation)
     return works
+
+
+def needed_at_root(tree: QuotaTreeModel, root: TreeNode, cost: Vector, victims: list[Claim]) -> list[str]:
+    """The uids of those without which the others do not free what the root of a tree lacks."""
+    gone = [tree.allocations[victim.uid] for victim in victims if victim.uid in tree.allocations]
+    found: list[str] = []
+    for dim in cost.indices():
+        over = root.account.used.get(dim) + cost.get(dim) - root.account.limits.get(dim)
+        freed = sum([one.request.cost.get(dim) for one in gone])
+        found.extend([one.claim.uid for one in gone if freed - one.request.cost.get(dim) < over])
+    return found
 
 
 def is_candidate(climb: Climb, allocation: TreeAllocation) -> bool:
