@@ -78,12 +78,17 @@ def check_choice(value: str, choices: Collection[str], path: str) -> None:
 
 
 _COMPARED = 2000
+_SHORTENED = 3  # so many letters at least
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt one probably means; "" if none is close. Only so many names are compared."""
+    """The known name that a misspelt or shortened one probably means; "" if none is close. Only so many are compared."""
     folded = {name.casefold(): name for name in islice(known, _COMPARED)}
-    close = difflib.get_close_matches(text[:100].casefold(), list(folded), n=1, cutoff=0.7)
+    wanted = text[:100].casefold()
+    close = difflib.get_close_matches(wanted, list(folded), n=1, cutoff=0.7)
+    longer = [name for name in folded if name.startswith(wanted)] if len(wanted) >= _SHORTENED else []
+    if not close and len(longer) == 1:
+        close = longer
     return folded[close[0]] if close else ""
 
 
