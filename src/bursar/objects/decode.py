@@ -82,7 +82,7 @@ _SHORTENED = 3  # so many letters at least
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt or shortened one probably means; "" if none is close. Only so many are compared."""
+    """The known name that a misspelt or shortened one probably means; "" if none is close. Only so many are read."""
     folded = {name.casefold(): name for name in islice(known, _COMPARED)}
     wanted = text[:100].casefold()
     close = difflib.get_close_matches(wanted, list(folded), n=1, cutoff=0.7)
