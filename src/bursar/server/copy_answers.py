@@ -13,9 +13,10 @@ import msgspec
 
 from bursar.objects.decode import ManifestError
 from bursar.objects.validation import duration_ms
-from bursar.server import types
+from bursar.server import total_types, types
 from bursar.server.changes import inverse_of, load_change
 from bursar.server.operations import OPERATIONS
+from bursar.server.overview import overview
 from bursar.server.pages import LISTS, page
 from bursar.server.problems import RefusedError
 from bursar.server.quota_explanation import quota_explanations
@@ -85,6 +86,10 @@ def claim_row(cluster: Cluster, key: str) -> types.ClaimRow:
 
 def _explain(asked: RequestQuery, copy: ClusterCopy) -> types.Explanation:
     return explanation(copy.cluster, claim_key(asked), fixes=asked.truth("fixes"))
+
+
+def _overview(_asked: RequestQuery, copy: ClusterCopy) -> total_types.Overview:
+    return overview(copy.cluster)
 
 
 def _explain_quota(asked: RequestQuery, copy: ClusterCopy) -> types.QuotaExplanations:
@@ -160,6 +165,7 @@ _ANSWERS: dict[str, Callable[[RequestQuery, ClusterCopy], object]] = {
     "claim": _claim,
     "explain": _explain,
     "explain_quota": _explain_quota,
+    "overview": _overview,
     "what_if": _what_if,
     "plan": _plan,
     "apply": _dry_run,

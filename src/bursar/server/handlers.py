@@ -16,17 +16,19 @@ from bursar._version import __version__
 from bursar.objects.decode import ManifestError, or_nearest
 from bursar.objects.kinds import POD, Kind
 from bursar.objects.validation import timestamp
-from bursar.server import time_travel, types
+from bursar.server import time_travel, total_types, types
+from bursar.server.activity import ActivityIndex
 from bursar.server.changes import load_change, load_changes
 from bursar.server.copies import Copies
 from bursar.server.copy_answers import checked_references, claim_row
 from bursar.server.operations import CHANGE
+from bursar.server.overview import overview
 from bursar.server.pages import LISTS, PageToken, made_page, object_name, page, read_token
 from bursar.server.problems import RefusedError
 from bursar.server.quota_explanation import quota_explanations
 from bursar.server.request_query import RequestQuery, claim_key
 from bursar.server.service import Pending, Service
-from bursar.server.time_travel import Revision, moment_of
+from bursar.server.time_travel import Revision, moment_of, span_before
 from bursar.server.what_if import explanation, warned
 from bursar.sim.cluster import Cluster
 
@@ -39,6 +41,7 @@ class Handlers:
         self._service = service
         self._copies = copies
         self._demo = demo
+        self._activity = ActivityIndex(service.store, service.cluster.registry)
 
     def answer(self, asked: RequestQuery) -> Any:  # noqa: ANN401 of the operation's type, or one that is under way
         """What the operation answers: a page of a list, what the method of its name finds, or what a copy answers."""
@@ -196,7 +199,19 @@ class Handlers:
     def machines(self, asked: RequestQuery) -> types.MachineList:
         return types.MachineList(items=self._service.machines.rows())
 
+    def overview(self, asked: RequestQuery) -> total_types.Overview:
+        return self._look(overview)
+
     # History
+
+    def activity(self, asked: RequestQuery) -> total_types.Activity:
+        service = self._service
+        end = service.moment(asked.text("to"), "to").at if asked.text("to") else service.now()
+        begun = asked.text("from") or "-1h"
+        start = end - span_before(begun) if begun.startswith("-") else service.moment(begun, "from").at
+        if start > end:
+            raise RefusedError(400, "the moment in `from` is after the one in `to`")
+        return self._activity.answer(self._look(moment_of), start, end, asked.text("namespace"))
 
     def decisions(self, asked: RequestQuery) -> types.DecisionList:
         before, limit, key = asked.number("before"), asked.limit, asked.text("claim")

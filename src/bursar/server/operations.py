@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
-from bursar.server import types
+from bursar.server import total_types, types
 
 API = "/api/v1"
 READ = "read"
@@ -246,8 +246,23 @@ class Operations:
         "/queue", "Claims that wait, the most urgent first, each with the reason.", types.QueueList, _NAMESPACE
     )
 
+    overview = Operation(
+        "/overview",
+        "The whole cluster: what is used, reserved, free and usable, by resource, team and pool.",
+        total_types.Overview,
+        _AT,
+    )
+
     # History
 
+    activity = Operation(
+        "/activity",
+        "What was used and what waited over time, by team, and what happened: summed up from the journal.",
+        total_types.Activity,
+        Parameter("from", "the earlier moment, as in `at`; -1h, the default, is before the later one"),
+        Parameter("to", "the later moment; now if not given"),
+        Parameter("namespace", "series only of this namespace"),
+    )
     decisions = Operation(
         "/decisions",
         "Journal records, the newest first.",

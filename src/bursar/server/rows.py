@@ -151,6 +151,9 @@ class ClaimView:
     def _accounts(self, claim: Claim) -> list[Account]:
         return [*quota_accounts(claim), *self._more_accounts(claim)]
 
+    def gpu_requests(self, claim: Claim) -> dict[str, str]:
+        return shown_requests(self._cluster.registry, claim.spec.labels, claim.spec.annotations)
+
     def borrows(self, claim: Claim) -> bool:
         return self._borrows(claim.uid, self._cluster.objects.find(POD.name, claim.key))
 
@@ -260,7 +263,7 @@ def check_node(check: Check) -> types.CheckNode:
 def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
     state = cluster.engine.state
     pods = Counter(claim.place for claim in state.claims.values())
-    gpus = Counter(gpu.node for _, gpu in _gpus(cluster))
+    gpus = Counter(gpu.node for _, gpu in gpu_records(cluster))
     for stored in cluster.objects.all(NODE.name):
         account = state.accounts.get(NODE_PREFIX + stored.key)
         body = stored.body
@@ -270,7 +273,7 @@ def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
         counted = {} if account is None else dict(account.used.vector().pairs())
         yield types.NodeRow(
             name=stored.key,
-            ready=_ready(body),
+            ready=node_is_ready(body),
             labels=labels_of(stored),
             allocatable={name: dimension(name).show(most) for name, most in limits.items() if most != UNLIMITED},
             used=used,
@@ -284,14 +287,14 @@ def node_rows(cluster: Cluster) -> Iterator[types.NodeRow]:
         )
 
 
-def _ready(body: dict[str, Any]) -> bool:
+def node_is_ready(body: dict[str, Any]) -> bool:
     if (body.get("spec") or {}).get("unschedulable"):
         return False
     conditions = (body.get("status") or {}).get("conditions") or []
     return all(one.get("status") == "True" for one in conditions if one.get("type") == "Ready")
 
 
-def _gpus(cluster: Cluster) -> Iterator[tuple[str, GpuRecord]]:
+def gpu_records(cluster: Cluster) -> Iterator[tuple[str, GpuRecord]]:
     """All GPUs, each with the policy that has it."""
     for plugin, policy in cluster.registry.paired(cluster.engine.policies):
         if plugin.quotas.gpus is not None:
@@ -306,7 +309,7 @@ def gpu_rows(cluster: Cluster) -> Iterator[types.GpuRow]:
             if binding is not None and binding.policy in policies and claim.state > 0:
                 for held in binding.accounts:
                     users.setdefault((binding.policy, held.name), []).append(claim.key)
-    for policy, gpu in _gpus(cluster):
+    for policy, gpu in gpu_records(cluster):
         account = cluster.engine.state.accounts.get(gpu.account)
         yield types.GpuRow(
             name=gpu.name,

@@ -68,7 +68,7 @@ def find(store: Store, text: str, now: int, latest: int, option: str) -> Revisio
     """
     if _NUMBER.fullmatch(text):
         return at_record(store, int(text))
-    moment = now - _span(text) if text.startswith("-") else _time(text)
+    moment = now - span_before(text) if text.startswith("-") else _time(text)
     if moment < 0:
         raise MomentError(f"{text!r:.60} is before 1970")
     if moment > latest:
@@ -94,7 +94,7 @@ def at_time(store: Store, at: int) -> Revision:
     return Revision(store.line_at(at), version, at)
 
 
-def _span(text: str) -> int:
+def span_before(text: str) -> int:
     try:
         return duration_ms(text[1:])
     except ManifestError as error:
