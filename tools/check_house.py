@@ -37,7 +37,6 @@ SMALL_MODULES: dict[str, str] = {
     "bursar.policies.crossquota.status": "the status writer, a module that each policy folder has",
     "bursar.policies.status": "the base of all status writers; in a policy's folder it would make a cycle",
     "bursar.server.audit_child": "entry point of a child process, which imports nothing else of the server",
-    "bursar.server.first_page": "a page and no code, until there is a dashboard",
     "bursar.server.snapshot_child": "entry point of a child process, which imports nothing else of the server",
 }
 

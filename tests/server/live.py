@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from bursar.server.app import RequestLimits
+from bursar.server.app import App, RequestLimits
 from bursar.server.client import Client
 from bursar.server.connections import ConnectionLimits
 from bursar.server.copies import CopyProcesses
 from bursar.server.serve import ServeOptions, listen, running, server
 from bursar.server.service import Service
 from bursar.server.steady_clock import Clock, SteadyClock
+from bursar.server.stream import Stream
 from bursar.server.types import Change
 
 NODE = {
@@ -77,17 +78,23 @@ class ManualClock:
 class Live:
     """A running server and a client of it."""
 
-    def __init__(self, service: Service, port: int, token: str = "", copies: CopyProcesses | None = None) -> None:
+    def __init__(self, service: Service, port: int, token: str = "", app: App | None = None) -> None:
         self.service = service
-        self._copies = copies
+        self._app = app
         self.port = port
         self.address = f"http://127.0.0.1:{port}"
         self.client = Client(self.address, token=token)
 
     @property
     def copies(self) -> CopyProcesses:
-        assert self._copies is not None
-        return self._copies
+        assert self._app is not None
+        assert isinstance(self._app.copies, CopyProcesses)
+        return self._app.copies
+
+    def streams(self) -> list[Stream]:
+        """The live streams that are open."""
+        assert self._app is not None
+        return list(self._app._streams)
 
     def give(self, *manifests: dict[str, Any]) -> Change:
         return self.client.apply(text(*manifests))
@@ -118,6 +125,7 @@ def live(
     limits: RequestLimits | None = None,
     connections: ConnectionLimits | None = None,
     token: str = "",
+    port: int = 0,
     **more: Any,  # noqa: ANN401
 ) -> Iterator[Live]:
     options = ServeOptions(
@@ -129,7 +137,7 @@ def live(
         clock=clock or SteadyClock(),
         **more,
     )
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", port)
     try:
         with running(options) as (service, app):
             built = server(app, options)
@@ -139,7 +147,7 @@ def live(
                 time.sleep(0.005)
             try:
                 assert isinstance(app.copies, CopyProcesses)
-                yield Live(service, listener.getsockname()[1], token, app.copies)
+                yield Live(service, listener.getsockname()[1], token, app)
             finally:
                 built.should_exit = True
                 thread.join(timeout=60)

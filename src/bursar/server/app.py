@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from ipaddress import ip_address
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,14 +20,14 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from bursar.server import logs, openapi, problems
 from bursar.server.access import Access
 from bursar.server.background import AuditWatch
 from bursar.server.copies import Copies
-from bursar.server.first_page import FIRST_PAGE, PAGE_POLICY
+from bursar.server.dashboard import Dashboard
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
 from bursar.server.operations import API, OPERATIONS, READ, STORE_FILE, Operation, Operations
@@ -37,6 +36,7 @@ from bursar.server.request_query import RequestQuery
 from bursar.server.requests import IDENTITY, LARGEST_BODY, in_thread, read_request, response
 from bursar.server.retention import StoreCopies
 from bursar.server.service import NotDoneError, Pending, Service, StoppedError
+from bursar.server.sessions import Sessions, is_loopback
 from bursar.server.steady_clock import WORTH_SAYING, offset_told
 from bursar.server.stream import Stream
 from bursar.server.types import Problem
@@ -70,6 +70,8 @@ class App:
         self.copies = copies
         self._service = service
         self._access = access or Access(None)
+        self._sessions = Sessions(self._access)
+        self._dashboard = Dashboard(self._sessions)
         self._audit = audit
         self._limits = limits or RequestLimits()
         self._handlers = Handlers(service, copies, demo=demo)
@@ -80,7 +82,7 @@ class App:
     def asgi(self) -> Starlette:
         routes = [self._route(operation) for operation in OPERATIONS]
         routes += [
-            Route("/", self._first_page, methods=["GET"]),
+            *self._dashboard.routes(),
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),
             Route("/metrics", self._guard("metrics", READ, self._render_metrics), methods=["GET"]),
@@ -140,7 +142,7 @@ class App:
             with logs.serving(number) as context:
                 try:
                     self._check_host(request)
-                    identity = self._access.identify(request.headers.get("authorization", ""))
+                    identity = self._sessions.identify(request)
                     context.actor = identity.name
                     identity.check(role)
                     request.scope[IDENTITY] = identity
@@ -193,10 +195,6 @@ class App:
         return response(problems.problem(status if status in problems.TITLES else 400, detail), headers)
 
     # Besides the table
-
-    async def _first_page(self, request: Request) -> Response:
-        """Says nothing about the cluster, so it needs no token."""
-        return HTMLResponse(FIRST_PAGE, headers={"Content-Security-Policy": PAGE_POLICY})
 
     async def _healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -270,10 +268,3 @@ def _json(answer: object) -> Response:
 def _replied(reply: Reply) -> Response:
     """What another process answered."""
     return Response(reply.body, reply.status, media_type="application/json" if reply.status < 400 else CONTENT_TYPE)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

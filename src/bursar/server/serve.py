@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bursar.objects.decode import ManifestError
 from bursar.server.access import Access, TokenFileError
-from bursar.server.app import App, RequestLimits, is_loopback
+from bursar.server.app import App, RequestLimits
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.connections import Acceptor, BoundedConnection, ConnectionConfig, ConnectionLimits
 from bursar.server.copies import CopyProcesses
@@ -30,6 +30,7 @@ from bursar.server.demo import Demo
 from bursar.server.local_agent import AgentError, MachineOptions, running_agent
 from bursar.server.retention import remove_leftovers
 from bursar.server.service import Service
+from bursar.server.sessions import is_loopback
 from bursar.server.steady_clock import Clock, SteadyClock
 from bursar.store import schema
 from bursar.store.schema import StoreError
