@@ -11,7 +11,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries
+.PHONY: help run check test bench cluster lint format soak mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -26,6 +26,7 @@ help:
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
 	@echo "make golden            write tests/golden from the code and show what changed of API, journals, metrics, CLI"
+	@echo "make dashboard         build the dashboard from web/ (needs Node); what is built is committed"
 	@echo "make house             figures of the code base: sizes of modules and functions, repeated class names"
 	@echo "make lock              pin the newest dependencies, with hashes"
 	@echo "make clean             remove .venv and everything built"
@@ -36,9 +37,9 @@ run: setup-run
 	.venv/bin/bursar serve --demo --data build/demo.db
 
 check: lint
-	PYTHONPATH=src BURSAR_EXPECT=interpreted $(VENV) -m pytest -q -n 2 -m "not slow" --ignore=tests/cluster
+	PYTHONPATH=src BURSAR_EXPECT=interpreted $(VENV) -m pytest -q -n 2 -m "not slow" --ignore=tests/cluster --ignore=tests/dashboard
 
-test: lint compiled binaries
+test: lint compiled binaries browser
 	$(VENV) tools/run_suite.py
 
 bench: compiled
@@ -76,6 +77,9 @@ reference: setup-dev
 golden: setup-dev
 	PYTHONPATH=src:. $(VENV) tools/golden.py
 
+dashboard:
+	cd web && npm ci --no-audit --no-fund && npx tsc --noEmit && node build.mjs
+
 house: setup-dev
 	@$(VENV) tools/house.py
 
@@ -83,7 +87,7 @@ lock: setup-dev
 	$(VENV) tools/lock.py
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist web/node_modules src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup-run:
@@ -97,3 +101,6 @@ compiled: setup-dev
 
 binaries: setup-dev
 	$(VENV) -m tests.cluster.controlplane build
+
+browser: setup-dev
+	@$(VENV) tools/ensure_browser.py

@@ -45,7 +45,14 @@ def pytest_sessionstart() -> None:
         pytest.exit(f"expected {expected} modules, but bursar.resources is {mode}: {file}", returncode=2)
 
 
-SLOW = ("subprocess", "tests.kube.fakeapi", "tests.kube.controller.stage", "tests.robustness", "tests.server.crash")
+SLOW = (
+    "subprocess",
+    "tests.kube.fakeapi",
+    "tests.kube.controller.stage",
+    "tests.robustness",
+    "tests.server.crash",
+    "playwright",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

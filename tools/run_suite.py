@@ -1,7 +1,8 @@
 """Run the test suite against the sources and against build/compiled, and count the tests of each run.
 
-The tests on a real control plane (tests/cluster) are a run of their own, compiled. Each of its processes has a control
-plane for itself, and tests of one file stay together. All runs happen even if one fails. It fails when a test failed,
+The tests on a real control plane (tests/cluster) and those in a browser (tests/dashboard) are runs of their own,
+compiled. Each of their processes has a control plane or a browser for itself, and tests of one file stay together. All
+runs happen even if one fails. It fails when a test failed,
 was skipped, or when no test ran at all; the counts come from pytest's own JUnit report, and a run without a report is a
 failure. Arguments go to pytest.
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "test"
 PACKAGES = {"interpreted": ROOT / "src", "compiled": ROOT / "build" / "compiled"}
 CLUSTER = "tests/cluster"
+DASHBOARD = "tests/dashboard"
 
 
 class Run(NamedTuple):
@@ -31,9 +33,11 @@ class Run(NamedTuple):
 
 
 _PROCESSES = ("-n", "3")
+_ELSEWHERE = (f"--ignore={CLUSTER}", f"--ignore={DASHBOARD}")
 RUNS = (
-    Run("interpreted", "interpreted", (*_PROCESSES, f"--ignore={CLUSTER}")),
-    Run("compiled", "compiled", (*_PROCESSES, f"--ignore={CLUSTER}")),
+    Run("interpreted", "interpreted", (*_PROCESSES, *_ELSEWHERE)),
+    Run("compiled", "compiled", (*_PROCESSES, *_ELSEWHERE)),
+    Run("dashboard", "compiled", ("-n", "2", "--dist", "loadfile", DASHBOARD)),
     Run("cluster", "compiled", (*_PROCESSES, "--dist", "loadfile", CLUSTER)),
 )
 

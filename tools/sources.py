@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
-SHIPPED = {".py", ".typed", ".yaml", ".csv"}
+SHIPPED = {".py", ".typed", ".yaml", ".csv", ".html", ".css", ".js", ".svg"}
 
 
 def build_inputs() -> list[Path]:
