@@ -39,6 +39,7 @@ _BOUNDED = {
     *("BindingCache.bindings", "BindingCache.bindings[]", "Core.known", "CostCache.known", "GpuNodeIndex.rankings"),
     *("GpuNodeIndex.shapes", "NodeColumns.changes", "NodeColumns.shares", "NodePools.fitting", "NodePools.fitting[]"),
     *(
+        "Exclusions.classes",
         "NodeMasks.allowed",
         "NodeMasks.selected",
         "NodesPolicy.costs",
@@ -47,6 +48,7 @@ _BOUNDED = {
         "PoolBindings.cache",
         "Recall.departed",
         "Scope.reasons",
+        "VictimRules.words",
     ),
     *("PluginSets.slice_costs", "PluginSets.whole_costs", "SliceCache.known", "WorkerCache.known", "_Ranks.ranks"),
     # What these and journal records hold, and what a store takes.
