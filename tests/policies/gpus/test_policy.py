@@ -350,3 +350,17 @@ if __name__ == "__main__":
 
     count, peak, _ = hammer(int(sys.argv[1]))
     sys.stdout.write(f"{count} admitted, at most {peak / 1000} of 100 tflops in use\n")
+
+
+def test_a_worker_that_is_found_on_a_gpu_that_was_lost_keeps_the_others() -> None:
+    world = World()
+    world.gpu("g1", "n1", 100, "10Gi", index=0)
+    ids = {"tensor-fusion.ai/gpu-ids": "g1,g2"}
+    one = world.claim(marks((40, "4Gi"), None, 2) | ids, "w", needs=NodeNeeds({}, node_name="n1"))
+    world.engine.submit(one)
+    world.engine.place("w", "n1", forced=True)
+    assert world.on("w") == ["g1"]
+    assert world.free("g1")[0] == "60"
+    world.gpu("g2", "n1", 100, "10Gi", index=1)
+    assert world.on("w") == ["g1", "g2"]
+    assert world.free("g2")[0] == "60"

@@ -19,7 +19,16 @@ from bursar.policies.gpus.index import GpuNodeIndex
 from bursar.policies.gpus.inventory import DERIVATION, HOSTS, NAME, PLUGIN_PREFIX, TOPIC, Inventory
 from bursar.policies.gpus.plugin_sets import NOT_SLICED, PluginSets
 from bursar.policies.gpus.published import SLICE, SLICES, SliceBody, slice_node
-from bursar.policies.gpus.selection import choose, fits, held, importance, suiting, unknown
+from bursar.policies.gpus.selection import (
+    choose,
+    fits,
+    gpu_names,
+    held,
+    importance,
+    recorded_positions,
+    suiting,
+    unknown,
+)
 from bursar.policies.gpus.settings import GPU, HOST, KINDS, GpuBody
 from bursar.policies.gpus.status import GpuStatusWriter
 from bursar.policies.gpus.units import UnitRequests
@@ -212,6 +221,23 @@ class GpusPolicy(PlacementPolicy):
             return self._too_few(worker, place)
         accounts = [fleet.accounts[at] for at in positions]
         return self._bound(claim, place, accounts, _costs(worker, [fleet.gpus[at] for at in positions]))
+
+    def bind_anyway(self, claim: Claim, place: str, old: Binding | None) -> Binding | None:
+        """A pod that runs counts in the node's set, also where HAMi could not give it what it asks for any more.
+
+        A worker counts on those of its GPUs that are known.
+        """
+        worker = self.workers.of(claim.spec)
+        if worker is None:
+            return self._whole_gpus(claim, place)
+        if isinstance(worker, Unreadable):
+            return old
+        fleet = self.index.sync()
+        found = recorded_positions(fleet, claim, worker, place)
+        if old is not None and len(found) <= len(gpu_names(old)):
+            return old
+        gpus = [fleet.gpus[at] for at in found]
+        return self._bound(claim, place, [fleet.accounts[at] for at in found], _costs(worker, gpus)) if found else old
 
     def _whole_gpus(self, claim: Claim, place: str) -> Binding | None:
         """The binding of a pod that asks the device plugin for GPUs."""

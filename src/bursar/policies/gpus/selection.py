@@ -93,6 +93,12 @@ def recorded_names(claim: Claim, worker: Worker, node: str) -> list[str]:
     return names if len(names) == worker.count else []
 
 
+def recorded_positions(fleet: Fleet, claim: Claim, worker: Worker, node: str) -> list[int]:
+    """Positions of those of these GPUs that are known."""
+    known = _by_name(fleet, node)
+    return [known[name] for name in dict.fromkeys(recorded_names(claim, worker, node)) if name in known]
+
+
 def unknown(fleet: Fleet, claim: Claim, node: str) -> str:
     """A GPU that the annotation of a pod bound to this node names and that is not known yet; or ""."""
     if claim.spec.needs.node_name != node:
