@@ -26,9 +26,14 @@ def test_both_decide_alike(scenario: Scenario) -> None:
         if step.action == "expect" or not _accepted(embedded, step):
             continue  # what admission refuses never reaches a controller
         act(kubernetes, step)
-        found = {key: _seen(kubernetes, key) for key in embedded.pods()}
-        assert found == {key: _wanted(embedded, key) for key in embedded.pods()}, f"step {step.number}: {step.action}"
-        assert _differing(embedded, kubernetes) == [], f"step {step.number}: {step.action}"
+        assert_alike(embedded, kubernetes, f"step {step.number}: {step.action}")
+
+
+def assert_alike(embedded: Cluster, kubernetes: PlainKubernetes, told: str) -> None:
+    """Pods and all that Bursar wrote on objects."""
+    found = {key: _seen(kubernetes, key) for key in embedded.pods()}
+    assert found == {key: _wanted(embedded, key) for key in embedded.pods()}, told
+    assert _differing(embedded, kubernetes) == [], told
 
 
 def _differing(embedded: Cluster, kubernetes: PlainKubernetes) -> list[str]:
@@ -50,10 +55,10 @@ def _differing(embedded: Cluster, kubernetes: PlainKubernetes) -> list[str]:
 
 
 def _comparable(value: Any) -> Any:  # noqa: ANN401 plain data
-    """Without empty parts, and without times and uids, which the API server gives."""
+    """Without empty parts and texts, and without times and uids, which the API server gives."""
     if isinstance(value, dict):
         parts = {key: _comparable(part) for key, part in value.items() if key not in _OF_THE_SERVER}
-        return {key: part for key, part in parts.items() if part != {}}
+        return {key: part for key, part in parts.items() if part not in ({}, "")}
     return [_comparable(part) for part in value] if isinstance(value, list) else value
 
 

@@ -128,8 +128,9 @@ class ObjectCache:
     # For admission
 
     def get(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        """The manifest with the marks that Bursar wrote: checks read some of them."""
         found = self._by_kind.get(kind, {}).get(key)
-        return None if found is None else found.given.body
+        return None if found is None else self.with_written(kind, key, found.given.body)
 
     def list(self, kind: str, namespace: str | None = None) -> Iterable[Mapping[str, Any]]:
         found = self._by_kind.get(kind, {}) if namespace is None else self._by_namespace.get((kind, namespace), {})
@@ -232,7 +233,10 @@ class ObjectCache:
         """The manifest of an object with the marks that Bursar wrote, which are left out elsewhere."""
         metadata = dict(body.get("metadata") or {})
         for part in ("labels", "annotations"):
-            metadata[part] = {**self._written.get((kind, key, part), {}), **(metadata.get(part) or {})}
+            ours = self._written.get((kind, key, part), {})
+            if ours:
+                ours = {name: value for name, value in ours.items() if value is not None}
+                metadata[part] = {**ours, **(metadata.get(part) or {})}
         return {**body, "metadata": metadata}
 
     def _without_written(self, given: TypedObject) -> dict[str, Any] | None:
