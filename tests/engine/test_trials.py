@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bursar.engine.charging import Core
 from bursar.engine.decision import ADMITTED, RELEASED, Decision, _mark_first
 from bursar.engine.disruption_budgets import KIND as BUDGET
 from bursar.engine.disruption_budgets import BudgetBody
 from bursar.engine.engine import Engine
 from bursar.engine.placement import best_first, is_possible
-from bursar.engine.what_if import Submit
+from bursar.engine.preemption_trial import Trial
+from bursar.engine.what_if import Assumption, Outlook, Submit
 from bursar.ledger.claims import RUNNING, TERMINATING, Claim
+from bursar.policies.elastic.rights import MIN
 from bursar.policies.nodes.policy import KIND as NODE
 from bursar.policies.nodes.policy import NodesPolicy
 from bursar.policies.nodes.rules import NodeBody
@@ -17,6 +20,7 @@ from bursar.resources import Limits
 from bursar.selectors import Requirement, Selector
 from tests.engine.test_engine import ask, engine_with, host, pot
 from tests.engine.toy_policies import Hosts, spec
+from tests.policies.elastic.world import World, claim_of
 
 
 def running(engine: Engine, *claims: Claim) -> None:
@@ -171,3 +175,34 @@ def test_a_node_that_is_gone_is_not_possible_and_none_is_no_obstacle() -> None:
     engine = engine_with(pot("a", cpu=9), host("h", cpu=9))
     assert [is_possible(engine._core, ask("x", 1), node) for node in ("h", "gone", "")] == [True, False, True]
     assert engine._core.nodes.names == ["h"]
+
+
+class RunTrial(Assumption):
+    """A trial with the rights of an elastic quota's claim, for quota alone, where all its victims must serve min."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.victims: list[str] = []
+
+    def run(self, core: Core, at: int, outlook: Outlook) -> None:
+        (policy,) = core.searching
+        rights = policy.search_begins(self.claim)
+        assert rights is not None
+        found = Trial(core, self.claim, rights, policy.name, MIN, "", []).run()
+        policy.search_ends()
+        self.victims = sorted(victim.uid for victim in found or [])
+
+
+def test_victims_of_a_trial_free_all_that_their_quota_must_end_with() -> None:
+    """10 of min: 2 stay, and 8 are asked for. The newer one alone leaves one byte too few."""
+    world = World()
+    world.quota("a", {"memory": 10})
+    world.quota("b", {"memory": 10})
+    world.fact("stays", "a", {"memory": 2}, priority=9)
+    world.fact("older", "a", {"memory": 1})
+    world.fact("newer", "a", {"memory": 3})
+    claim = claim_of("asks", "a", {"memory": 8}, priority=5, created=9)
+    world.engine.submit(claim)
+    trial = RunTrial(claim)
+    world.engine.what_if([trial], 9)
+    assert trial.victims == ["newer", "older"]

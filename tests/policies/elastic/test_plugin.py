@@ -10,9 +10,10 @@ from bursar.objects.decode import ManifestError
 from bursar.objects.manifests import Document, load_text
 from bursar.policies.elastic.plugin import PLUGIN
 from bursar.policies.elastic.policy import ElasticPolicy
+from bursar.policies.elastic.settings import OPTIONS_SETTING
 from bursar.policies.nodes.plugin import PLUGIN as NODES
 from bursar.policies.plugin import Registry, default_registry
-from bursar.policies.results import SettingError
+from bursar.policies.results import Setting, SettingError
 from bursar.sim.cluster import Cluster
 from tests.policies.elastic.world import World, quota_setting
 
@@ -117,6 +118,21 @@ def test_what_is_wrong_with_one_object(text: str, message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         apply(cluster(), text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "manifest", [quota("a", "min: {cpu: 4}, max: {cpu: 2}"), composite("a", "min: {cpu: 4}, max: {cpu: 2}")]
+)
+def test_bounds_are_checked_when_a_manifest_is_read_by_itself(manifest: str) -> None:
+    """As the webhook does, which knows of no engine."""
+    with pytest.raises(ManifestError, match=r"spec\.max\.cpu: 2 is less than the min of 4"):
+        cluster().kinds.read_all(load_text(manifest))
+
+
+def test_options_without_a_body_are_the_defaults() -> None:
+    world = World(gpu_gb=8)
+    world.engine.configure([Setting(OPTIONS_SETTING, "default", None)])
+    assert world.policy.book.options.cell() == (16, (), "min", "priority")
 
 
 @pytest.mark.parametrize(

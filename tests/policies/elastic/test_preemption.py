@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bursar.engine.disruption_budgets import KIND, BudgetBody
+from bursar.policies.elastic.settings import BEYOND_SHARE, IN_MIN
 from bursar.policies.results import Setting
 from bursar.selectors import Selector
 from tests.policies.elastic.world import GM, GPU, HIGH, LOW, MIDDLE, World, claim_of
@@ -406,3 +407,29 @@ def test_a_search_that_is_cut_short_says_so() -> None:
     assert len(world.counted()) == 40
     few = world.ask("a2", "a", {"cpu": 18})
     assert len(few.victims) == 9
+
+
+def test_a_claim_of_its_own_quota_is_not_displaced_for_its_class_if_it_is_as_important() -> None:
+    world = World(order="creation")
+    world.quota("a", {CPU: 2}, {CPU: 3})
+    world.quota("b", {CPU: 9})
+    world.fact("low", "a", {CPU: 1})
+    world.fact("alike", "a", {CPU: 2}, priority=5)  # over-quota, because it came later
+    assert world.ask("asks", "a", {CPU: 1}, priority=5).victims == ("low",)
+
+
+def test_fair_sharing_leaves_a_quota_alone_that_uses_exactly_its_share_of_what_is_short() -> None:
+    """One claim of d is beyond its share, but of memory; e is above its share of cpu, and may not be displaced."""
+    quotas: dict[str, dict[str, object]] = {
+        "a": {CPU: 2, MEM: 4}, "c": {CPU: 4, MEM: 4}, "d": {CPU: 2, MEM: 0}, "e": {CPU: 0},
+    }  # fmt: skip
+    world = placed_world({"n": {CPU: 99, MEM: 99}}, quotas)
+    firm = claim_of("firm", "e", {CPU: 3}, preemptible=False)
+    world.engine.submit(firm)
+    world.engine.place("firm", "n", forced=True)
+    for uid, namespace, asked in (("d1", "d", {CPU: 2}), ("d2", "d", {CPU: 1, MEM: 1}), ("a1", "a", {CPU: 2})):
+        world.fact(uid, namespace, asked, node="n")
+    assert world.policy.book.share(world.found("d")) == [3000, 0]
+    assert world.classes("d") == {"d1": IN_MIN, "d2": BEYOND_SHARE}
+    decision = world.ask("asks", "a", {CPU: 1})
+    assert (decision.victims, decision.reason) == ((), "elastic.total.cpu")

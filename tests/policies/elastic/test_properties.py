@@ -177,6 +177,7 @@ def test_explain_says_whom_a_claim_could_displace() -> None:
     held = claim_of("a1", "a", {CPU: 2}, 0, 9)
     world.engine.submit(held)
     text = lines(world, "a1")
+    assert "  ok   rights: may displace" in text
     assert "over-quota claims of others: its quota stays within min" in text
     assert "candidates: b/b1 (over-quota, beyond its quota's share, priority 0)" in text
     assert "lends: 2 cpu to ElasticQuota b/quota" in text
