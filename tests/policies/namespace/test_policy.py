@@ -255,6 +255,16 @@ def test_percent_without_a_known_gpu_is_refused_with_advice() -> None:
     assert "apply GPU objects" in decision.sentence()
 
 
+def test_a_percent_of_gpus_that_are_all_out_of_service() -> None:
+    found = World()
+    found.gpu("g0", "n1", 100, 1000, usable=False)
+    decision = found.decide(marks(compute_percent_request="10"))
+    assert decision.reason == "limits.capacity"
+    assert "1 of 1 GPUs are out of service" in decision.sentence()
+    found.gpu("g0", "n1", 100, 1000)
+    assert found.decide(marks(compute_percent_request="10"), "w").admitted
+
+
 def test_percent_is_admitted_by_the_largest_gpu_and_charged_by_its_own() -> None:
     found = World()
     found.gpu("small", "n1", 100, 1000)

@@ -366,6 +366,10 @@ class Fleet:
                 models[gpu.model or "(no product label)"] = None
         return sorted(models)[:3]
 
+    def out_of_service(self) -> int:
+        """How many GPUs are not handed out now."""
+        return len([gpu for gpu in self.gpus if not gpu.usable])
+
     def mode(self, worker: Worker) -> str:
         """The placement mode of the worker's pool."""
         return self.modes.get(worker.pool or self.default_pool, "") or self.options.mode

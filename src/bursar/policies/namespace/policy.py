@@ -278,9 +278,14 @@ class LimitsPolicy(QuotaPolicy):
         return len([name for name in names if name.endswith(lacking)]) > 0
 
     def _unknown_refusal(self, account: Account, models: list[str]) -> Refusal:
-        gpus = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"
+        out = self.costs.fleet.out_of_service()
+        if out and not models:
+            gpus = f"{out} of {len(self.costs.fleet.gpus)} GPUs"
+            note = f"{gpus} are out of service, and no other one suits, so what it takes of one cannot be counted"
+            return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
+        which = f"GPUs of model {', '.join(models)} have" if models else "the GPUs that it may use have"
         note = (
-            f"nothing says what {gpus}, so what it takes of one cannot be counted: "
+            f"nothing says what {which}, so what it takes of one cannot be counted: "
             "set spec.gpus.models, apply GPU objects, or ask for tflops and vram instead"
         )
         return Refusal(NAME, "limits.capacity", note, account.name, topics=("nodes", account.topic))
