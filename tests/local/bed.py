@@ -16,6 +16,7 @@ from typing import Any
 
 from bursar.local.agent import AgentOptions, LocalAgent
 from bursar.local.devices.api import (
+    DeviceBusyError,
     DeviceError,
     DeviceOptions,
     DeviceReport,
@@ -54,6 +55,7 @@ class MadeUpDevices:
         self.held: dict[str, str] = {}
         self.lingering = 0  # looks for which a process of an ended job is still listed; -1: for ever
         self.refuses = ""
+        self.shared_by = ""  # another user, by MPS
         self.prepared: list[JobDevices] = []
         self.released: list[JobDevices] = []
         self.now: dict[str, JobDevices] = {}
@@ -68,7 +70,12 @@ class MadeUpDevices:
         self.lingering -= self.lingering > 0
         return [GpuProcess(job.gpus[0], 1, GB)]
 
+    def hold(self, job: JobDevices, processes: Sequence[GpuProcess]) -> None:
+        self.held |= {one.uuid: "a process of an ended job" for one in processes}
+
     def prepare(self, job: JobDevices) -> Prepared:
+        if self.shared_by:
+            raise DeviceBusyError(f"{job.gpus[0]} is shared by jobs of {self.shared_by}")
         if self.refuses:
             raise DeviceError(self.refuses)
         self.prepared.append(job)

@@ -222,6 +222,53 @@ def test_a_gpu_is_handed_on_only_when_the_driver_lists_no_process_there(bed: Loc
     bed.until(f"{team}/second", "Succeeded")
 
 
+def test_a_gpu_that_stays_busy_is_held_before_the_end_is_reported(
+    bed: LocalBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``MadeUpDevices`` holds nothing by itself: as with ``strays: ignore``."""
+    monkeypatch.setattr("bursar.local.job_life.DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr("bursar.local.agent.TICK_SECONDS", 3600)
+    bed.devices.lingering = -1
+    first = bed.detach("--gpus", "1", "--name", "first", "--", "true")
+    bed.until(first, "Succeeded")
+    (held,) = bed.devices.held
+    assert _phase_of_gpu(bed, held.lower()) == "Held"
+    bed.devices.lingering = 0
+    done = bed.run("--gpus", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert done.stdout.strip() in {"GPU-0", "GPU-1"} - {held}
+
+
+def test_a_fraction_waits_while_another_user_has_the_mps_daemon(bed: LocalBed) -> None:
+    bed.devices.shared_by = "eve"
+    client = bed.client("--vram", "10Gi", "--", "echo", "mine")
+    assert client.stderr is not None
+    line = client.stderr.readline()
+    assert b"waiting: GPU-" in line
+    assert b"is shared by jobs of eve" in line
+    bed.devices.shared_by = ""
+    assert ended(client)[:2] == (0, "mine\n")
+
+
+def test_ctrl_c_leaves_while_another_user_has_the_mps_daemon(bed: LocalBed) -> None:
+    bed.devices.shared_by = "eve"
+    client = bed.client("--vram", "10Gi", "--", "true")
+    assert client.stderr is not None
+    client.stderr.readline()
+    client.send_signal(signal.SIGINT)
+    assert ended(client)[0] == 128 + signal.SIGINT
+    wait_for("its GPU is given back", lambda: not bed.pods("Running", "Pending"))
+
+
+def test_a_fraction_that_waits_for_the_mps_daemon_outlives_a_restart(bed: LocalBed) -> None:
+    bed.devices.shared_by = "eve"
+    client = bed.client("--vram", "10Gi", "--", "echo", "mine")
+    assert client.stderr is not None
+    client.stderr.readline()
+    bed.restart()
+    bed.devices.shared_by = ""
+    assert ended(client)[:2] == (0, "mine\n")
+
+
 def test_a_held_gpu_is_not_handed_out(bed: LocalBed) -> None:
     bed.devices.held = {"GPU-0": "process 4711 of user eve belongs to no job"}
     wait_for("it is held", lambda: _phase_of_gpu(bed, "gpu-0") == "Held")

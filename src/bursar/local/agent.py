@@ -63,7 +63,9 @@ class LocalAgent:
         groups = open_slice(options.cgroups, options.slice)
         slice_ = "" if groups.root is None else str(groups.root)
         files = JobFiles(options.folder)
-        self._work = Surroundings(machine.name, link(machine.name), devices(slice_), files, groups, LocalOptions())
+        self._work = Surroundings(
+            machine.name, link(machine.name), devices(slice_), files, groups, LocalOptions(), lambda: self._look([])
+        )
         self._registration = Registration(machine)
         self._listener: socket.socket | None = None
         self._peers: WeakSet[Peer] = WeakSet()
@@ -106,6 +108,7 @@ class LocalAgent:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        self._looking = asyncio.Lock()
         work = self._work
         self._table = JobTable(work, self._registration.machine, os.geteuid())
         self._requests = JobRequests(self._table, work)
@@ -214,6 +217,10 @@ class LocalAgent:
 
     async def _look(self, records: Sequence[JobRecord]) -> None:
         """At devices and options. ``records``: jobs from before a restart, which the table does not have yet."""
+        async with self._looking:  # what is seen first is told first
+            await self._look_now(records)
+
+    async def _look_now(self, records: Sequence[JobRecord]) -> None:
         work = self._work
         work.options = await work.in_link(work.link.options)
         work.devices.options = work.options

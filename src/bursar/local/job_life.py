@@ -1,8 +1,8 @@
 """The life of a granted job, step by step: take over its process, let it run, end it, and give its GPUs back.
 
 The order of the steps keeps what the agent promises. The process is in its cgroup and its record is durable before the
-command begins. The end is reported when no process is left and the driver lists none on its GPUs; one that stays there
-longer than ``DRAIN_SECONDS`` belongs to no job from then on, so that its GPU is held. The record goes last.
+command begins. The end is reported when no process is left and the driver lists none on its GPUs; a GPU on which one
+stays longer than ``DRAIN_SECONDS`` is first held in the cluster. The record goes last.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bursar.local.devices.api import DeviceError, JobDevices
+import msgspec
+
+from bursar.local.devices.api import DeviceBusyError, DeviceError, DriverError, GpuProcess, JobDevices
 from bursar.local.job_processes import HandOverError, JobLookup, JobProcesses, check_handed_over, confine
 from bursar.local.job_records import JobRecord, file_name
 from bursar.local.jobs import RUNNING, Ending, Handed, LocalJob, Surroundings, open_processes, read_end
 from bursar.local.links import JobEnd, LinkError, PodState
-from bursar.local.processes import ProcessId
+from bursar.local.processes import ProcessId, has_ended
 
 LOG = logging.getLogger("bursar.local")
 HOLD_SECONDS = 30.0  # for the shim of a granted job to come
@@ -83,7 +85,8 @@ class JobLife:
         self._fds.append(handed.pidfd)
         try:
             record = await work.in_processes(self._take_over, handed)
-            prepared = await self._prepare(record)
+            prepared = await self._prepare(record, handed)
+            record = msgspec.structs.replace(record, started=int(time.time() * 1000))
             await work.in_processes(work.files.write, record)
         except (HandOverError, OSError, DeviceError) as error:
             raise NotStartedError(str(error)) from error
@@ -113,14 +116,25 @@ class JobLife:
         confine(work.groups, cgroup, handed.pidfd, pid, handed.shim.pid)
         process, shim = ProcessId.of(pid), ProcessId.of(handed.shim.pid)
         job.processes = JobProcesses(job.uid, cgroup, process, shim)
-        started = int(time.time() * 1000)
-        return JobRecord(job.pod, job.uid, job.options, process, shim, cgroup, job.gpus, started, job.attempt)
+        return JobRecord(job.pod, job.uid, job.options, process, shim, cgroup, job.gpus, 0, job.attempt)
 
-    async def _prepare(self, record: JobRecord) -> Any:  # noqa: ANN401 the environment and notes
-        """Its GPUs are ready. One that serves another user at the moment is waited for."""
+    async def _prepare(self, record: JobRecord, handed: Handed) -> Any:  # noqa: ANN401 the environment and notes
+        """Its GPUs are ready. One that serves another user at the moment is waited for; the shim shows why."""
         job, work = self._job, self._work
         self._devices = work.devices_of(job, record.cgroup)
-        return await work.in_devices(work.devices.prepare, self._devices)
+        said = ""
+        while True:
+            try:
+                return await work.in_devices(work.devices.prepare, self._devices)
+            except DeviceBusyError as error:
+                if str(error) != said:
+                    said = str(error)
+                    handed.shim.send("wait", text=f"waiting: {said}", since=record.started, pod=job.pod)
+            await asyncio.wait({job.ending}, timeout=RETRY_SECONDS)
+            if job.ending.done():
+                raise NotStartedError(job.ending.result().message)
+            if has_ended(handed.pidfd):
+                raise NotStartedError("its client went away")
 
     async def _resume(self, record: JobRecord) -> None:
         """Go on after a restart of the agent."""
@@ -243,12 +257,29 @@ class JobLife:
             return job.uid if pid in pids else lookup.job_of(pid)
 
         while True:
-            if not await work.in_devices(work.devices.busy, devices, of_this_job):
+            try:
+                busy: list[GpuProcess] = await work.in_devices(work.devices.busy, devices, of_this_job)
+            except DriverError:  # it lists what may still be there when it answers again
+                busy = [GpuProcess(gpu, pid, 0) for gpu in devices.gpus for pid in pids]
+            if not busy:
                 return
             if time.monotonic() > end:
                 LOG.error("%s: processes of it are still on its GPUs after %d s", job.pod, int(DRAIN_SECONDS))
+                await self._hold(devices, busy)
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _hold(self, devices: JobDevices, busy: list[GpuProcess]) -> None:
+        """The cluster has the GPUs out of service when this returns."""
+        await self._work.in_devices(self._work.devices.hold, devices, busy)
+        while True:
+            try:
+                await self._work.look()
+            except LinkError as error:
+                LOG.warning("%s: its GPUs cannot be taken out of service yet: %s", self._job.pod, error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
 
     async def _report(self, end: JobEnd) -> list[PodState]:
         """Repeated until it is durable: a cluster that cannot be reached keeps the job charged."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ class DeviceManager(Protocol):
 
     def poll(self, jobs: Sequence[JobDevices], job_of_pid: JobOfPid) -> DeviceReport: ...
     def busy(self, job: JobDevices, job_of_pid: JobOfPid) -> list[GpuProcess]: ...
+    def hold(self, job: JobDevices, processes: Sequence[GpuProcess]) -> None: ...
     def prepare(self, job: JobDevices) -> Prepared: ...
     def release(self, job: JobDevices) -> None: ...
     def close(self) -> None: ...
@@ -127,6 +128,7 @@ class Surroundings:
     files: JobFiles
     groups: Cgroups
     options: LocalOptions
+    look: Callable[[], Awaitable[None]]  # at the devices: when it returns, the cluster has what is seen now
     uuids: dict[str, str] = field(default_factory=dict)  # name of a GPU object -> uuid
     link_pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "bursar-link"))
     device_pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "bursar-devices"))

@@ -80,6 +80,7 @@ class Shim:
         self._viewers = [] if first is None else [Viewer(first, waited_for=True)]
         self._log = LogFile(task.log)
         self._agent: socket.socket | None = None
+        self._signalled = 0  # by the one that started the job, while no command runs
         self._stdin = os.open(os.devnull, os.O_RDONLY) if task.terminal else os.dup(0)
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(3):  # whoever reads what the client wrote must see its end
@@ -125,19 +126,46 @@ class Shim:
         """How the command ended, or why it did not begin."""
         child = Child(self._task.command, self._task.directory, self._task.window, self._stdin)
         self._lose()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._connect("hold", child.pidfd) and time.monotonic() < deadline:
-            time.sleep(RECONNECT_SECONDS)
-        message, _ = self._heard()
+        message = self._allowed(child)
         if message["kind"] != "go":
             child.drop()
             text = str(message.get("text", "")) or "the agent went away before the command began"
-            return {"code": 1, "text": text, "began": False}
+            return {"code": 128 + self._signalled if self._signalled else 1, "text": text, "began": False}
         for note in message.get("notes", ()):
             self._tell(str(note))
         child.start({**self._task.environment, **message["environment"]})
         self._follow(child)
         return self._ended(child)
+
+    def _allowed(self, child: Child) -> dict[str, Any]:
+        """What the agent says about the blocked command: go, or anything else. One that restarts is asked again."""
+        message: dict[str, Any] = {"kind": ""}
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while message["kind"] in {"", "wait", "say"} and time.monotonic() < deadline:
+            if self._agent is None and not self._connect("hold", child.pidfd):
+                time.sleep(RECONNECT_SECONDS)
+                continue
+            events = self._idle()
+            if self._signalled:
+                return {"kind": "left", "text": "it was asked to end before the command began"}
+            if self._agent is not None and self._agent.fileno() in events:
+                message = self._ordered()
+                deadline = time.monotonic() + PATIENCE_SECONDS
+                if not message["kind"]:
+                    time.sleep(RECONNECT_SECONDS)
+        return message
+
+    def _idle(self) -> dict[int, int]:
+        """Wait for the agent while no command runs, or for a signal that the client passes on."""
+        poll = select.poll()
+        for one in (self._agent, *(viewer.connection for viewer in self._viewers)):
+            if one is not None:
+                poll.register(one, select.POLLIN)
+        events = dict(poll.poll())
+        for viewer in list(self._viewers):
+            if viewer.connection.fileno() in events:
+                self._watched(None, viewer)
+        return events
 
     def _follow(self, child: Child) -> None:
         """Until the command has ended."""
@@ -215,7 +243,7 @@ class Shim:
         return message
 
     def _watched(self, child: Child | None, viewer: Viewer) -> None:
-        """What a viewer typed or signalled."""
+        """What a viewer typed or signalled. Without a command, a signal of the one that started the job ends it."""
         try:
             packet = viewer.connection.recv(LARGEST + 1)
         except BlockingIOError:
@@ -226,6 +254,8 @@ class Shim:
             self._drop(viewer)
         elif child is not None:
             child.given(packet[:1], packet[1:])
+        elif viewer.waited_for and packet[:1] == b"s" and packet[1:].isdigit():
+            self._signalled = int(packet[1:])
 
     # The end
 
@@ -271,13 +301,9 @@ class Shim:
                 time.sleep(RECONNECT_SECONDS)
             if self._agent is None:
                 continue
-            poll = select.poll()
-            for one in (self._agent, *(viewer.connection for viewer in self._viewers)):
-                poll.register(one, select.POLLIN)
-            events = dict(poll.poll())
-            for viewer in list(self._viewers):
-                if viewer.connection.fileno() in events:
-                    self._watched(None, viewer)
+            events = self._idle()
+            if self._signalled:
+                return False
             if self._agent.fileno() in events:
                 kind = str(self._ordered()["kind"])
                 if kind in {"grant", "withdrawn"}:

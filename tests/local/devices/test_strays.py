@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bursar.local.devices.api import GpuProcess
-from bursar.local.devices.strays import LINGER, StrayWatch, container_of, held_gpus, user_name
+from bursar.local.devices.strays import LINGER, Remnants, StrayWatch, container_of, held_gpus, user_name
 from tests.local.devices.machines import GIB, Owners
 
 ONE = "GPU-1"
@@ -74,3 +74,13 @@ def test_containers_by_their_cgroup(cgroups: str, container: str) -> None:
 def test_a_user_without_a_name_is_a_number() -> None:
     assert user_name(0) == "root"
     assert user_name(2**31 - 7) == str(2**31 - 7)
+
+
+def test_what_an_ended_job_left_holds_its_gpu_over_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "mps/remnants.json"
+    left = GpuProcess(ONE, 7, GIB)
+    Remnants(path).add("a/train", [left])
+    remnants = Remnants(path)
+    assert remnants.held([left, GpuProcess(ONE, 8, GIB)]) == {ONE: "process 7 of a/train is still on it after the end"}
+    assert remnants.held([GpuProcess(ONE, 8, GIB)]) == {}
+    assert Remnants(path).held([left]) == {}

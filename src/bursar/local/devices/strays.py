@@ -1,11 +1,14 @@
 """Compute processes that belong to no job: who runs them, and which GPUs they keep from being handed out.
 
 A process is described when it is first seen, because it may be gone a moment later. A GPU is held while such a process
-is listed, and a little longer, so that a program that opens the GPU again and again does not make it flap.
+is listed, and a little longer, so that a program that opens the GPU again and again does not make it flap. What an
+ended job left on its GPUs is noted before the end is reported, in a file, and holds them whatever the options say.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import pwd
 import re
 from collections.abc import Collection, Iterable
@@ -54,6 +57,39 @@ class StrayWatch:
             return Stray(one.uuid, one.pid, "unknown", "it has ended, and the driver still lists it", one.memory)
         command = _read(folder / "comm").strip() or "unknown"
         return Stray(one.uuid, one.pid, user_name(user), command, one.memory, container_of(_read(folder / "cgroup")))
+
+
+class Remnants:
+    """Processes of ended jobs that are still on their GPUs, until the driver lists them no more."""
+
+    def __init__(self, path: Path) -> None:
+        """The file may be missing; it is read again after a restart."""
+        self._path = path
+        self._left: dict[str, dict[str, str]] = {}  # by GPU: pid -> team/name of its job
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            self._left = json.loads(path.read_text(encoding="utf-8"))
+
+    def add(self, job: str, processes: Iterable[GpuProcess]) -> None:
+        for one in processes:
+            self._left.setdefault(one.uuid, {})[str(one.pid)] = job
+        self._write()
+
+    def held(self, processes: Iterable[GpuProcess]) -> dict[str, str]:
+        """Why their GPUs are not handed out; ``processes``: those that the driver lists now."""
+        listed = {(one.uuid, str(one.pid)) for one in processes}
+        left = {gpu: {pid: job for pid, job in of.items() if (gpu, pid) in listed} for gpu, of in self._left.items()}
+        left = {gpu: of for gpu, of in left.items() if of}
+        if left != self._left:
+            self._left = left
+            self._write()
+        found = {gpu: next(iter(sorted(of.items()))) for gpu, of in left.items()}
+        return {gpu: f"process {pid} of {job} is still on it after the end" for gpu, (pid, job) in found.items()}
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self._path.with_suffix(".new")
+        scratch.write_text(json.dumps(self._left), encoding="utf-8")
+        scratch.rename(self._path)
 
 
 def held_gpus(strays: Iterable[Stray]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from bursar.local.devices.confine import ConfinementError, confine
 from bursar.local.devices.health import fault_events, fault_problem
 from bursar.local.devices.mps import VISIBLE, MpsDaemons
 from bursar.local.devices.samples import IdleEvictions, UsageBook
-from bursar.local.devices.strays import StrayWatch, held_gpus
+from bursar.local.devices.strays import Remnants, StrayWatch, held_gpus
 
 INVENTORY_EVERY: Final = 10.0
 SAMPLE_EVERY: Final = 5.0  # the driver measures processes about once a second: one of its samples is in between
@@ -98,6 +98,7 @@ class LocalDevices:
         self._down = ""  # why the driver does not answer
         self._usage = UsageBook()
         self._strays = StrayWatch()
+        self._remnants = Remnants(folder / "remnants.json")
         self._idle = IdleEvictions()
 
     def close(self) -> None:
@@ -166,6 +167,7 @@ class LocalDevices:
         report.busy = {one.uuid: one.percent for one in self._samples if one.percent is not None}
         report.strays = self._strays.update(now, processes, job_of_pid, self.mps.own_pids())
         report.held = held_gpus(report.strays) if self.options.strays == "hold" else {}
+        report.held |= self._remnants.held(processes)
         for uuid in sorted(report.held.keys() - self._held.keys()):
             report.events.append(DeviceEvent(uuid, "Warning", "gpu.stray", f"not handed out: {report.held[uuid]}"))
         for uuid in sorted(self._held.keys() - report.held.keys()):
@@ -190,6 +192,10 @@ class LocalDevices:
         """The processes of the job that the driver still lists on its GPUs."""
         gpus = set(job.gpus)
         return [one for one in self.driver.processes() if one.uuid in gpus and job_of_pid(one.pid) == job.uid]
+
+    def hold(self, job: JobDevices, processes: Sequence[GpuProcess]) -> None:
+        """The job has ended, and these are still on its GPUs: hold them until the driver lists none of these."""
+        self._remnants.add(job.key, processes)
 
     # Jobs
 
