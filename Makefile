@@ -11,7 +11,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard
+.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -22,6 +22,8 @@ help:
 	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [HISTORIES=n] [SEED=n]   long seeded runs: reference model, random worlds, rebuilt quota trees"
+	@echo "make device-check      the check of a GPU machine, all stages, with fakes where there is no GPU"
+	@echo "make kill-rounds       kill client, shim, server and agent of running jobs, 100 times; the books must hold"
 	@echo "make mutants [ONLY=engine/] [SEED=n]   plant faults in a copy of the sources; the narrow tests must notice each"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
@@ -52,6 +54,12 @@ soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)
 	PYTHONPATH=build/compiled:. $(VENV) -m tests.all_policies --steps $(STEPS) --seed $(SEED)
 	PYTHONPATH=build/compiled:. $(VENV) -m tests.pool_rebuilds --histories $(HISTORIES) --seed $(SEED)
+
+device-check: setup-dev
+	PYTHONPATH=src $(VENV) -m tests.device.machine_check $(if $(wildcard /proc/driver/nvidia/version),,--fake)
+
+kill-rounds: setup-dev
+	PYTHONPATH=src:. $(VENV) -m tests.local.kill_rounds
 
 mutants: setup-dev
 	nice $(VENV) tools/mutants.py --seed $(SEED) $(ONLY)

@@ -159,19 +159,25 @@ class Bed:
         for leftover in self.left():
             with suppress(ProcessLookupError):
                 os.kill(leftover, signal.SIGKILL)
+        shutil.rmtree(self.folder)
 
     def left(self) -> list[int]:
         """Processes that have to do with this bed and are not its server or clients."""
         mine = {os.getpid(), *(client.process.pid for client in self.clients)}
+        mine |= set() if self.server is None else {self.server.pid}
+        return [pid for pid in self.every() if pid not in mine]
+
+    def every(self) -> list[int]:
+        """All processes that have to do with this bed, by their environment."""
         mark = f"BURSAR_SOCKET={self.environment['BURSAR_SOCKET']}".encode()
         found = []
         for one in Path("/proc").iterdir():
-            if one.name.isdigit() and int(one.name) not in mine:
+            if one.name.isdigit():
                 with suppress(OSError):
                     state = (one / "stat").read_text().rpartition(")")[2].split()[0]
                     if mark in (one / "environ").read_bytes().split(b"\0") and state not in {"Z", "X"}:
                         found.append(int(one.name))
-        return [pid for pid in found if self.server is None or pid != self.server.pid]
+        return found
 
     # Clients
 

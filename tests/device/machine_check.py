@@ -1,11 +1,12 @@
 """Checks `bursar serve --local` on a machine with a GPU, in at most eight minutes, and says what was seen.
 
-    python3 -m tests.device.machine_check [--out FILE] [--fake]
+    python3 -m tests.device.machine_check [--out FILE] [--fake] [--short]
 
 Needs root, for devices and cgroups, and PyTorch for the real work; without root it says what is not enforced. Wheels of
 what Bursar imports are unpacked from ``build/wheels``, because such machines often have no network
 (``tests/device/wheels.sh`` fetches them). ``--fake`` puts fakes of the driver in the place of the real one, where there
-is no GPU. Exit code 0: all is as it must be; 1: it is not.
+is no GPU; ``--short`` leaves out the stages that wait for samples and time limits. Exit code 0: all is as it must be;
+1: it is not.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class OneCard:
         self._found = found
         self._unit = 0  # GiB; a fourteenth of the card
 
-    def run(self) -> None:
+    def run(self, *, short: bool) -> None:
         stages = {
             "The machine as a node": self.inventory,
             "A job has its GPU, and no job has another one's": self.devices,
@@ -102,7 +103,10 @@ class OneCard:
             "The server is killed (-9) under running jobs": self.killed_server,
             "The end": self.end,
         }
+        waiting = (self.sharing, self.idle, self.killed_server) if short else ()
         for about, work in stages.items():
+            if work in waiting:
+                continue
             self._found.stage(about, work, self._bed.mend)
 
     def inventory(self) -> None:
@@ -316,7 +320,7 @@ def unpacked(wheels: Path, into: Path) -> Path | None:
     return into if found else None
 
 
-def stages(fake: bool, deps: Path | None, found: Findings) -> None:
+def stages(fake: bool, short: bool, deps: Path | None, found: Findings) -> None:
     machine = None
     if fake:
         from tests.device.fake.fake_nvml import h200
@@ -325,7 +329,7 @@ def stages(fake: bool, deps: Path | None, found: Findings) -> None:
         machine = fake_machine(h200())
     bed = Bed(machine, deps)
     try:
-        OneCard(bed, found).run()
+        OneCard(bed, found).run(short=short)
     except BaseException:
         sys.stderr.write((bed.folder / "server.log").read_text(encoding="utf-8")[-6000:])
         raise
@@ -334,13 +338,14 @@ def stages(fake: bool, deps: Path | None, found: Findings) -> None:
     if fake:
         from tests.device.fake_machines import several_cards
 
-        several_cards(found)
+        several_cards(found, short=short)
 
 
 def main(arguments: list[str]) -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--out", type=Path, help="write the findings there, too")
     options.add_argument("--fake", action="store_true", help="without a GPU")
+    options.add_argument("--short", action="store_true", help="only the stages that do not wait long")
     given = options.parse_args(arguments)
     found = Findings()
     found.say(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.platform()}, Python {platform.python_version()}")
@@ -349,7 +354,8 @@ def main(arguments: list[str]) -> int:
     signal.alarm(int(LIMIT))
     with tempfile.TemporaryDirectory(prefix="bursar-deps-") as folder:
         try:
-            stages(given.fake, unpacked(ROOT / "build/wheels", Path(folder)) if not given.fake else None, found)
+            deps = None if given.fake else unpacked(ROOT / "build/wheels", Path(folder))
+            stages(given.fake, given.short, deps, found)
             said = f"{found.failed} stages FAILED" if found.failed else "All is as it must be"
             found.say(f"\n{said}; {time.monotonic() - found.began:.0f} s")
             code = int(found.failed > 0)
