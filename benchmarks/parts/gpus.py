@@ -14,6 +14,7 @@ def rows() -> Iterator[Row]:
     yield from _large()
     yield from _known_shape()
     yield from _check()
+    yield from _slices()
     yield from _claims()
     yield from _growth()
     yield from _changes()
@@ -44,6 +45,13 @@ def _check() -> Iterator[Row]:
     yield Row("quota check, compiled", compiled, "checks/s", 1_000_000)
     interpreted = measure("benchmarks.work.gpus:checks", INTERPRETED, rounds=5_000)["checks"]
     yield Row("quota check, interpreted", interpreted, "checks/s")
+
+
+def _slices() -> Iterator[Row]:
+    """Slices of HAMi, on 1,250 nodes of eight GPUs."""
+    size = {"nodes": 1250, "per_node": 8, "namespaces": _NAMESPACES, "pods": 1000}
+    found = measure("benchmarks.work.gpus:slices", COMPILED, **size)["decisions"]
+    yield Row("decide, a slice of HAMi, among 10,000 GPUs", found, "decisions/s")
 
 
 def _claims() -> Iterator[Row]:

@@ -6,6 +6,7 @@ from statistics import median
 from benchmarks.timing import collector, rate
 from bursar.engine.engine import Engine
 from bursar.ledger.claims import Claim, ClaimSpec
+from bursar.objects.hami_register import SlicedGpus
 from bursar.policies.gpus.fleet import Gpu
 from bursar.policies.gpus.policy import GpusPolicy
 from bursar.policies.gpus.settings import GPU, HOST, GpuBody, HostBody, Offer
@@ -59,6 +60,26 @@ def decisions(nodes: int, per_node: int, namespaces: int, workers: int, gpus: in
             spaces = [f"ns-{n % namespaces}" for n in range(workers)]
             rates.append(_run(engine, [Claim(f"{run}-{n}", specs[n], n, spaces[n]) for n in range(workers)]))
         return {"decisions": median(rates)}
+
+
+def slices(nodes: int, per_node: int, namespaces: int, pods: int) -> dict[str, float]:
+    """Decide and commit so many pods with a slice each, on nodes of HAMi; they are released after each run."""
+    memory = 80 << 30
+    card = Offer("nvidia.com/gpu", per_node * 10, per_node * 10, "NVIDIA-A100-SXM4-80GB", memory, (312_000, memory))
+    host = HostBody((card,), slicing=SlicedGpus(per_node * memory, per_node * 100, memory, per_node))
+    room = Limits({"cpu": 64_000, "memory": 2**40, "nvidia.com/gpu": per_node * 10})
+    with collector(enabled=False):
+        engine = Engine([LimitsPolicy(), NodesPolicy(), GpusPolicy()])
+        names = [f"node-{number:05}" for number in range(nodes)]
+        settings = [Setting(NODE, name, NodeBody(room)) for name in names] + [
+            Setting(HOST, name, host) for name in names
+        ]
+        settings.extend(Setting(QUOTA, f"ns-{n}/quota", NamespaceQuotaBody(_WIDE)) for n in range(namespaces))
+        engine.configure(settings)
+        asked = from_amounts({"cpu": 100, "nvidia.com/gpu": 1, "nvidia.com/gpumem": 4096, "nvidia.com/gpucores": 10})
+        spec = ClaimSpec(asked)
+        runs = [[Claim(f"{run}-{n}", spec, n, f"ns-{n % namespaces}") for n in range(pods)] for run in range(_RUNS)]
+        return {"decisions": median([_run(engine, claims) for claims in runs])}
 
 
 def _run(engine: Engine, claims: list[Claim]) -> float:

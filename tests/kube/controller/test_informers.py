@@ -14,6 +14,7 @@ from bursar.kube.client.models import Meta, meta_of
 from bursar.kube.controller.informers import QuotaView, narrowed
 from bursar.kube.controller.object_cache import ObjectCache
 from bursar.objects.core import Node
+from bursar.objects.hami_register import REGISTER
 from bursar.objects.kinds import NAMESPACE, NODE, Kind
 from bursar.policies.crossquota.arguments import NODE_MARKS
 from bursar.policies.plugin import default_registry
@@ -63,9 +64,11 @@ def kept(body: Body) -> Body:
 
 
 def test_of_a_node_only_what_is_read_is_kept() -> None:
-    found = kept(node())
+    body = node()
+    body["metadata"]["annotations"][REGISTER] = "[]"
+    found = kept(body)
     assert sorted(found["metadata"]) == ["annotations", "creationTimestamp", "labels", "name", "uid"]
-    assert found["metadata"]["annotations"] == {MARK: "8"}
+    assert found["metadata"]["annotations"] == {MARK: "8", REGISTER: "[]"}
     assert found["spec"] == {"unschedulable": True, "taints": [{"key": "t", "effect": "NoSchedule"}]}
     assert sorted(found["status"]) == ["allocatable", "capacity", "conditions"]
     assert found["status"]["conditions"] == [{"type": "Ready", "status": "True", "reason": "x"}]

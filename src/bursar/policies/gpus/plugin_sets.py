@@ -94,32 +94,36 @@ class PluginSets:
 
     def narrow(self, claim: Claim, mask: bytearray, now: bool) -> None:
         """Clears the nodes whose set is too small for the claim: now, or even if all GPUs were empty."""
-        if self.only_slices(claim):
-            self._only_sliced(mask)
-        for node in self.limited():
+        slices = self.slices.of(claim.spec)
+        if slices is not None:
+            self._narrow_sliced(claim, slices, mask, now)
+        cost = self.whole_cost(claim)
+        for node in self.inventory.divided if cost else ():
+            slot = self.nodes.slot(node)
+            if slot < len(mask) and mask[slot] and node not in self.inventory.sliced:
+                mask[slot] = 1 if self._has_room(node, cost, now) else 0
+
+    def _narrow_sliced(self, claim: Claim, slices: PodSlices, mask: bytearray, now: bool) -> None:
+        """The same for nodes of HAMi. Nodes whose GPUs are of one size cost the claim the same."""
+        kept = bytearray(len(mask)) if slices.explicit else mask
+        costs: dict[int, Vector] = {}  # by size of the GPUs
+        for node, gpus in self.inventory.sliced.items():
             slot = self.nodes.slot(node)
             if slot >= len(mask) or not mask[slot]:
                 continue
-            if self.closed(claim, node) is not None:
-                mask[slot] = 0
-                continue
-            account = self.account(claim, node)
-            if account is None:
-                continue
-            cost = self.cost(claim, node)
-            if now:
-                if account.short_dimension(cost) >= 0:
-                    mask[slot] = 0
-            elif first_short(NOTHING_USED, cost, self.inventory.plugin_limits(node)) >= 0:
-                mask[slot] = 0
+            cost = costs.get(gpus.largest)
+            if cost is None:
+                cost = self.cost(claim, node)
+                costs[gpus.largest] = cost
+            kept[slot] = 1 if slices.suits(gpus) and self._has_room(node, cost, now) else 0
+        if slices.explicit:
+            mask[:] = kept
 
-    def _only_sliced(self, mask: bytearray) -> None:
-        kept = bytearray(len(mask))
-        for node in self.inventory.sliced:
-            slot = self.nodes.slot(node)
-            if slot < len(mask):
-                kept[slot] = mask[slot]
-        mask[:] = kept
+    def _has_room(self, node: str, cost: Vector, now: bool) -> bool:
+        if not now:
+            return first_short(NOTHING_USED, cost, self.inventory.plugin_limits(node)) < 0
+        account = self.state.accounts.get(PLUGIN_PREFIX + node)
+        return account is None or account.short_dimension(cost) < 0
 
     def why_none(self, claim: Claim) -> str:
         """Why no node of those that fit could ever have what the claim asks of the device plugin."""
