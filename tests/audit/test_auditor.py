@@ -285,7 +285,7 @@ class TestVictimsInAReserve:
         (b"rubbish", "cannot be understood"),
         (b"{}", "is no journal record"),
         (b"[1,2,3]", "is no journal record"),
-        (b'[2,1,0,"",[],null,[],"",""]', "has format 2; this auditor knows format 1"),
+        (b'[3,1,0,"",[],null,[],"",""]', "has format 3; this auditor knows format 2"),
         (b'[1,2,0,"",[],null,[],"",""]', "says that it is record 2"),
         (b'[1,1,0,"",[],null,[],"",""]', "does not continue the chain"),
         (b"[" * 100_000, "cannot be understood"),

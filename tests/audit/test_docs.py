@@ -48,10 +48,10 @@ def test_the_page_names_every_effect(repository: Path) -> None:
 
 def test_the_auditor_is_as_small_as_the_page_says(repository: Path) -> None:
     """Lines with code on them: no docstrings, comments or blank lines."""
-    assert "fewer than 300 lines of code" in page(repository)
+    assert "fewer than 310 lines of code" in page(repository)
     modules = (repository / "src" / "bursar" / "audit").glob("*.py")
     texts = [ast.unparse(without_docstrings(ast.parse(path.read_text()))) for path in modules]
-    assert sum(len([line for line in text.splitlines() if line]) for text in texts) < 300
+    assert sum(len([line for line in text.splitlines() if line]) for text in texts) < 310
 
 
 def without_docstrings(tree: ast.Module) -> ast.Module:

@@ -227,8 +227,8 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], int]] = {
     "fields missing": (lambda lines: [lines[0], b'[1,2,0,"h"]', *lines[1:]], 2),
     "numbers for all": (lambda lines: [lines[0], b"[1,2,3,4,5,6,7,8,9]", *lines[1:]], 2),
     "digest no number": (lambda lines: [lines[0], b'[1,2,0,"",[],null,[],"x","h"]', *lines[1:]], 2),
-    "newer format": (lambda lines: [*lines[:2], lines[2].replace(b"[1,", b"[2,", 1), lines[3]], 3),
-    "newer format of another shape": (lambda lines: [*lines[:2], b'[2,{"seq":3}]', lines[3]], 3),
+    "newer format": (lambda lines: [*lines[:2], lines[2].replace(b"[1,", b"[3,", 1), lines[3]], 3),
+    "newer format of another shape": (lambda lines: [*lines[:2], b'[3,{"seq":3}]', lines[3]], 3),
 }
 
 
@@ -239,7 +239,7 @@ def test_damage_is_refused_with_the_number_of_the_line(name: str) -> None:
     ledger = Ledger()
     with pytest.raises(ReplayError, match=f"^journal line {number}: ") as caught:
         list(ledger.replay(damage(lines)))
-    assert ("format 2 is not known here (this is format 1)" in str(caught.value)) == name.startswith("newer")
+    assert ("format 3 is not known here (this is format 2)" in str(caught.value)) == name.startswith("newer")
     good = Ledger()
     list(good.replay(lines[: number - 1]))
     assert ledger.version == number - 1

@@ -13,7 +13,7 @@ import msgspec
 
 from bursar.audit.digest import LANES, Book, Spec, account_number, cell_number, claim_number, each_cost, mark
 
-FORMAT = 1
+FORMAT, VOUCHING = 1, 2
 PENDING, HELD, RESERVED = 0, 1, 2
 STATE_OF = {"admitted": RESERVED, "held": HELD, "waiting": PENDING, "never": PENDING}
 DECIDED = {"decide", "admit", "group"}  # causes: quotas and nodes were asked about the whole of a claim
@@ -53,6 +53,7 @@ class Auditor:
         self.last, self.touched, self.written = "", dict[tuple[str, Any], None](), dict[tuple[str, int], int]()
         self.modes, self.step = dict[str, set[int]](), 0
         self.fitting, self.before = set[str](), dict[tuple[str, str], int]()
+        self.objects: Record = []  # what the record vouches for: sum of the objects, change, hash of it
 
     @property
     def digest(self) -> str:
@@ -73,7 +74,7 @@ class Auditor:
         try:
             record = msgspec.json.decode(line)
             require(isinstance(record, list) and len(record) == 9, "is no journal record")
-            require(record[0] == FORMAT, f"has format {record[0]}; this auditor knows format {FORMAT}")
+            require(record[0] in {FORMAT, VOUCHING}, f"has format {record[0]}; this auditor knows format {VOUCHING}")
             require(record[1] == seq, f"says that it is record {record[1]}")
             self.head = blake2b(self.head.encode() + line[:-36] + b"]", digest_size=16).hexdigest()
             require(record[8] == self.head, "does not continue the chain: it or one before it was altered")
@@ -91,6 +92,9 @@ class Auditor:
         specs = {uid: self.claims[uid]["spec"] for row in rows for uid in row[5][0] if uid in self.claims}
         self.fitting = {row[0] for row in rows if cause in DECIDED | GROWN and row[1] in {"admitted", "held"}}
         self.apply(record[6])
+        require(
+            (record[0] == VOUCHING) == bool(self.objects), f"has format {record[0]}, but vouches for {self.objects}"
+        )
         require(self.digest == record[7], f"says digest {record[7]}, but the books have {self.digest}")
         self._check_limits(cause)
         for kind, key in self.touched:
@@ -105,7 +109,7 @@ class Auditor:
 
     def apply(self, effects: list[Record]) -> None:
         """Do what the effects say."""
-        self.last, self.touched, self.before, self.written, self.modes = "", {}, {}, {}, {}
+        self.last, self.touched, self.before, self.written, self.modes, self.objects = "", {}, {}, {}, {}, []
         for self.step, (kind, *rest) in enumerate(effects):
             if kind in {"charge", "bound", "state", "bind", "field", "drop", "claim"}:
                 rest[0] = self.last = rest[0] or self.last
@@ -184,6 +188,9 @@ class Auditor:
                 account["used"][what] = account["used"].get(what, 0) + used * amount
                 account["busy"][what] = account["busy"].get(what, 0) + busy * amount
             self.counts["charges"] += 1
+
+    def _do_objects(self, *voucher: object) -> None:
+        self.objects = list(voucher)
 
     def _do_cell(self, _policy: str, table: str, key: str, value: object) -> None:
         self._touch("cell", (table, key))

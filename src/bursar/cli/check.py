@@ -17,6 +17,7 @@ from bursar.cli.output import echo
 
 if TYPE_CHECKING:
     from bursar.audit.auditor import Auditor
+    from bursar.server.object_audit import ObjectAudit
 
 
 _SQLITE = b"SQLite format 3\0"
@@ -40,13 +41,17 @@ def audit(file: Path, head: str | None, output: str) -> None:
     auditor = Auditor()
     anchor = _anchor(head)
     try:
-        with _lines(file, auditor) as lines:
+        with _lines(file, auditor) as (lines, objects):
             first = auditor.seq + 1
             for line in lines:
                 auditor.feed(line)
+                if objects is not None:
+                    objects.after(auditor.seq, auditor.objects)
                 if anchor is not None and anchor[0] == auditor.seq and anchor[1] != auditor.head:
                     problem = f"has hash {auditor.head}; --head says {anchor[1]}: another history stands here"
                     raise AuditError(auditor.seq, problem)
+            if objects is not None:
+                objects.check_present(auditor.seq)
         if not auditor.seq:
             fail(f"{name}: holds no record, so there is nothing to check", exit_codes.FAILED)
         if anchor is not None and not first <= anchor[0] <= auditor.seq:
@@ -56,7 +61,7 @@ def audit(file: Path, head: str | None, output: str) -> None:
         sys.exit(exit_codes.FAILED)
     except (OSError, StoreError) as error:
         fail(f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error))
-    _print(name, first, auditor, output)
+    _print(name, first, auditor, objects, output)
 
 
 def _anchor(text: str | None) -> tuple[int, str] | None:
@@ -69,21 +74,21 @@ def _anchor(text: str | None) -> tuple[int, str] | None:
 
 
 @contextmanager
-def _lines(file: Path, auditor: Auditor) -> Iterator[Lines]:
-    """The lines to check; the auditor stands where they begin."""
+def _lines(file: Path, auditor: Auditor) -> Iterator[tuple[Lines, ObjectAudit | None]]:
+    """The lines to check, and the objects beside them; the auditor stands where they begin."""
     if str(file) == "-":
-        yield _records(sys.stdin.buffer)
+        yield _records(sys.stdin.buffer), None
         return
     with file.open("rb") as stream:
         start = stream.read(len(_SQLITE))
         stream.seek(0)
         if start[:1] == b"[":
-            yield _records(stream)
+            yield _records(stream), None
             return
     if start != _SQLITE:
         fail(f"{file}: is neither a store nor a journal")
-    with _stored(file, auditor) as lines:
-        yield lines
+    with _stored(file, auditor) as found:
+        yield found
 
 
 def _records(stream: Iterator[bytes]) -> Lines:
@@ -91,7 +96,8 @@ def _records(stream: Iterator[bytes]) -> Lines:
 
 
 @contextmanager
-def _stored(file: Path, auditor: Auditor) -> Iterator[Lines]:
+def _stored(file: Path, auditor: Auditor) -> Iterator[tuple[Lines, ObjectAudit]]:
+    from bursar.server.object_audit import ObjectAudit
     from bursar.store.schema import damaged
     from bursar.store.snapshots import newest
     from bursar.store.store import Store
@@ -108,27 +114,38 @@ def _stored(file: Path, auditor: Auditor) -> Iterator[Lines]:
         except ValueError as error:
             raise damaged(store.path, error) from error
         count = store.last_seq - store.pruned_to
+        objects = ObjectAudit(store)
+        objects.extend(store.last_seq)
+        if store.pruned_to:
+            objects.after(auditor.seq, auditor.objects)
         lines = store.load_journal(store.pruned_to + 1, store.last_seq)
         with click.progressbar(
             lines, count, "auditing", file=sys.stderr, hidden=not sys.stderr.isatty(), update_min_steps=1000
         ) as bar:
-            yield iter(bar)
+            yield iter(bar), objects
 
 
-def _print(name: str, first: int, auditor: Auditor, output: str) -> None:
+def _print(name: str, first: int, auditor: Auditor, objects: ObjectAudit | None, output: str) -> None:
+    entries = {"objects": objects.entries} if objects is not None and objects.entries else {}
+    uncovered = [] if objects is None else objects.uncovered
+    counts = auditor.counts | entries
     if output == "json":
         import json
 
-        summary = {"file": name, "first": first, "last": auditor.seq, "head": auditor.head, "checked": auditor.counts}
-        click.echo(json.dumps(summary))
+        summary = {"file": name, "first": first, "last": auditor.seq, "head": auditor.head, "checked": counts}
+        click.echo(json.dumps(summary | ({"uncovered": uncovered} if objects is not None else {})))
         return
     checked = f"records {first} to {auditor.seq} are true to each other"
     if auditor.seq < first:
         checked = f"the snapshot of record {auditor.seq} is true to itself, and no record follows it"
     click.echo(f"GOOD {name}: {checked}")
-    for what, count in auditor.counts.items():
+    for what, count in counts.items():
         click.echo(f"  {what:<10} {count:>12,}")
     click.echo(f"  {'head':<10} {auditor.seq}:{auditor.head}")
+    if uncovered:
+        ranges = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in uncovered[:10])
+        more = f" and {len(uncovered) - 10} more" if len(uncovered) > 10 else ""
+        click.echo(f"  objects of these records are not covered, because an older version wrote them: {ranges}{more}")
 
 
 @click.command()

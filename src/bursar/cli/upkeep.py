@@ -121,7 +121,7 @@ def prune(data: Path, retain: int) -> None:
 
 def _check(path: Path, name: Path, *, cut_off: bool = False) -> None:
     """End the program unless the store is right in every page and every record."""
-    from bursar.audit.auditor import AuditError
+    from bursar.audit.auditor import AuditError, Auditor
     from bursar.ledger.replay import ReplayError
     from bursar.server.audit_child import begun
     from bursar.store.schema import damaged
@@ -133,9 +133,13 @@ def _check(path: Path, name: Path, *, cut_off: bool = False) -> None:
         if problems:
             raise damaged(name, problems[0])
         try:
-            auditor = begun(store)
+            auditor = Auditor()
+            objects = begun(store, auditor)
+            objects.extend(store.last_seq)
             for line in store.load_journal(store.pruned_to + 1, store.last_seq):
                 auditor.feed(line)
+                objects.after(auditor.seq, auditor.objects)
+            objects.check_present(auditor.seq)
         except (AuditError, ReplayError) as error:
             fail(f"{name}: the audit fails: {error}", exit_codes.FAILED)
 

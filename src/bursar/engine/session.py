@@ -217,6 +217,20 @@ class LockedLedger:
         return self._core.ledger.digest
 
     @property
+    def objects(self) -> str:
+        """The sum of the objects that replayed records vouch for last; empty if none does."""
+        return self._core.ledger.objects
+
+    def note(self, at: int, cause: tuple[object, ...]) -> int:
+        """Commit a record that changes nothing, for what happened beside the ledger; its number."""
+        self._lock.acquire()
+        try:
+            self._begin(at)
+            return self._commit(cause)
+        finally:
+            self._end()
+
+    @property
     def policies(self) -> list[Policy]:
         """The policies, in the order in which they decide."""
         return self._core.policies

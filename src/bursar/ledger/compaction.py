@@ -81,6 +81,8 @@ class Summary:
             if uid not in state.claims:
                 raise ReplayError(f"claim {uid} is gone, but still charged: this state cannot be summed up")
             yield from self.provenance.charge_effects(uid)
+        if self.ledger.objects:
+            yield ["objects", self.ledger.objects, 0, ""]
 
 
 def _closed_accounts(state: State, claim: Claim) -> list[Account]:

@@ -2,9 +2,10 @@
 
 A record is ``[format, seq, at, engine version, cause, decision, effects, digest]``. ``effects`` are the changes of
 the transaction in plain form, so a replay repeats them without asking any policy; an empty uid stands for the claim of
-the effect before (decisions are mostly about one claim). ``digest`` is that of the state after them. Records are kept
-as the objects of the transaction and are encoded and hashed (``sealed``) only when they are taken: that costs more than
-the decision itself.
+the effect before (decisions are mostly about one claim). ``digest`` is that of the state after them. A caller with
+objects beside the ledger may have the last record of a batch vouch for them, by an effect that changes nothing; such a
+record has format 2. Records are kept as the objects of the transaction and are encoded and hashed (``sealed``) only
+when they are taken: that costs more than the decision itself.
 
 The chain: each sealed line carries a hash over the line before it and its own content. ``journal_lines.py`` reads
 the lines back.
@@ -23,6 +24,7 @@ from bursar.ledger.claim_changes import DropClaim
 from bursar.ledger.state import Account
 
 FORMAT: Final = 1
+VOUCHING: Final = 2  # the format of a record that vouches for objects
 GENESIS: Final = "0" * 32
 
 
@@ -108,13 +110,22 @@ class Journal:
     def append(self, record: Record) -> None:
         self.records.append(record)
 
-    def take(self) -> list[bytes]:
-        """The records since the last call as sealed lines; the journal forgets them."""
+    def take(self, voucher: list[object] | None = None) -> list[bytes]:
+        """The records since the last call as sealed lines; the journal forgets them.
+
+        ``voucher``: what the last of them says of objects: their sum, the number of a change, and its hash.
+        """
         lines: list[bytes] = []
         head = self.head
         sealed_to = self.sealed_to
+        if voucher is not None and not self.records:
+            raise ValueError("there is no record that could vouch for objects")
         for record in self.records:
-            body = msgspec.json.encode(record.plain())
+            plain = record.plain()
+            if voucher is not None and record is self.records[-1]:
+                plain[0] = VOUCHING
+                cast("list[object]", plain[6]).append(["objects", *voucher])
+            body = msgspec.json.encode(plain)
             head = chain(head, body)
             sealed_to = record.seq
             lines.append(body[:-1] + b',"' + head.encode() + b'"]')

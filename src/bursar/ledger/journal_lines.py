@@ -87,10 +87,23 @@ class Limited(_Effect, tag="limits"):
     stock: bool
 
 
-Effect = Bound | Stated | BindingsEffect | Charged | Entered | Dropped | FieldEffect | Cell | Opened | Closed | Limited
+class ObjectVoucher(_Effect, tag="objects"):
+    """What a record vouches for; it changes nothing."""
+
+    sum: str
+    change: int
+    hash: str
+
+
+Effect = (
+    ObjectVoucher | Bound | Stated | BindingsEffect | Charged | Entered | Dropped | FieldEffect | Cell | Opened | Closed
+    | Limited
+)  # fmt: skip
 EFFECTS = frozenset(
-    ("bound", "charge", "state", "bind", "claim", "drop", "field", "cell", "open", "close", "limits"),
-)
+    (
+        "bound", "charge", "state", "bind", "claim", "drop", "field", "cell", "open", "close", "limits", "objects",
+    ),
+)  # fmt: skip
 
 
 class JournalLine(Struct, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -32,7 +32,7 @@ from bursar.ledger.changes import (
 )
 from bursar.ledger.claim_changes import PLACE, SPEC, WAITS_FOR, AddClaim, DropClaim, SetBindings, SetField, SetState
 from bursar.ledger.claims import Binding, Claim, ClaimSpec, costs_record, spec_from_record
-from bursar.ledger.journal import FORMAT, GENESIS, chain
+from bursar.ledger.journal import FORMAT, GENESIS, VOUCHING, chain
 from bursar.ledger.journal_lines import (
     AMOUNTS,
     EFFECT_LISTS,
@@ -49,6 +49,7 @@ from bursar.ledger.journal_lines import (
     FieldEffect,
     JournalLine,
     Limited,
+    ObjectVoucher,
     Opened,
     Stated,
 )
@@ -121,7 +122,7 @@ def read_line(text: bytes, number: int) -> JournalLine:
     """Decode one line; refuses text that is no record or of a newer format."""
     try:
         line = LINES.decode(text)
-        if line.format == FORMAT:
+        if line.format in {FORMAT, VOUCHING}:
             return line
         problem = _unknown_format(line.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -130,7 +131,7 @@ def read_line(text: bytes, number: int) -> JournalLine:
 
 
 def _unknown_format(found: object) -> str:
-    return f"format {found} is not known here (this is format {FORMAT})"
+    return f"format {found} is not known here (this is format {VOUCHING})"
 
 
 def _wording(text: bytes, error: Exception) -> str:
@@ -139,7 +140,7 @@ def _wording(text: bytes, error: Exception) -> str:
         fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return f"not a record: {error}"
-    if isinstance(fields, list) and fields and fields[0] != FORMAT:
+    if isinstance(fields, list) and fields and fields[0] not in {FORMAT, VOUCHING}:
         return _unknown_format(fields[0])
     effects = fields[6] if isinstance(fields, list) and len(fields) == 9 else []
     for effect in effects if isinstance(effects, list) else []:
@@ -168,12 +169,13 @@ def read_next(text: bytes, head: str, number: int) -> JournalLine:
 class Replay:
     """Repeats lines on a state, and shares equal parts among them."""
 
-    __slots__ = ("bindings", "costs", "kinds", "last", "provenance", "specs", "state")
+    __slots__ = ("bindings", "costs", "kinds", "last", "objects", "provenance", "specs", "state")
 
     def __init__(self, state: State, provenance: Provenance | None = None) -> None:
         self.state: Final = state
         self.provenance: Final = provenance
         self.last: Claim | None = None  # whom the effect before was about
+        self.objects: str = ""  # the sum of the objects, as the last record vouches for it that does
         self.specs: Final[dict[bytes, ClaimSpec]] = {}
         self.bindings: Final[dict[bytes, Binding]] = {}
         self.costs: Final[dict[bytes, Vector]] = {}
@@ -206,6 +208,9 @@ class Replay:
         self.last = None
         try:
             for effect in effects:
+                if isinstance(effect, ObjectVoucher):
+                    self.objects = effect.sum  # if the line is refused, the ledger is discarded
+                    continue
                 change = self._change(effect)
                 change.apply(state)
                 done.append(change)

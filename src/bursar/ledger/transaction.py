@@ -216,7 +216,7 @@ def read_snapshot(text: bytes) -> Snapshot:
 class Ledger:
     """Owns the state; everything that changes it goes begin -> commit or abort. Not thread-safe by itself."""
 
-    __slots__ = ("journal", "opened", "state", "tx", "version")
+    __slots__ = ("journal", "objects", "opened", "state", "tx", "version")
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.state: Final = State()
@@ -224,6 +224,7 @@ class Ledger:
         self.tx: Final = Transaction(self.state)
         self.version: int = 0
         self.opened: bool = False
+        self.objects: str = ""  # the sum of the objects beside it, as replayed records vouch for it
 
     @property
     def digest(self) -> int:
@@ -281,6 +282,7 @@ class Ledger:
             line = read_numbered(text, number) if chained else read_next(text, journal.head, number)
             replay.apply(line)
             self._passed(line)
+            self.objects = replay.objects or self.objects
             yield line
 
     def follow(self, text: bytes, replay: Replay) -> tuple[JournalLine, Record]:
@@ -293,6 +295,7 @@ class Ledger:
         line = read_next(text, self.journal.head, self.version + 1)
         changes = tuple(replay.apply(line))
         self._passed(line)
+        self.objects = replay.objects or self.objects
         return line, Record(line.seq, line.at, line.engine, tuple(line.cause), None, changes, self.state.digest)
 
     def _passed(self, line: JournalLine) -> None:
@@ -309,5 +312,6 @@ class Ledger:
         for i in range(len(snapshot.lines)):
             replay.build(snapshot.lines[i], f"{snapshot.digest:016x}" if i == last else "")
         self.version = snapshot.seq
+        self.objects = replay.objects
         self.journal.head = snapshot.head
         self.journal.sealed_to = snapshot.seq

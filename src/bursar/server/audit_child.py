@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bursar.audit.auditor import AuditError, Auditor
+from bursar.server.object_audit import ObjectAudit
 from bursar.store.snapshots import unpacked
 from bursar.store.store import Store
 from bursar.store.verify import run_child
@@ -28,32 +29,37 @@ class AuditVerdict(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def begun(store: Store) -> Auditor:
-    """An auditor at the first record of the store; pruned records are replaced by the snapshot after them."""
-    auditor = Auditor(_UIDS_KEPT)
+def begun(store: Store, auditor: Auditor) -> ObjectAudit:
+    """Brings the auditor to the first record of the store; pruned records are replaced by the snapshot after them."""
+    objects = ObjectAudit(store)
     if store.pruned_to:
         query = "SELECT state FROM snapshots WHERE seq >= ? ORDER BY seq LIMIT 1"
         auditor.begin(unpacked(store.rows(query, store.pruned_to)[0][0]))
-    return auditor
+        objects.extend(auditor.seq)
+        objects.after(auditor.seq, auditor.objects)
+    return objects
 
 
-def audit(store: Store, auditor: Auditor, upto: int) -> AuditVerdict:
+def audit(store: Store, auditor: Auditor, objects: ObjectAudit, upto: int) -> AuditVerdict:
     last = min(upto, auditor.seq + _AT_ONCE)
     try:
         if last > auditor.seq:
+            objects.extend(last)
             for line in store.load_journal(auditor.seq + 1, last):
                 auditor.feed(line)
+                objects.after(auditor.seq, auditor.objects)
     except AuditError as error:
-        return AuditVerdict(auditor.seq, str(error))
+        return AuditVerdict(error.seq - 1, str(error))
     return AuditVerdict(auditor.seq)
 
 
 def main(path: Path) -> None:
     os.nice(_NICER)
     with Store.open(path, read_only=True) as store:
-        auditor = begun(store)
+        auditor = Auditor(_UIDS_KEPT)
+        objects = begun(store, auditor)
         for asked in sys.stdin.buffer:
-            sys.stdout.buffer.write(msgspec.json.encode(audit(store, auditor, int(asked))) + b"\n")
+            sys.stdout.buffer.write(msgspec.json.encode(audit(store, auditor, objects, int(asked))) + b"\n")
             sys.stdout.buffer.flush()
 
 

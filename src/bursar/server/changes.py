@@ -30,7 +30,7 @@ from bursar.sim.persistence import ObjectRecord
 from bursar.sim.pods import EVICTED, RUNNING
 from bursar.store.store import Store
 
-_CHANGE = "change/"
+CHANGE_PREFIX = "change/"
 _AFTER_CHANGES = "change0"  # the next text after all that begin with the prefix
 _ANSWER = "answer/"
 _AFTER_ANSWERS = "answer0"
@@ -53,7 +53,7 @@ class ChangeRecord(msgspec.Struct, frozen=True):
     evicted: list[str]
 
     def meta(self) -> dict[str, str]:
-        return {f"{_CHANGE}{self.change.id:016}": msgspec.json.encode(self).decode()}
+        return {f"{CHANGE_PREFIX}{self.change.id:016}": msgspec.json.encode(self).decode()}
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
@@ -65,15 +65,15 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 
 def load_change(store: Store, number: int) -> ChangeRecord | None:
-    text = store.meta(f"{_CHANGE}{number:016}")
+    text = store.meta(f"{CHANGE_PREFIX}{number:016}")
     return None if text is None else msgspec.json.decode(text, type=ChangeRecord)
 
 
 def load_changes(store: Store, before: int, limit: int) -> list[ChangeRecord]:
     """The newest first."""
-    end = f"{_CHANGE}{before:016}" if before else _AFTER_CHANGES
+    end = f"{CHANGE_PREFIX}{before:016}" if before else _AFTER_CHANGES
     query = "SELECT value FROM meta WHERE name > ? AND name < ? ORDER BY name DESC LIMIT ?"
-    return [msgspec.json.decode(text, type=ChangeRecord) for (text,) in store.rows(query, _CHANGE, end, limit)]
+    return [msgspec.json.decode(text, type=ChangeRecord) for (text,) in store.rows(query, CHANGE_PREFIX, end, limit)]
 
 
 def change_of(store: Store, kind: str, key: str, version: int) -> types.Change | None:
@@ -81,9 +81,9 @@ def change_of(store: Store, kind: str, key: str, version: int) -> types.Change |
 
     Versions grow from change to change, so it is found by halving.
     """
-    ends = (store.rows(f"SELECT {end}(name) FROM meta WHERE name > ? AND name < ?", _CHANGE, _AFTER_CHANGES)[0][0]  # noqa: S608 one of two
+    ends = (store.rows(f"SELECT {end}(name) FROM meta WHERE name > ? AND name < ?", CHANGE_PREFIX, _AFTER_CHANGES)[0][0]  # noqa: S608 one of two
             for end in ("min", "max"))  # fmt: skip
-    low, high = (0 if name is None else int(name.removeprefix(_CHANGE)) for name in ends)
+    low, high = (0 if name is None else int(name.removeprefix(CHANGE_PREFIX)) for name in ends)
     while low < high:
         middle = (low + high) // 2
         record = load_change(store, middle)
@@ -101,7 +101,7 @@ def forget_changes(store: Store, upto: int) -> None:
     """Drop the changes up to a journal record: what they made of their objects was pruned."""
     while True:
         query = "SELECT name, value FROM meta WHERE name > ? AND name < ? ORDER BY name LIMIT ?"
-        rows = store.rows(query, _CHANGE, _AFTER_CHANGES, _AT_ONCE)
+        rows = store.rows(query, CHANGE_PREFIX, _AFTER_CHANGES, _AT_ONCE)
         old = [(name,) for name, text in rows if _seq(text) <= upto]
         if not old:
             return

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
@@ -27,6 +28,7 @@ from bursar.policies.plugin import Registry, default_registry
 from bursar.server import time_travel, types
 from bursar.server.batches import Alarm, DurableBatch, Hub, RequestCounters, WriteRetry
 from bursar.server.changes import (
+    CHANGE_PREFIX,
     Answers,
     ChangeRecord,
     GivenAnswer,
@@ -36,14 +38,18 @@ from bursar.server.changes import (
     load_change,
 )
 from bursar.server.machines import MachineBoard
+from bursar.server.object_audit import change_hash
 from bursar.server.steady_clock import Clock, SteadyClock
 from bursar.sim.cluster import Applied, Cluster
+from bursar.sim.persistence import sum_text
 from bursar.sim.pods import Happening, PodEnd, SimEvent
 from bursar.sim.rehearsal import rehearse
 from bursar.store.committer import GroupCommitter
 from bursar.store.schema import StoreError
 from bursar.store.store import Batch, ObjectWrite, Store
 
+OBJECTS = "objects"  # the cause of a record that only vouches for objects
+_NAMED = 3  # objects in it
 MACHINE = "machine"  # the actor of what happens to real jobs
 
 
@@ -278,6 +284,8 @@ class Service:
         outcomes = action.run(self.cluster)
         happenings, events = self.cluster.take_news()
         changed = [outcome for outcome in outcomes if outcome.result != "unchanged"]
+        if changed and not self.cluster.engine.journal.records:
+            self._note_objects((one.kind.name, one.key) for one in changed)
         self._changes += bool(changed)
         number = self._changes if changed else 0
         change = described(self.cluster, number, action, outcomes, happenings)
@@ -298,8 +306,8 @@ class Service:
         self.alarm.due(cluster.next_due)
         late_happenings, late_events = cluster.take_news()
         self.tally.note(cluster.engine.journal.records, [*happenings, *late_happenings])
-        lines = cluster.engine.journal.take()
         objects = [ObjectWrite(*row) for row in cluster.take_changes()]
+        lines = cluster.engine.journal.take(self._voucher(objects, meta))
         self._drop_manifests()
         if not lines and not objects and not meta:
             return self._last
@@ -311,6 +319,21 @@ class Service:
         self._last = future
         self._unwritten.append((future, [one for one in objects if one.text is not None]))
         return future
+
+    def _voucher(self, objects: Sequence[ObjectWrite], meta: dict[str, str]) -> list[object] | None:
+        """What the last record of the batch vouches for; there is a record then."""
+        change = next((text for name, text in meta.items() if name.startswith(CHANGE_PREFIX)), None)
+        if not objects and change is None:
+            return None
+        if not self.cluster.engine.journal.records:
+            self._note_objects((one.kind, one.key) for one in objects)
+        known = [0, ""] if change is None else [self._changes, change_hash(change)]
+        return [sum_text(self.cluster.objects.sum), *known]
+
+    def _note_objects(self, changed: Iterable[tuple[str, str]]) -> None:
+        """A record for objects that changed without the ledger; it names some of them."""
+        names = [f"{kind}/{key}" for kind, key in islice(changed, _NAMED)]
+        self.cluster.engine.note(self.cluster.now(), (OBJECTS, *names))
 
     def _drop_manifests(self) -> None:
         """Manifests that are on the disk by now need not be in memory."""

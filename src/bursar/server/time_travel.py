@@ -29,6 +29,7 @@ from bursar.sim import persistence
 from bursar.sim.cluster import Cluster
 from bursar.sim.objects import ManifestReader
 from bursar.store import snapshots, verify
+from bursar.store.schema import damaged
 from bursar.store.store import Store
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -153,7 +154,11 @@ def present(store: Store, registry: Registry) -> Cluster:
     cluster = Cluster(registry, manifests=store.manifest)
     restore_engine(store, cluster, store.last_seq)
     known = counters(store)
-    cluster.resume(known.now, known.uids, known.version, store.objects())
+    cluster.resume(known.now, known.uids, known.version, store.objects(), summed=True)
+    vouched, found = cluster.engine.objects, persistence.sum_text(cluster.objects.sum)
+    if vouched and vouched != found:
+        problem = f"the objects are not those that the journal vouches for (their sum is {found}, not {vouched})"
+        raise damaged(store.path, f"{problem}; `bursar audit` says more")
     trim_memory()
     return cluster
 

@@ -269,14 +269,17 @@ class Cluster:
         self._pods.happenings, self.events = [], []
         return found
 
-    def resume(self, now: int, uids: int, version: int, records: Iterable[tuple[str, str, int, bytes]]) -> None:
+    def resume(
+        self, now: int, uids: int, version: int, records: Iterable[tuple[str, str, int, bytes]], *, summed: bool = False
+    ) -> None:
         """Go on from records (kind, key, version, text) and an engine in the same state; only in a new cluster that
-        knows where the manifests are.
+        knows where the manifests are. ``summed``: it will write objects.
         """
         outputs = policy_outputs(self.engine.policies, now)
         written = {(kind, key): value for (kind, key, part), value in outputs.items() if part == "object"}
         self._owned = {target: value for target, value in written.items() if value is not None}
-        changes = load_objects(self._store, self._pods, self.kinds, self.engine.state.claims, records, outputs)
+        claims = self.engine.state.claims
+        changes = load_objects(self._store, self._pods, self.kinds, claims, records, outputs, summed=summed)
         self._clock.now = now
         self._store.version, self._store.uids, self._store.taken = version, uids, version
         resume_pods(self._pods, self.controller, changes, now)

@@ -13,6 +13,7 @@ Changes are staged and then taken or dropped as a whole; a dropped stage leaves 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 
@@ -37,6 +38,11 @@ def manifest_text(body: dict[str, Any]) -> bytes:
     return _ENCODER.encode(body)
 
 
+def manifest_mark(text: bytes) -> bytes:
+    """The hash of a manifest, which the record of its object has."""
+    return blake2b(text, digest_size=16).digest()
+
+
 class ManifestReader:
     """Reads manifests again that are not in memory."""
 
@@ -45,12 +51,15 @@ class ManifestReader:
         self._kinds = kinds
         self._load = load
 
-    def body(self, version: int) -> dict[str, Any]:
-        """The manifest as it stands, unchecked."""
+    def body(self, version: int, mark: bytes = b"") -> dict[str, Any]:
+        """The manifest as it stands, its fields unchecked. ``mark``: its hash, if it is known."""
         if self._load is None:
             raise RuntimeError(f"the manifest applied as version {version} is nowhere")
+        text = self._load(version)
+        if mark and mark != manifest_mark(text):
+            raise ManifestError(f"the manifest applied as version {version} was altered in the store")
         try:
-            return _DECODER.decode(self._load(version))
+            return _DECODER.decode(text)
         except msgspec.DecodeError as error:
             raise ManifestError(f"the manifest applied as version {version} cannot be read: {error}") from error
 
@@ -77,6 +86,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     node: str = ""  # pods: where it was placed
     leaves_since: int | None = None  # pods: when it began to terminate
     held: Body | None = None  # the manifest, if it is in memory
+    mark: bytes = b""  # the hash of the manifest, once it was written
+    number: int = 0  # what its row adds to the sum of all objects, as it was written last
 
     @property
     def applied(self) -> TypedObject:
@@ -86,7 +97,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     @property
     def body(self) -> Body:
         """The manifest that was applied, with nothing that Bursar wrote."""
-        return self.manifests.body(self.applied_as) if self.held is None else self.held
+        return self.manifests.body(self.applied_as, self.mark) if self.held is None else self.held
 
     def fetched(self) -> Stored:
         """With its manifest in memory, to read it more than once."""
@@ -166,6 +177,8 @@ class ObjectStore:
         self.uids = 0
         self.taken = 0  # the version up to which changes were taken
         self.touched: dict[tuple[str, str], int] = {}  # since changes were taken: the version of the last one
+        self.sum = 0  # of the numbers of all objects, as they were taken last
+        self.gone = 0  # the numbers of those that are gone since then
         self._derived = DerivedValues()
 
     def find(self, kind: str, key: str) -> Stored | None:
@@ -237,6 +250,9 @@ class ObjectStore:
 
     def _put(self, kind: str, key: str, stored: Stored | None) -> None:
         self._follow(kind, key, stored)
+        known = self.find(kind, key)
+        if known is not None and (stored is None or stored.number != known.number):
+            self.gone += known.number
         if stored is not None:
             self.load(stored)
             self.touched[kind, key] = stored.version

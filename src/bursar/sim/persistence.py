@@ -10,6 +10,7 @@ values that were one object in memory before (a name, a status that its policy r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from itertools import zip_longest
 from sys import intern
 from typing import Any, cast
@@ -24,7 +25,7 @@ from bursar.ledger.claims import Claim
 from bursar.objects.decode import ManifestError
 from bursar.objects.kinds import DEVICE_KINDS, POD, KindSet
 from bursar.policies.policy import Policy
-from bursar.sim.objects import Body, ManifestReader, ObjectStore, Stored, manifest_text, shared
+from bursar.sim.objects import Body, ManifestReader, ObjectStore, Stored, manifest_mark, manifest_text, shared
 from bursar.sim.pods import ENDED, PodLife, SimPod
 
 ObjectRow = tuple[str, str, int, bytes | None, int, bytes | None]
@@ -55,6 +56,7 @@ class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     leaves_since: int | None = None
     pod: PodRecord | None = None
+    mark: bytes = b""  # the hash of the manifest
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -97,8 +99,24 @@ def decode(
 PolicyOutputs = dict[tuple[str, str, str], dict[str, object] | None]  # by kind, key and part of an object
 
 
+_SUMS = 1 << 128
+
+
+def object_number(kind: str, key: str, version: int, record: bytes) -> int:
+    """What an object adds to the sum of all objects: a hash of its row. The record has the hash of the manifest."""
+    head = f"{len(kind)} {len(key)} {kind}{key} {version} ".encode()
+    return int.from_bytes(blake2b(head + record, digest_size=16).digest(), "little")
+
+
+def sum_text(total: int) -> str:
+    """A sum of numbers of objects, as the journal has it."""
+    return f"{total % _SUMS:032x}"
+
+
 def changed_rows(store: ObjectStore, pods: PodLife) -> list[ObjectRow]:
-    """Each object that changed since the last call, in the order of the versions."""
+    """Each object that changed since the last call, in the order of the versions; the sum of all objects follows."""
+    store.sum -= store.gone
+    store.gone = 0
     found: list[ObjectRow] = []
     for (kind, key), version in sorted(store.touched.items(), key=lambda item: item[1]):
         stored = store.find(kind, key)
@@ -107,7 +125,13 @@ def changed_rows(store: ObjectStore, pods: PodLife) -> list[ObjectRow]:
             continue
         pod = pods.by_key.get(key) if kind == POD.name else None
         manifest = manifest_text(stored.body) if stored.applied_as > store.taken else None
-        found.append((kind, key, version, encode(stored, pod), stored.applied_as, manifest))
+        if manifest is not None:
+            stored = replace(stored, mark=manifest_mark(manifest))
+        record = encode(stored, pod)
+        number = object_number(kind, key, version, record)
+        store.sum += number - stored.number
+        store.load(replace(stored, number=number))
+        found.append((kind, key, version, record, stored.applied_as, manifest))
     store.touched.clear()
     store.taken = store.version
     return found
@@ -129,15 +153,21 @@ def load_objects(
     claims: Mapping[str, Claim],
     records: Iterable[tuple[str, str, int, bytes]],
     outputs: PolicyOutputs,
+    *,
+    summed: bool = False,
 ) -> list[ObjectChange]:
     """Objects from records (kind, key, version, text) into a new cluster; returns those that the controller reads.
 
     Manifests of pods stay in the store. Others, which are few and read often, are read and checked at once. A part
-    that equals an output of a policy shares its memory.
+    that equals an output of a policy shares its memory. ``summed``: the cluster will write objects, so it needs their
+    sum.
     """
     changes: list[ObjectChange] = []
-    for kind, key, number, text in records:
-        stored, pod = decode(kinds, store.manifests, kind, key, number, text)
+    for kind, key, version, text in records:
+        stored, pod = decode(kinds, store.manifests, kind, key, version, text)
+        if summed:
+            stored = replace(stored, number=object_number(kind, key, version, text))
+            store.sum += stored.number
         if pod is not None:
             claim = claims.get(pod.uid)
             if claim is not None:  # the same text, once in memory
