@@ -1,6 +1,6 @@
 """Random histories of quota trees on the embedded cluster and on Kubernetes, compared after each step.
 
-Left out is what differs by design: labels and requests of pods that exist, and pods that were found running in
+Left out is what differs by design: labels of pods that exist, and pods that were found running in
 namespaces that no quota names, which are never victims on Kubernetes.
 """
 
@@ -18,7 +18,7 @@ from tests.kube.controller.test_lockstep import assert_alike
 from tests.pool_rebuilds.history import History, drawn
 
 SEEDS = range(4_000_000, 4_000_030)
-LEFT_OUT = ("found", "relabel", "resize")
+LEFT_OUT = ("found", "relabel")
 
 
 class Both(Cluster):
