@@ -101,7 +101,7 @@ class Controller:
         """
         settings = settings_of(self._registry, changes)
         resized = [self._resize(change) for change in changes if change.is_pod]
-        asked = {claim.uid: claim.spec.requests for claim in resized if claim is not None}
+        asked = {claim.uid: claim.spec for claim in resized if claim is not None}
         adjustments = [Adjust(claim.uid, claim.spec) for claim in resized if claim is not None]
         if not adjustments:
             return  # ``apply`` takes all settings or none by itself
@@ -111,8 +111,7 @@ class Controller:
             raise _refused(error) from None
         for decision in outlook.decisions:
             if decision.refusals:
-                grew = self.engine.claim(decision.uid).spec.requests != asked[decision.uid]
-                path = "spec.containers" if grew else "metadata.labels"
+                path = _changed_field(self.engine.claim(decision.uid).spec, asked[decision.uid])
                 raise ManifestError(decision.sentence(), path, subject=f"Pod {self.name(decision.uid)}")
 
     def _resize(self, change: ObjectChange) -> Claim | None:
@@ -402,6 +401,13 @@ def _same(known: ClaimSpec, given: ClaimSpec) -> bool:
 
 def _refused(error: SettingError) -> ManifestError:
     return ManifestError(error.problem, error.field, subject=error.subject)
+
+
+def _changed_field(before: ClaimSpec, after: ClaimSpec) -> str:
+    """The field of a pod by which it asks for something else."""
+    if before.requests != after.requests:
+        return "spec.containers"
+    return "metadata.labels" if before.annotations == after.annotations else "metadata.annotations"
 
 
 def _group_sentence(claim: Claim, missing: tuple[int, int]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -144,8 +143,13 @@ class History:
             count = int(self.pods[name]["metadata"]["annotations"][f"{DOMAIN}gpu-count"])
             made = json.loads(json.dumps(self.pods[name]))
             made["metadata"]["annotations"][f"{DOMAIN}tflops-request"] = str(tflops)
-            with suppress(ManifestError):  # above the quota, or no room on the GPU: it stays as it is
+            said = ""
+            try:
                 self.bed.give(made)
+            except ManifestError as error:  # above the quota, or no room on the GPU: it stays as it is
+                said = str(error)
+            assert not said or "metadata.annotations" in said
+            if not said:
                 self.pods[name] = made
                 self.costs[name] = {"fraction": (tflops * 1000 * count, self.costs[name]["fraction"][1])}
 

@@ -176,3 +176,17 @@ def test_a_worker_that_requests_whole_gpus_too_costs_both_and_is_one_worker() ->
     claim = found.claim(marks((50, "4Gi")), "p", requests={GPU: 1}, needs=needs)
     assert found.engine.decide(claim).admitted
     assert found.used() == ("175", 28 * GI, "175", 28 * GI, 1)
+
+
+def test_a_model_of_which_only_the_memory_is_known_is_named_where_tflops_are_limited() -> None:
+    found = World()
+    found.node("odd", {"model": "odd"}, gpus=8)
+    found.host("odd", host(8, "X-9000", vram=80 * GI))
+    found.quota({"requests.tflops": 10**9})
+    decision = found.engine.decide(found.claim({}, "p", requests={GPU: 1}))
+    assert decision.reason == "limits.capacity"
+    assert "X-9000" in decision.sentence()
+    found.quota({"requests.vram": 100 * GI})
+    assert take(found, "q") == ""
+    assert found.used() == ("0", 80 * GI, "0", 80 * GI, 1)
+    assert take(found, "r") == "total.max.vram.request"
