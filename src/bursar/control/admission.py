@@ -18,7 +18,7 @@ from msgspec import Meta, structs
 from bursar.control.gangs import forked
 from bursar.engine import disruption_budgets
 from bursar.engine.decision import REASONS as ENGINE_REASONS
-from bursar.engine.disruption_budgets import BudgetBody
+from bursar.engine.disruption_budgets import BudgetBody, BudgetOptions
 from bursar.ledger.claims import Claim
 from bursar.objects import local_options
 from bursar.objects.core import Part, Pod, PodDisruptionBudget, PriorityClass
@@ -36,7 +36,7 @@ from bursar.objects.kinds import (
 )
 from bursar.objects.manifests import Document
 from bursar.objects.pods import Priorities, SpecCache, claim_from_pod
-from bursar.objects.validation import selector_from
+from bursar.objects.validation import duration_ms, selector_from
 from bursar.policies.ownership import ACCESS, OPTIONS_SETTING, RULES_SETTING, AccessOptions, AccessRules
 from bursar.policies.plugin import ObjectEdit, ObjectView, Plugin, Reason, Registry
 from bursar.policies.results import Setting
@@ -151,6 +151,20 @@ class ControlSection(Part, frozen=True):
             " were pinned to. free-to-recreate: those of ReplicaSets and StatefulSets, and of Jobs that ignore it."
         ),
     ] = "free-to-recreate"
+    budgets: Annotated[
+        Literal["honour", "ignore-for-over-quota"],
+        Meta(
+            description="Whether disruption budgets protect pods that use what their quota borrows. On Kubernetes those"
+            " are then deleted, which takes a right of its own."
+        ),
+    ] = "honour"
+    max_grace_period: Annotated[
+        str,
+        Meta(
+            description="Kubernetes: the most time, such as 5m, that an evicted pod gets to end, whatever it asks for.",
+            extra_json_schema={"maxLength": 63},
+        ),
+    ] = ""
     unowned: Annotated[
         Literal["allow", "refuse"],
         Meta(
@@ -165,6 +179,12 @@ class ControlSection(Part, frozen=True):
             " waits for Bursar."
         ),
     ] = ()
+
+    def longest_grace(self) -> int | None:
+        """``max_grace_period`` in whole seconds; None: as the pods ask for."""
+        if not self.max_grace_period:
+            return None
+        return -(-duration_ms(self.max_grace_period, "spec.control.maxGracePeriod") // 1000)
 
 
 def known_kinds(registry: Registry) -> KindSet:
@@ -224,7 +244,7 @@ def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
     if change.kind.kind == CONFIGURATION:
         local_options.local_options(_section(change, local_options.SECTION))  # checked here, read by the agents
         options = [setting for plugin in registry for setting in _configured(plugin, change)]
-        return [*options, _unowned(change)] if ACCESS in registry else options
+        return [*options, *_control_settings(registry, change)]
     found: list[Setting] = []
     for plugin in registry:
         translate = plugin.translate.get(change.kind.name)
@@ -237,9 +257,14 @@ def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
     return found
 
 
-def _unowned(change: ObjectChange) -> Setting:
+def _control_settings(registry: Registry, change: ObjectChange) -> list[Setting]:
     section: ControlSection = _section(change, SECTION) or ControlSection()
-    return Setting(OPTIONS_SETTING, change.key, AccessOptions(section.unowned == "refuse"))
+    section.longest_grace()
+    budgets = BudgetOptions(section.budgets == "ignore-for-over-quota")
+    found = [Setting(disruption_budgets.OPTIONS, change.key, budgets)]
+    if ACCESS in registry:
+        found.append(Setting(OPTIONS_SETTING, change.key, AccessOptions(section.unowned == "refuse")))
+    return found
 
 
 def _configured(plugin: Plugin, change: ObjectChange) -> list[Setting]:

@@ -127,6 +127,7 @@ class Core:
         self.budgets: Final = Budgets(self.ledger.state)
         self.ledger.watch("budgets", self.budgets)
         self.eviction_rules: Final = VictimRules(self.ledger.state, self.budgets, self.history)
+        self.eviction_rules.lending = [p for p in policies if overrides(p, PreemptionHooks, "over_quota")]
         self.concern_version: Final = ConcernVersion()
         self.known: Final[dict[tuple[ClaimSpec, str], Concerned]] = {}
         self.known_version: int = 0

@@ -324,7 +324,7 @@ def _apply(core: Core, settings: list[Setting]) -> None:
     places: set[str] = set()
     needs = {claim.uid: core.possible.needs_of.needs(claim) for claim in all_held(core)}
     for setting in settings:
-        if setting.kind == disruption_budgets.KIND:
+        if setting.kind in (disruption_budgets.KIND, disruption_budgets.OPTIONS):
             core.budgets.configure(core.tx, setting)
             continue
         taken = False

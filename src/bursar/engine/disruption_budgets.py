@@ -16,13 +16,15 @@ from bursar.ledger.claims import RUNNING, Claim
 from bursar.ledger.preemption_history import PreemptionHistory
 from bursar.ledger.state import Account, State, Watcher
 from bursar.ledger.transaction import Transaction
-from bursar.policies.policy import EvictionRules
+from bursar.policies.policy import EvictionRules, PreemptionHooks
 from bursar.policies.results import Body, Setting
 from bursar.resources import Vector, dimension, from_amounts
 from bursar.selectors import Requirement, Selector
 
 KIND: Final = "engine.Budget"
+OPTIONS: Final = "engine.BudgetOptions"
 POLICY: Final = "budgets"
+_OPTION_TABLE: Final = "budgets.options"
 _TABLE: Final = "budgets"
 _EXPECTED: Final = from_amounts({"expected": 1})
 _HEALTHY: Final = from_amounts({"healthy": 1})
@@ -43,15 +45,27 @@ class BudgetBody(Body):
 
 
 @final
+@dataclass(frozen=True)
+class BudgetOptions(Body):
+    """Of the Configuration."""
+
+    ignore_over_quota: bool  # budgets protect no claim that uses what its quota borrows
+
+
+@final
 class Budgets(Watcher):
     """All budgets of a ledger. Derived from the cells of the table ``budgets`` by the watcher callback."""
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self.by_namespace: Final[dict[str, dict[str, BudgetBody]]] = {}
+        self.ignored: bool = False  # for claims that use what their quota borrows
         self.accounts: Final[dict[str, str]] = {}  # the name of a budget's account, by its key
 
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
+        if table == _OPTION_TABLE:
+            self.ignored = new is not None
+            return
         namespace = key.partition("/")[0]
         known = self.by_namespace.setdefault(namespace, {})
         if new is None:
@@ -64,7 +78,11 @@ class Budgets(Watcher):
             self.accounts[key] = f"{POLICY}/{key}"
 
     def configure(self, tx: Transaction, setting: Setting) -> None:
-        """A budget was created, changed or deleted; its numbers are counted again."""
+        """A budget was created, changed or deleted, and is counted again; or the options changed."""
+        if setting.kind == OPTIONS:
+            ignored = isinstance(setting.body, BudgetOptions) and setting.body.ignore_over_quota
+            tx.put(POLICY, _OPTION_TABLE, "", True if ignored else None)
+            return
         name = f"{POLICY}/{setting.key}"
         account = self.state.accounts.get(name)
         if account is not None:
@@ -149,6 +167,7 @@ class VictimRules(EvictionRules):
         self.state: Final = state
         self.budgets: Final = budgets
         self.history: Final = history
+        self.lending: list[PreemptionHooks] = []  # policies that know who uses what is borrowed
         self.lenient: bool = False  # to find out who would leave if no claim were protected
         self.only_at: str = ""  # while set, only claims on that node may go: the search looks there first
         self.blocked: int = 0  # how often a claim was, since a search began
@@ -166,8 +185,12 @@ class VictimRules(EvictionRules):
             return "is not preemptible"
         if self.state.cell("spared", victim.uid) is not None:
             return "could not be evicted"
-        budget = self.budgets.forbids(victim)
+        budget = self.budgets.forbids(victim) if self.shielded(victim) else ""
         return self._by_budget(budget) if budget else ""
+
+    def shielded(self, victim: Claim) -> bool:
+        """Whether disruption budgets hold for the claim."""
+        return not self.budgets.ignored or not any(policy.over_quota(victim) for policy in self.lending)
 
     def _by_budget(self, budget: str) -> str:
         found = self.words.get(budget)

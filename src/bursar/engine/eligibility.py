@@ -77,7 +77,7 @@ class EligibleVictims:
         if self.related and _related(self.core, self.claim, victim):
             return False
         budgets = self.core.budgets
-        if budgets.by_namespace and budgets.healthy(victim):
+        if budgets.by_namespace and budgets.healthy(victim) and self.core.eviction_rules.shielded(victim):
             for allowance in self.budgets_of(victim):
                 if allowance.left < 1:
                     return False
@@ -133,7 +133,7 @@ def exhausted_budgets(core: Core, claim: Claim, victims: list[Claim]) -> list[st
     view = EligibleVictims(core, claim)
     loads: dict[str, list[str]] = {}
     for victim in victims:
-        if core.budgets.healthy(victim):
+        if core.budgets.healthy(victim) and core.eviction_rules.shielded(victim):
             for allowance in view.budgets_of(victim):
                 loads.setdefault(allowance.name, []).append(victim.key)
     found: list[str] = []

@@ -4,16 +4,19 @@ An evicted claim is *leaving*: quotas stop counting it, its node stays physicall
 *held* until all claims that block it are gone. Cells of the engine keep both directions:
 
 * ``leaving``: node -> uids of evicted claims that are not gone;
-* ``holders``: uid -> uids of the claims that wait for it to go (the reverse of ``Claim.waits_for``).
+* ``holders``: uid -> uids of the claims that wait for it to go (the reverse of ``Claim.waits_for``);
+* ``unshielded``: uid -> that a disruption budget forbids the eviction, and is ignored (``control.budgets``).
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from bursar.engine.charging import Core
 from bursar.ledger.claims import HELD, PENDING, RESERVED, TERMINATING, Claim
 from bursar.ledger.state import State
+
+UNSHIELDED: Final = "unshielded"
 
 
 def release(core: Core, claim: Claim) -> None:
@@ -47,6 +50,7 @@ def drop(core: Core, claim: Claim, evicted: bool) -> None:
     has_left(core, claim)
     core.tx.put("engine", "revoked", claim.uid, None)
     core.tx.put("engine", "spared", claim.uid, None)
+    core.tx.put("engine", UNSHIELDED, claim.uid, None)
     core.tx.drop_claim(claim)
     for policy in core.closing:
         policy.close_accounts(core.tx, claim.namespace)
@@ -58,6 +62,8 @@ def begin_eviction(core: Core, victim: Claim) -> None:
     if victim.state == HELD:
         back_to_pending(core, victim)
         return
+    if not core.eviction_rules.shielded(victim) and core.budgets.forbids(victim):
+        tx.put("engine", UNSHIELDED, victim.uid, True)
     if core.budgets.healthy(victim):
         core.budgets.runs(tx, victim, False)
     for i in range(len(victim.bindings)):
@@ -77,6 +83,7 @@ def cancel_eviction(core: Core, victim: Claim) -> None:
             core.policies[i].cancel_eviction(tx, victim, binding)
     _list_leaving(core, victim, False)
     tx.set_leaving(victim, False)
+    tx.put("engine", UNSHIELDED, victim.uid, None)
     if core.budgets.healthy(victim):
         core.budgets.runs(tx, victim, True)
 

@@ -4,8 +4,7 @@ A policy sees each claim in its own terms: ``bind`` names the accounts that gove
 ``charge`` counts it or refuses; ``release`` gives it back. A ``QuotaPolicy`` decides over a claim wherever it runs; a
 ``PlacementPolicy`` decides over it on one node, and filters and scores all nodes at once.
 
-A policy takes part in what it overrides: the engine looks once, when it is built, which hooks a class implements, and
-calls no other. The hooks come in parts: ``StatusHooks``, ``TimeHooks``, ``PreemptionHooks``, and those of the claims.
+A policy takes part in what it overrides: the engine looks once, when it is built, which hooks a class implements.
 
 Rules for every policy:
 
@@ -169,6 +168,10 @@ class PreemptionHooks(TimeHooks):
         """The topics of what a claim that is bound so may free."""
         return tuple([account.topic for account in binding.accounts])
 
+    def over_quota(self, claim: Claim) -> bool:
+        """Whether the counted claim uses what its quota borrows."""
+        return False
+
     def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
         """Topics whose change may change whom the claim may displace on nodes: a refused claim waits for them, too."""
         return ()
@@ -300,8 +303,7 @@ class Policy(PreemptionHooks):
         """The ``missing`` of a policy whose accounts alone decide."""
         found: list[Row] = []
         for i in range(len(binding.accounts)):
-            cost = binding.costs[i]
-            dims = cost.indices()
+            cost, dims = binding.costs[i], binding.costs[i].indices()
             found.extend(missing_rows(binding.accounts[i], dims, [cost.get(dim) for dim in dims]))
         return found
 
@@ -310,8 +312,7 @@ class Policy(PreemptionHooks):
         counted = claim.counts()
         children: list[Check] = []
         for i in range(len(binding.accounts)):
-            account = binding.accounts[i]
-            cost = binding.costs[i]
+            account, cost = binding.accounts[i], binding.costs[i]
             short = [] if counted else account.missing(cost).indices()
             failed = [self.refusal(claim, account, dim, cost) for dim in short]
             more = tuple(failed) if len(failed) > 1 else ()
@@ -431,9 +432,8 @@ class PlacementPolicy(Policy):
 
     def ready(self, claim: Claim, binding: Binding) -> bool:
         """Whether the claim's place is physically free: no evicted claim still blocks it."""
-        for i in range(len(binding.accounts)):
-            account = binding.accounts[i]
-            for dim in binding.costs[i].indices():
+        for account, cost in zip(binding.accounts, binding.costs, strict=True):
+            for dim in cost.indices():
                 if account.busy.get(dim) > account.limits.get(dim) and account.busy.get(dim) > account.used.get(dim):
                     return False
         return True

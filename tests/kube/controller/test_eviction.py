@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from bursar.kube.controller.leader_term import LeaderTerm, TermOptions
 from bursar.kube.controller.patches import ADMISSION, AdmissionRecord, written
 from bursar.ledger.claims import RUNNING
 from tests.kube.controller.stage import Body, Stage, stage
+from tests.kube.controller.test_place_recovery import CONFIGURATION, configure
 
 UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
@@ -179,3 +181,58 @@ async def test_nobody_leaves_for_a_pod_that_is_gone() -> None:
         await cluster.until(lambda: not len(term.evictor.queue))
         assert evictions(cluster) == 0
         assert not any(claim.leaving for claim in claims.values())
+
+
+def asked(cluster: Stage) -> list[tuple[str, object]]:
+    """How the server was asked to end pods: the method, and the grace period."""
+    found: list[tuple[str, object]] = []
+    for seen in cluster.fake.seen:
+        if seen.path.endswith("/eviction"):
+            found.append((seen.method, json.loads(seen.body)["deleteOptions"].get("gracePeriodSeconds")))
+        elif seen.method == "DELETE" and "/pods/" in seen.path:
+            options = json.loads(seen.body)
+            assert options["preconditions"]["uid"]
+            found.append((seen.method, options.get("gracePeriodSeconds")))
+    return found
+
+
+def protect(cluster: Stage) -> None:
+    """A budget that lets no pod of namespace a go."""
+    spec = {"selector": {}, "maxUnavailable": 0}
+    body = {"metadata": {"name": "b"}, "spec": spec, "status": {"disruptionsAllowed": 0}}
+    cluster.fake.state.create(DISRUPTION_BUDGETS, "a", body)
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [(None, None), (10, None), (60, None), (61, 60), (10**9, 60)])
+async def test_the_grace_period_of_evicted_pods_is_bounded(wanted: int | None, sent: int | None) -> None:
+    async with stage(more=(CONFIGURATION,)) as cluster:
+        cluster.node("n", 4)
+        cluster.namespace("a")
+        configure(cluster, maxGracePeriod="1m")
+        pod = let_go(cluster, "p")
+        cluster.change(pod, lambda body: body["spec"].update(terminationGracePeriodSeconds=wanted))
+        await cluster.lead(TermOptions(pin_patience=1))
+        await cluster.until(lambda: asked(cluster))
+        assert asked(cluster) == [("POST", sent)]
+
+
+async def test_borrowers_are_deleted_where_budgets_are_ignored_for_them() -> None:
+    """Those within min are evicted, as their budget allows."""
+    async with stage(more=(CONFIGURATION,)) as cluster:
+        configure(cluster, budgets="ignore-for-over-quota", maxGracePeriod="7s")
+        await lending(cluster)
+        protect(cluster)
+        owner = cluster.pod("b", "owner", 2)
+        await cluster.until(lambda: len(asked(cluster)) == 2)
+        assert asked(cluster) == [("DELETE", 7), ("DELETE", 7)]
+        await cluster.until(lambda: cluster.started(owner))
+
+
+async def test_a_budget_is_named_where_it_keeps_a_pod_waiting() -> None:
+    async with stage() as cluster:
+        term = await lending(cluster)
+        protect(cluster)
+        owner = cluster.pod("b", "owner", 2)
+        await cluster.until(lambda: any("disruption budget a/b" in told.message for told in cluster.told))
+        claim = term.mirror.engine.state.claims[owner["metadata"]["uid"]]
+        assert "disruption budget a/b" in "\n".join(term.mirror.engine.explain(claim.uid).lines())

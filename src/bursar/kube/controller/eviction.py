@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bursar.control.admission import ControlSection
 from bursar.engine.engine import Engine
-from bursar.engine.eviction import holders_of
-from bursar.kube.client.api import Api, Outcome, Writing
+from bursar.engine.eviction import UNSHIELDED, holders_of
+from bursar.kube.client.api import PODS, Api, Eviction, Outcome, Writing
 from bursar.kube.controller.object_cache import Report
 from bursar.kube.controller.pod_sync import PodSync, TrackedPod
 from bursar.kube.controller.pod_writer import PodWriter, RefusalBackoff
@@ -21,6 +22,7 @@ from bursar.ledger.claims import HELD, Claim
 WIDTH = 8
 BLOCKED_FOR = 60_000  # milliseconds in which a pod whose budget refused is no victim
 AMBIGUOUS_FOR = 600_000  # the same for one with two budgets, which the API never evicts
+_USUAL_GRACE = 30  # seconds, of a pod that asks for none
 REFUSED = "EvictionRefused"
 _REVOKED_PAUSE = 10.0  # seconds before a pod that is taken back for its quota's sake is tried again
 _UNSEEN_PAUSE = 2.0  # seconds until a change on the server is seen here
@@ -35,9 +37,11 @@ class Evictor:
         writer: PodWriter,
         report: Report,
         now: Callable[[], int],
+        options: Callable[[], ControlSection],
         *,
         dry_run: bool = False,
     ) -> None:
+        self._options = options
         self._api = api
         self._engine = engine
         self._pods = pods
@@ -95,9 +99,9 @@ class Evictor:
                 raise RetryLater(f"{claimant.key}, which needs its place, is gone", _UNSEEN_PAUSE)
         if not self._must_leave(claim):
             return 0  # spared while the holds were written
-        meta = tracked.seen.metadata
-        evict = self._api.evict(meta.name, meta.namespace, uid=claim.uid, how=self._how)
-        result = await sent(evict, refused=lambda why: self._report("Pod", tracked.key, REFUSED, why))
+        result = await sent(
+            self._ask(claim, tracked), refused=lambda why: self._report("Pod", tracked.key, REFUSED, why)
+        )
         if result is None or result.outcome == Outcome.GONE:
             raise RetryLater("the pod is gone on the server", _UNSEEN_PAUSE)  # the watch will report it
         if result.outcome == Outcome.EVICTED:
@@ -105,6 +109,16 @@ class Evictor:
             return 0
         self._report("Pod", tracked.key, REFUSED, result.message)
         return AMBIGUOUS_FOR if result.outcome == Outcome.AMBIGUOUS else BLOCKED_FOR
+
+    async def _ask(self, claim: Claim, tracked: TrackedPod) -> Eviction:
+        """Evict the pod; delete it if a budget that forbids that is to be ignored."""
+        meta, spec, most = tracked.seen.metadata, tracked.seen.spec, self._options().longest_grace()
+        asked = spec.termination_grace_period_seconds
+        grace = most if most is not None and (_USUAL_GRACE if asked is None else asked) > most else None
+        if self._engine.state.cell(UNSHIELDED, claim.uid) is None:
+            return await self._api.evict(meta.name, meta.namespace, uid=claim.uid, grace=grace, how=self._how)
+        await self._api.delete(PODS, meta.name, meta.namespace, uid=claim.uid, grace=grace, how=self._how)
+        return Eviction(Outcome.EVICTED)
 
     def _must_leave(self, claim: Claim) -> bool:
         lost = claim.uid in self._lost and claim.uid in self._pods.unbound

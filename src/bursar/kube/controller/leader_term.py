@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from bursar.control.admission import ControlSection
 from bursar.kube.client.api import LEASES, NAMESPACES, Api, PatchKind
 from bursar.kube.client.errors import Conflict
 from bursar.kube.client.lease import announced_term
@@ -91,7 +92,7 @@ class LeaderTerm:
         if dry:
             mirror.cache.unmarked = None  # a dry run never sees its marks
         self.writer = PodWriter(api, mirror.engine, mirror.pods, mirror.placement, number, report, now, dry_run=dry)
-        self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, dry_run=dry)
+        self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, self._control, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.selection, report, options.mirror.admission.never, dry_run=dry)
         watch = UnboundWatch(mirror.pods, now, options.pin_patience, *options.mirror.admission.known_schedulers)
@@ -111,6 +112,9 @@ class LeaderTerm:
             mirror.condition = lambda kind, key, problem: self.statuses.invalid((kind, key), problem)
         for queue in self._queues():
             queue.broken = self._failed
+
+    def _control(self) -> ControlSection:
+        return self.mirror.controller.options
 
     def _queues(self) -> tuple[KeyedWorkQueue[str] | KeyedWorkQueue[tuple[str, str]], ...]:
         pods = self.writer.queue, self.evictor.queue, self.places.queue

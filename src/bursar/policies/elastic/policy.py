@@ -195,6 +195,12 @@ class ElasticPolicy(QuotaPolicy):
     def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
         return (TOTAL, ROOM_TAKEN)  # what a node is short of may decide, too
 
+    def over_quota(self, claim: Claim) -> bool:
+        binding = claim.binding_of(NAME)
+        quota = None if binding is None else self.book.by_account.get(binding.accounts[0].name)
+        member = None if quota is None else quota.members.get(claim.uid)
+        return quota is not None and member is not None and not quota.inside().takes(member)
+
     # Answers
 
     def refusal(self, claim: Claim, account: Account, dim: int, cost: Vector) -> Refusal:

@@ -231,6 +231,14 @@ class TreesPolicy(QuotaPolicy):
             found.extend(() if tree is None else topics(tree, request))
         return tuple(found)
 
+    def over_quota(self, claim: Claim) -> bool:
+        """Whether it sits above its group in a tree."""
+        for request in bound_requests(claim.binding_of(NAME)):
+            allocation = self.trees.allocation(request.tree, claim.uid)
+            if allocation is not None and allocation.group is not allocation.node:
+                return True
+        return False
+
     def standing(self, claim: Claim, binding: Binding, victim: Claim) -> int:
         """The stamp of its allocation on the claim's path. Claims of other types, or elsewhere, never have to leave."""
         for request in bound_requests(binding):
