@@ -11,7 +11,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard
+.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard image
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -19,6 +19,7 @@ help:
 	@echo "make test              lint, then the test suite interpreted and compiled, and on a real control plane"
 	@echo "make bench [PART=x]    build compiled, run the benchmarks (or one part)"
 	@echo "make cluster [NODES=n] a real Kubernetes control plane on loopback; prints its KUBECONFIG"
+	@echo "make image             build the image without a registry, and run the controller from it (root; buildah, mmdebstrap)"
 	@echo "make lint              ruff, mypy --strict, import-linter, no import cycles"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make soak [STEPS=n] [HISTORIES=n] [SEED=n]   long seeded runs: reference model, random worlds, rebuilt quota trees"
@@ -49,6 +50,9 @@ bench: compiled
 
 cluster: setup-dev
 	$(VENV) -m tests.cluster.controlplane $(NODES)
+
+image: setup-dev binaries
+	PYTHONPATH=src:. $(VENV) tools/image.py
 
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)

@@ -18,11 +18,13 @@ from typing import Any
 import yaml
 
 from bursar.answers.discovery import api_service
+from bursar._version import __version__
 from bursar.control.admission import known_kinds
 from bursar.kube import rbac
 from bursar.kube.admission.manifests import gate_hooks, quota_hooks
 from bursar.kube.admission.policies import FORGET_MANAGERS, gate, guards
 from bursar.kube.admission.predicate import AdmissionOptions
+from bursar.kube.install import kustomization, priority_classes, workload
 from bursar.objects.crds import definitions
 from bursar.policies.plugin import Registry, default_registry
 
@@ -47,7 +49,7 @@ CEL_LISTS = {
     f"'{SCHEDULER_NAMES}'": '{{ include "bursar.celItems" .Values.admission.schedulerNames }}',
     f", '{LABELS}'": "{{ range .Values.admission.moreLabels }}, '{{ . }}'{{ end }}",
 }
-PARTS = {FORGET_MANAGERS: f"{{{{ if not .Values.admission.keepManagedFields }}}}{FORGET_MANAGERS}{{{{ end }}}}"}
+PARTS = {FORGET_MANAGERS: f"{{{{ if .Values.admission.forgetManagedFields }}}}{FORGET_MANAGERS}{{{{ end }}}}"}
 NAMESPACES = {EXEMPT: "exemptNamespaces", SPARED: "sparedNamespaces"}
 CHOSEN = AdmissionOptions(
     namespace=NAMESPACE,
@@ -57,6 +59,7 @@ CHOSEN = AdmissionOptions(
     cluster_scheduler=SCHEDULER,
     more_labels=(LABELS,),
     spared_namespaces=(SPARED,),
+    forget_managed_fields=True,
 )
 EVERYWHERE = replace(CHOSEN, everywhere=True)
 BUT_FOR_SOME = replace(EVERYWHERE, exempt_namespaces=(EXEMPT,))
@@ -89,9 +92,24 @@ def generated() -> dict[Path, str]:
     files[CHART / "templates" / "rbac.yaml"] = role_template(registry)
     files[ROOT / "deploy" / "answers.yaml"] = NOTE + dump(api_service("bursar-system"))
     files[CHART / "templates" / "answers" / "apiservice.yaml"] = answers_template(registry)
+    files |= plain_install(registry)
     for name, text in admission_templates().items():
         files[CHART / "templates" / "admission" / f"{name}.yaml"] = text
     return files
+
+
+def plain_install(registry: Registry) -> dict[Path, str]:
+    """What is installed without Helm, beside definitions, roles and admission."""
+    deploy, options = ROOT / "deploy", AdmissionOptions()
+    definitions_ = sorted(f"crds/{crd['metadata']['name']}.yaml" for crd in definitions(known_kinds(registry)))
+    admission = [f"admission/{name}.yaml" for name in ("gate", "guards", "quota-webhooks")]
+    resources = ["install.yaml", *definitions_, "rbac.yaml", *admission]
+    return {
+        deploy / "install.yaml": NOTE + dump_all(workload(options, __version__)),
+        deploy / "kustomization.yaml": NOTE + dump(kustomization(resources, __version__)),
+        deploy / "priority-classes.yaml": NOTE + dump_all(priority_classes(options)),
+        deploy / "rbac-ignore-budgets.yaml": NOTE + dump_all(rbac.ignoring_budgets(options.namespace)),
+    }
 
 
 def crd_template(name: str, crd: Manifest) -> str:
@@ -105,8 +123,9 @@ def role_template(registry: Registry) -> str:
     """The controller's roles, of which shadow mode leaves those to look on; and those of people."""
     looks_on, acts = (filled_in(rbac.controller_roles(registry, NAMESPACE, shadow=one)) for one in (True, False))
     own = f"{{{{- if .Values.controller.shadow }}}}\n{looks_on}{{{{- else }}}}\n{acts}{{{{- end }}}}\n"
+    deletes = when(".Values.rbac.ignoreBudgets", "---\n" + filled_in(rbac.ignoring_budgets(NAMESPACE)))
     people = when(".Values.rbac.people", "---\n" + filled_in(rbac.people_roles(registry)))
-    return when(".Values.rbac.create", NOTE + own + people)
+    return when(".Values.rbac.create", NOTE + own + deletes + people)
 
 
 def answers_template(registry: Registry) -> str:

@@ -34,11 +34,13 @@ _PASSED = "pass-through, gated"
 _BURSAR = "Bursar, gated"
 _PASSED_PINNED = "pass-through, gated and pinned"
 _BURSAR_PINNED = "Bursar, gated and pinned"
+_BURSAR_FORGETTING = "Bursar, gated and pinned, managed fields removed"
 _CONTROLLERS: dict[str, Starter] = {
     _PASSED: passing(),
     _BURSAR: bursar(),
     _PASSED_PINNED: passing(PIN),
     _BURSAR_PINNED: bursar("--pin-all"),
+    _BURSAR_FORGETTING: bursar("--pin-all"),
 }
 
 _RUNS = 5  # in a turn, of each: shorter ones would measure how soon the first and the last pod are noticed
@@ -95,6 +97,7 @@ def _measure(size: Size, repeats: int) -> dict[str, list[_Turn]]:
         for number in range(repeats):
             compare = _one_after_the_other(bare) if size.shipped else partial(_alternate, bare, runs)
             for name in reversed(turns) if number % 2 else turns:
+                governed.forget_managers(name == _BURSAR_FORGETTING)
                 with governed.ready(_CONTROLLERS[name], runs) as run:
                     turn = compare(run)
                 say(f"   {size}: {name}, turn {number + 1}: {_in_short(turn)}")
@@ -166,7 +169,7 @@ def _ratios(size: Size, turns: dict[str, list[_Turn]]) -> Iterator[Row]:
         yield Row(f"{one} / {other}", median(a.share / b.share for a, b in pairs), "of the rate", _OF_PASSED)
         times = median(a.share_by_processor / b.share_by_processor for a, b in pairs)
         yield Row("  the same by processor time", times, "of the rate")
-    for one in (_BURSAR_PINNED, _PASSED_PINNED):
+    for one in (_BURSAR_PINNED, _BURSAR_FORGETTING, _PASSED_PINNED):
         goal = _OF_STOCK.get(size._replace(shipped=False, tokens=False)) if one == _BURSAR_PINNED else None
         yield Row(f"{one} / {_STOCK}", median(turn.share for turn in turns[one]), "of the rate", goal)
         times = median(turn.share_by_processor for turn in turns[one])

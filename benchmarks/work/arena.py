@@ -18,6 +18,9 @@ from typing import NamedTuple
 
 from benchmarks.work.passing import GATE, READY
 from benchmarks.work.scheduling import processor_seconds, resident, time_pods
+from bursar.kube.admission.manifests import render
+from bursar.kube.admission.policies import gate
+from bursar.kube.admission.predicate import AdmissionOptions
 from tests.cluster import metrics_text
 from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
@@ -27,6 +30,7 @@ from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.controlplane.objects import pod, unique
 from tests.cluster.controlplane.processes import Component
 from tests.cluster.installation import LEASE, announce, announced, install
+from tests.cluster.waiting import eventually
 
 _GOVERNED = {"bursar.dev/quota": "enforced"}
 _QUOTAS = "/apis/n8s.nebuly.ai/v1alpha1/namespaces/{}/elasticquotas"
@@ -90,6 +94,24 @@ class Arena:
         self._size = size
         self._log = log
         self._governed = governed
+        self._forgets = False
+
+    def forget_managers(self, wanted: bool) -> None:
+        """Whether the gate takes the list of who wrote which field from pods."""
+        if not self._governed or wanted == self._forgets:
+            return
+        self._forgets = wanted
+        policies = render(gate(AdmissionOptions(forget_managed_fields=wanted)))
+        self._plane.kubectl("apply", "-f", "-", input=policies)
+        namespace = self._plane.create_namespace(unique("gate"), _GOVERNED)
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+
+        def done() -> bool:
+            made = self._plane.api().create(path, _small_pod("probe", self._size))
+            return ("managedFields" in made["metadata"]) != wanted
+
+        eventually(done, "the gate is as wanted")
+        self._plane.delete_namespace(namespace)
 
     @contextmanager
     def ready(self, start: Starter | None, runs: int) -> Iterator[Run]:

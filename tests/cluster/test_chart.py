@@ -67,7 +67,39 @@ def test_what_it_installs_is_what_the_files_say(helm: Helm) -> None:
         assert rendered[key]["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-RUN = {"Deployment", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount"}  # what runs it
+RUN = {"Deployment", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service", "ServiceAccount"}  # what runs it
+
+
+def test_without_helm_the_same_runs(helm: Helm) -> None:
+    """But for helm's own labels."""
+    rendered = identified(helm.template())
+    for key, wanted in identified(files("install.yaml")).items():
+        if key[0] != "Namespace":
+            assert _plain(rendered[key]) == wanted
+
+
+def _plain(given: Any) -> Any:  # noqa: ANN401 JSON
+    if isinstance(given, dict):
+        helms = {"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version"}
+        return {name: _plain(value) for name, value in given.items() if name not in helms}
+    return [_plain(one) for one in given] if isinstance(given, list) else given
+
+
+def test_names_and_image_can_be_others(helm: Helm) -> None:
+    digest = "sha256:" + "0" * 64
+    rendered = identified(helm.template("--set", f"fullnameOverride=mine,image.digest={digest}"))
+    for kind in ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service"):
+        assert (kind, "mine") in rendered
+    container = rendered["Deployment", "mine"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == f"bursar@{digest}"
+    assert ("Service", "bursar-webhook") in rendered
+
+
+def test_pods_may_be_deleted_only_where_budgets_are_ignored(helm: Helm) -> None:
+    key = ("ClusterRole", "bursar-ignore-budgets")
+    assert key not in identified(helm.template())
+    rendered = identified(helm.template("--set", "rbac.ignoreBudgets=true"))
+    assert rendered[key] == identified(files("rbac-ignore-budgets.yaml"))[key]
 
 
 def test_it_installs_nothing_beyond_the_files_but_what_runs_it(helm: Helm) -> None:
@@ -138,7 +170,7 @@ def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> 
     ("value", "options"),
     [
         ("reinvocationPolicy=null", AdmissionOptions()),
-        ("keepManagedFields=true", AdmissionOptions(keep_managed_fields=True)),
+        ("forgetManagedFields=true", AdmissionOptions(forget_managed_fields=True)),
         ("reinvocationPolicy=IfNeeded", AdmissionOptions(reinvocation="IfNeeded")),
         (
             "reinvocationPolicy=IfNeeded,admission.everywhere=true",
@@ -280,7 +312,7 @@ def test_shadow_mode_may_only_look_on(helm: Helm) -> None:
 def test_arguments_are_known_to_the_command(helm: Helm, mode: str, flag: str) -> None:
     values = (
         f"controller.{mode}=true,controller.pinAll=true,controller.verbose=true,"
-        "admission.everywhere=true,admission.exemptNamespaces={a},admission.keepManagedFields=true"
+        "admission.everywhere=true,admission.exemptNamespaces={a},admission.forgetManagedFields=true"
     )
     (deployment,) = [given for given in helm.template("--set", values) if given["kind"] == "Deployment"]
     name, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -290,7 +322,7 @@ def test_arguments_are_known_to_the_command(helm: Helm, mode: str, flag: str) ->
     assert context.params["exempt"] == ("a",)
     assert context.params["lease_duration"] == 15
     flags = {name for name, given in context.params.items() if given is True}
-    assert flags == {flag, "pin_all", "verbose", "crossquota", "keep_managed_fields"}
+    assert flags == {flag, "pin_all", "verbose", "crossquota", "forget_managed_fields"}
     ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
     assert [port["containerPort"] for port in ports] == [context.params["health_port"], context.params["webhook_port"]]
 
@@ -362,7 +394,7 @@ def release(server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> R
         "replicas=2",
         "admission.everywhere=true",
         "admission.everywhere=true,admission.exemptNamespaces={a,b},admission.moreLabels={team,tier}",
-        "admission.keepManagedFields=true",
+        "admission.forgetManagedFields=true",
         "admission.reinvocationPolicy=IfNeeded,admission.clusterScheduler=volcano",
         "admission.schedulerNames=null",
         "admission.gate=webhook",

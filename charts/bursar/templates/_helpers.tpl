@@ -10,8 +10,17 @@ app.kubernetes.io/name: bursar
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The name of the Deployment and what belongs to it. */}}
+{{- define "bursar.name" -}}
+{{ .Values.fullnameOverride | default "bursar" }}
+{{- end }}
+
 {{- define "bursar.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
 {{- end }}
 
 {{/* Whether pods are gated and guarded: true or false. */}}

@@ -31,8 +31,8 @@ from bursar.cli.connection import fail
               help="A namespace whose pods are never governed.")  # fmt: skip
 @click.option("--scheduler", "schedulers", multiple=True, metavar="NAME",
               help="Another scheduler that runs in the cluster: pods that name it are not reported.")  # fmt: skip
-@click.option("--keep-managed-fields", is_flag=True,
-              help="The webhook's gate leaves pods the list of who wrote which field.")  # fmt: skip
+@click.option("--forget-managed-fields", is_flag=True,
+              help="The webhook's gate takes the list of who wrote which field from pods.")  # fmt: skip
 @click.option("--pin-all", is_flag=True, help="Pin every pod to the node that was decided, where that can be judged.")
 @click.option("--pin-patience", type=click.FloatRange(min=1), default=60.0, show_default=True,
               help="Seconds until a pod that the scheduler cannot place is taken back.")  # fmt: skip
@@ -86,7 +86,7 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         exempt_namespaces=chosen.exempt,
         spared_namespaces=tuple(name for name in chosen.spared if name),
         running_schedulers=chosen.schedulers,
-        keep_managed_fields=chosen.keep_managed_fields,
+        forget_managed_fields=chosen.forget_managed_fields,
     )
     mirror = MirrorOptions(admission, shadow=chosen.shadow, pin_all=chosen.pin_all)
     term = TermOptions(

@@ -158,6 +158,13 @@ class ControlSection(Part, frozen=True):
             " are then deleted, which takes a right of its own."
         ),
     ] = "honour"
+    place_deadline: Annotated[
+        str,
+        Meta(
+            description="Kubernetes: how long a pod that quota alone admitted may wait for a node, such as 10m.",
+            extra_json_schema={"maxLength": 63},
+        ),
+    ] = "10m"
     max_grace_period: Annotated[
         str,
         Meta(
@@ -179,6 +186,10 @@ class ControlSection(Part, frozen=True):
             " waits for Bursar."
         ),
     ] = ()
+
+    def deadline(self) -> int:
+        """``place_deadline`` in milliseconds."""
+        return duration_ms(self.place_deadline, "spec.control.placeDeadline")
 
     def longest_grace(self) -> int | None:
         """``max_grace_period`` in whole seconds; None: as the pods ask for."""
@@ -260,6 +271,7 @@ def _settings(registry: Registry, change: ObjectChange) -> list[Setting]:
 def _control_settings(registry: Registry, change: ObjectChange) -> list[Setting]:
     section: ControlSection = _section(change, SECTION) or ControlSection()
     section.longest_grace()
+    section.deadline()
     budgets = BudgetOptions(section.budgets == "ignore-for-over-quota")
     found = [Setting(disruption_budgets.OPTIONS, change.key, budgets)]
     if ACCESS in registry:

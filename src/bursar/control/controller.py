@@ -53,6 +53,7 @@ class Controller:
         self.engine = engine
         self.queue = Queue(lambda claim: displaced_by(engine.state, claim.uid))
         self.options = ControlSection()
+        self.leaves_nodes = False  # whether a scheduler chooses the nodes of pods that quota alone admits
         self._registry = registry
         self._ports = ports
         self._watch = Wakeups(self.queue, engine.policies, lambda claim: engine.standing_refusal(claim) is not None)
@@ -127,13 +128,32 @@ class Controller:
         return None if _same(known.spec, claim.spec) else claim
 
     def _cap(self, claim: Claim | None) -> None:
-        """A pod that preempts nobody counts at most as the highest priority of its quotas."""
-        if claim is None or claim.spec.preempts:
+        """A pod that preempts nobody counts at most as the highest priority of its quotas, and may leave its node to
+        the scheduler.
+        """
+        if claim is None:
             return
-        most, spec = self.engine.most_priority(claim), claim.spec
+        spec, rules = claim.spec, self.engine.owner_rules
+        changed: dict[str, object] = {}
+        most = None if spec.preempts else rules.most_priority(claim)
         if most is not None and spec.priority > most:
-            key = ("capped", spec.mark, most)
-            claim.spec = self.specs.get(key, lambda: spec_from_record({**spec.record(), "priority": most}))
+            changed["priority"] = most
+        if self.leaves_nodes and (spec.priority <= 0 or not spec.preempts) and self._left_to_scheduler(claim):
+            changed["placeable"] = False
+        if changed:
+            key = ("changed", spec.mark, *changed.values())
+            claim.spec = self.specs.get(key, lambda: spec_from_record({**spec.record(), **changed}))
+
+    def _left_to_scheduler(self, claim: Claim) -> bool:
+        """Whether quota alone is to admit the claim, and no policy binds it to a node or keeps it off some."""
+        spec = claim.spec
+        if not self.engine.owner_rules.by_scheduler(claim):
+            return False
+        if any(plugin.needs_node(spec.labels, spec.annotations) for plugin in self._registry if plugin.needs_node):
+            return False
+        pairs = self._registry.paired(self.engine.policies)
+        rules = [plugin.placement(policy) for plugin, policy in pairs if plugin.placement is not None]
+        return not any(rule.keeps_off(claim) or rule.pins(claim) for rule in rules)
 
     def _pod_seen(self, claim: Claim | None, key: str, now: int) -> None:
         """A pod as it is now; None if it is gone. Another uid under the same key is another pod."""

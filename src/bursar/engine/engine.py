@@ -21,6 +21,7 @@ from bursar.engine.session import EngineError, LockedLedger
 from bursar.engine.what_if import Assumption, Outlook, look_ahead
 from bursar.ledger.claims import BOUND, HELD, PENDING, RESERVED, RUNNING, STATES, TERMINATING, Binding, Claim, ClaimSpec
 from bursar.ledger.preemption_history import Displacement
+from bursar.policies.ownership import OwnerRules
 from bursar.policies.results import Check, Output, Refusal, Revocation, Setting
 
 
@@ -342,10 +343,10 @@ class Engine(LockedLedger):
         finally:
             self._lock.release()
 
-    def most_priority(self, claim: Claim) -> int | None:
-        """The highest priority that counts for the claim in its quotas; None: any."""
-        with self._lock:
-            return self._core.owner_rules.most_priority(claim)
+    @property
+    def owner_rules(self) -> OwnerRules:
+        """What the rules about owners of quotas say about claims."""
+        return self._core.owner_rules
 
     def standing_refusal(self, claim: Claim) -> Refusal | None:
         """The claim's last refusal with today's numbers, if it is certain that a decision would repeat it."""

@@ -184,6 +184,17 @@ def answers_roles(registry: Registry, namespace: str) -> list[Manifest]:
     ]
 
 
+def ignoring_budgets(namespace: str) -> list[Manifest]:
+    """What ``control.budgets: ignore-for-over-quota`` takes: pods are deleted, not evicted."""
+    name = f"{NAME}-ignore-budgets"
+    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
+    delete = RbacRule("", ("pods",), ("delete",), "evict pods that use what is borrowed, whatever their budgets say")
+    return [
+        _role("ClusterRole", name, "", rules([delete])),
+        _binding("ClusterRoleBinding", name, "", "ClusterRole", subjects),
+    ]
+
+
 def _role(
     kind: str, name: str, namespace: str, given: list[Manifest], labels: dict[str, str] | None = None
 ) -> Manifest:

@@ -25,6 +25,8 @@ from bursar.selectors import Requirement, Selector
 ACCESS: Final = "access"  # the policy that enforces the rules
 NAMESPACES: Final = "bursar.dev/namespaces"
 NAMESPACE_SELECTOR: Final = "bursar.dev/namespace-selector"
+PLACE: Final = "bursar.dev/place"  # of quotas, profiles and namespaces
+BY_SCHEDULER: Final = "scheduler"
 MAX_PRIORITY: Final = "bursar.dev/max-priority"
 RULES_SETTING: Final = "access.Rules"
 NAMESPACE_SETTING: Final = "access.Namespace"
@@ -49,6 +51,10 @@ class OwnerRules:
         """The highest priority that counts for the claim in its quotas; None: any."""
         return None
 
+    def by_scheduler(self, claim: Claim) -> bool:
+        """Whether quota alone admits the claim, and the scheduler chooses its node."""
+        return False
+
 
 @final
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class AccessRule:
     namespaces: tuple[str, ...] = ()
     selector: Selector | None = None
     max_priority: int | None = None
+    by_scheduler: bool = False  # quota alone admits its pods
 
     def admits(self, namespace: str, labels: Mapping[str, str]) -> bool:
         if not self.named or namespace == self.home or namespace in self.namespaces:
@@ -79,30 +86,22 @@ class AccessRule:
             else tuple([(r.key, r.operator, r.values) for r in self.selector.requirements])
         )
         place = (self.quota, self.subject, self.parent, self.label, self.value, self.members, self.home)
-        return (*place, self.named, self.namespaces, rows, self.max_priority)
+        return (*place, self.named, self.namespaces, rows, self.max_priority, self.by_scheduler)
+
+
+_Rows = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 def rule_in(cell: object) -> AccessRule:
-    quota, subject, parent, label, value, members, home, named, namespaces, rows, most = cast(
-        "tuple[object, ...]", cell
+    quota, subject, parent, label, value, members, home, named, namespaces, rows, most, placed = cast(
+        "tuple[str, str, str, str, str, tuple[str, ...], str, bool, tuple[str, ...], _Rows | None, int | None, bool]",
+        cell,
     )
-    listed = cast("tuple[tuple[str, str, tuple[str, ...]], ...] | None", rows)
     selector = None
-    if listed is not None:
-        selector = Selector(tuple([Requirement(key, operator, values) for key, operator, values in listed]))
-    return AccessRule(
-        cast("str", quota),
-        cast("str", subject),
-        cast("str", parent),
-        cast("str", label),
-        cast("str", value),
-        cast("tuple[str, ...]", members),
-        cast("str", home),
-        bool(named),
-        cast("tuple[str, ...]", namespaces),
-        selector,
-        cast("int | None", most),
-    )
+    if rows is not None:
+        selector = Selector(tuple([Requirement(key, operator, values) for key, operator, values in rows]))
+    place = (quota, subject, parent, label, value, members, home)
+    return AccessRule(*place, named, namespaces, selector, most, placed)
 
 
 @final
@@ -117,6 +116,7 @@ class AccessRules(Body):
 @dataclass(frozen=True)
 class NamespaceLabels(Body):
     labels: tuple[tuple[str, str], ...]
+    by_scheduler: bool = False
 
 
 @final
@@ -136,6 +136,12 @@ class Named:
     namespaces: tuple[str, ...]
     selector: Selector | None
     max_priority: int | None
+    by_scheduler: bool
+
+    @property
+    def fields(self) -> tuple[bool, tuple[str, ...], Selector | None, int | None, bool]:
+        """Those of a rule, in their order."""
+        return (self.named, self.namespaces, self.selector, self.max_priority, self.by_scheduler)
 
 
 def named_by(annotations: Mapping[str, str], more: tuple[str, ...] = ()) -> Named:
@@ -148,7 +154,16 @@ def named_by(annotations: Mapping[str, str], more: tuple[str, ...] = ()) -> Name
     text = annotations.get(NAMESPACE_SELECTOR)
     selector = None if text is None else selector_of_text(text, join(_ANNOTATIONS, NAMESPACE_SELECTOR))
     named = listed is not None or text is not None or bool(more)
-    return Named(named, tuple(dict.fromkeys((*given, *more))), selector, _priority(annotations))
+    return Named(
+        named, tuple(dict.fromkeys((*given, *more))), selector, _priority(annotations), by_scheduler(annotations)
+    )
+
+
+def by_scheduler(annotations: Mapping[str, str]) -> bool:
+    given = annotations.get(PLACE)
+    if given not in (None, BY_SCHEDULER):
+        raise ManifestError(f"{given!r:.40} is not {BY_SCHEDULER}", join(_ANNOTATIONS, PLACE))
+    return given is not None
 
 
 def _priority(annotations: Mapping[str, str]) -> int | None:

@@ -53,9 +53,9 @@ def test_a_pod_that_brings_the_gate_has_it_once(enforced: Acting) -> None:
     assert enforced.gates(enforced.create_pod("one", gates=(GATE,))) == [GATE]
 
 
-def test_a_gated_pod_has_no_managed_fields_and_gets_none(enforced: Acting, ordinary: Acting) -> None:
-    assert "managedFields" not in enforced.create_pod("one")["metadata"]
-    assert "managedFields" not in enforced.merge(ADMIN, "one", {"metadata": {"annotations": {"a": "b"}}})["metadata"]
+def test_a_gated_pod_keeps_its_managed_fields(enforced: Acting, ordinary: Acting) -> None:
+    assert len(enforced.create_pod("one")["metadata"]["managedFields"]) == 1
+    assert enforced.merge(ADMIN, "one", {"metadata": {"annotations": {"a": "b"}}})["metadata"]["managedFields"]
     assert len(ordinary.create_pod("one")["metadata"]["managedFields"]) == 1
 
 

@@ -234,19 +234,19 @@ def test_the_gate_is_added_to_what_is_there(spec: Body, patch: list[Body] | None
 
 
 @pytest.mark.parametrize(
-    ("operations", "keep", "forgotten"),
+    ("operations", "forget", "forgotten"),
     [
-        (["Update"], False, True),
-        (["Update"], True, False),
-        (["Apply"], False, False),
-        (["Update", "Apply"], False, False),
-        ([], False, False),
+        (["Update"], True, True),
+        (["Update"], False, False),
+        (["Apply"], True, False),
+        (["Update", "Apply"], True, False),
+        ([], True, False),
     ],
 )
-def test_what_was_not_applied_loses_its_managers(operations: list[str], keep: bool, forgotten: bool) -> None:
+def test_what_was_not_applied_loses_its_managers(operations: list[str], forget: bool, forgotten: bool) -> None:
     made = pod()
     made["metadata"]["managedFields"] = [{"manager": "m", "operation": one} for one in operations]
-    patch = ask(webhook(options=AdmissionOptions(keep_managed_fields=keep)), "/gate-pods/enforced", made)["patch"]
+    patch = ask(webhook(options=AdmissionOptions(forget_managed_fields=forget)), "/gate-pods/enforced", made)["patch"]
     assert ({"op": "remove", "path": "/metadata/managedFields"} in patch) == forgotten
 
 

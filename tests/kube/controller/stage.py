@@ -134,6 +134,11 @@ class Stage:
     def namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
         self.fake.state.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels or {}}})
 
+    def change_namespace(self, name: str, annotations: dict[str, str]) -> None:
+        body = copy.deepcopy(self.fake.state.get(NAMESPACES, "", name))
+        body["metadata"]["annotations"] = annotations
+        self.fake.state.replace(NAMESPACES, "", name, body, status=False)
+
     def quota(self, namespace: str, most: int, least: int | None = None) -> None:
         spec = {"min": {GPU: most if least is None else least}, "max": {GPU: most}}
         self.fake.state.create(ELASTIC, namespace, {"metadata": {"name": "quota"}, "spec": spec})

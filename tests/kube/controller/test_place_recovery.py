@@ -414,7 +414,7 @@ def test_only_the_time_counts_in_which_the_scheduler_finds_no_node() -> None:
     """Not the time in which it does not get to the pod."""
     tracked, pods = watched(**conditions("SchedulingGated"))
     now = 0
-    watch = UnboundWatch(cast("PodSync", pods), lambda: now, PATIENCE, "default-scheduler")
+    watch = UnboundWatch(cast("PodSync", pods), lambda: now, PATIENCE, "default-scheduler", deadline=lambda: 0)
     assert list(watch.overdue()) == []
     now += 2 * PATIENCE
     tracked.seen = watched(**conditions("Unschedulable"))[0].seen
@@ -445,7 +445,7 @@ def test_what_keeps_a_started_pod(more: Body, known: set[str], kind: str | None)
     _, pods = watched(**more)
     pods.schedulers = known
     now = 0
-    watch = UnboundWatch(cast("PodSync", pods), lambda: now, PATIENCE, "default-scheduler")
+    watch = UnboundWatch(cast("PodSync", pods), lambda: now, PATIENCE, "default-scheduler", deadline=lambda: 0)
     list(watch.overdue())
     now = PATIENCE
     assert [obstacle.kind for _, obstacle in watch.overdue()] == ([kind] if kind else [])

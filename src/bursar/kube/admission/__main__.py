@@ -36,7 +36,9 @@ _DEFAULTS = AdmissionOptions()
     show_default=True,
     help="Whether the gate policy is reinvoked for pods of governed namespaces after webhooks changed them.",
 )
-@click.option("--keep-managed-fields", is_flag=True, help="Leave governed pods the list of who wrote which field.")
+@click.option(
+    "--forget-managed-fields", is_flag=True, help="Take the list of who wrote which field from governed pods."
+)
 def main(out: Path, **given: Any) -> None:  # noqa: ANN401 fields of AdmissionOptions
     """Write the admission policies and webhook configurations as YAML."""
     for path in write(out, AdmissionOptions(**given)):

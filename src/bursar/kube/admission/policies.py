@@ -2,9 +2,9 @@
 
 The gate (MutatingAdmissionPolicy) adds the scheduling gate to governed pods at creation, and replaces the scheduler of
 an upstream project by the cluster's own. Pods that come with a node are left to the guards, because a gate beside a
-node is invalid. The same patch removes ``managedFields``, unless the pod was applied server-side: they cost a third to
-a half of the patch that starts the pod (docs/decisions/0009-managed-fields.md). Where all pods of a namespace are
-governed, the gate is not reinvoked (docs/decisions/0011-gate-reinvocation-policy.md).
+node is invalid. If it is asked to, the same patch removes ``managedFields``, unless the pod was applied server-side:
+they cost a third to a half of the patch that starts the pod (docs/decisions/0009-managed-fields.md). Where all pods of
+a namespace are governed, the gate is not reinvoked (docs/decisions/0011-gate-reinvocation-policy.md).
 
 The guards (ValidatingAdmissionPolicies) protect what only Bursar may decide. One policy judges updates; creations,
 bindings and growth are judged by one policy for each arm of the predicate. Updates are judged by ``oldObject``, so
@@ -269,7 +269,7 @@ _NOT_APPLIED = (
     f"has({_MANAGED}) && {_MANAGED}.size() == 1 && has({_MANAGED}[0].operation) && {_MANAGED}[0].operation == 'Update'"
 )
 FORGET_MANAGERS = f" + ({_NOT_APPLIED} ? [JSONPatch{{op: 'remove', path: '/metadata/managedFields'}}] : [])"
-"""What follows the other patches, unless the fields are to be kept."""
+"""What follows the other patches, if the fields are to be removed."""
 
 
 def to_be_gated(arm: Arm) -> str:
@@ -300,7 +300,7 @@ def _gated(options: AdmissionOptions) -> str:
     another = _patch("add", "/spec/schedulingGates/-", f"{{'name': {quoted(GATE)}}}")
     gate = f"has({gates}) ? ({HAS_GATE.cel('object')} ? [] : {another}) : {first}"
     scheduler = _patch("replace", "/spec/schedulerName", quoted(options.cluster_scheduler))
-    forget = "" if options.keep_managed_fields else FORGET_MANAGERS
+    forget = FORGET_MANAGERS if options.forget_managed_fields else ""
     return f"({gate}) + ({names_an_original(options)} ? {scheduler} : []){forget}"
 
 

@@ -241,7 +241,7 @@ class AdmissionOptions:
     everywhere: bool = False  # a policy such as CrossQuota governs all namespaces but the exempt ones
     exempt_namespaces: tuple[str, ...] = ()  # by that policy, beside those that are never governed
     reinvocation: Reinvocation = "Never"  # of the gate, where all pods of a namespace are governed
-    keep_managed_fields: bool = False  # of governed pods: who wrote which field
+    forget_managed_fields: bool = False  # of governed pods: who wrote which field
     more_labels: tuple[str, ...] = ()  # that quotas read too, such as those of CrossQuota's label selector
     running_schedulers: tuple[str, ...] = ()  # beside the cluster's own: pods that name others are reported
     spared_namespaces: tuple[str, ...] = ("gpu-operator",)  # whose agents come before any quota: never governed

@@ -258,7 +258,7 @@ class PodGate:
             found.append({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}})
         if spec.get("schedulerName") in self._originals:
             found.append({"op": "replace", "path": "/spec/schedulerName", "value": self._options.cluster_scheduler})
-        if found and not self._options.keep_managed_fields and _not_applied(pod):
+        if found and self._options.forget_managed_fields and _not_applied(pod):
             found.append({"op": "remove", "path": "/metadata/managedFields"})
         return found
 

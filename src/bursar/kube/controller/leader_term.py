@@ -95,7 +95,9 @@ class LeaderTerm:
         self.evictor = Evictor(api, mirror.engine, mirror.pods, self.writer, report, now, self._control, dry_run=dry)
         self.statuses = ObjectWriter(api, mirror.cache, report, dry_run=dry)
         self.namespaces = NamespaceKeeper(api, mirror.selection, report, options.mirror.admission.never, dry_run=dry)
-        watch = UnboundWatch(mirror.pods, now, options.pin_patience, *options.mirror.admission.known_schedulers)
+        schedulers = options.mirror.admission.known_schedulers
+        deadline = lambda: mirror.controller.options.deadline()  # noqa: E731, PLW0108 the options change
+        watch = UnboundWatch(mirror.pods, now, options.pin_patience, *schedulers, deadline=deadline)
         self.places = PlaceRecovery(api, mirror, self.writer, self.evictor, watch, options.pin_patience)
         self._journal = None if options.journal is None else options.journal(number)
         self._watches = Watches(api, mirror.kinds, self, self._take)

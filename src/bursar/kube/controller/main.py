@@ -48,7 +48,9 @@ class Process:
         )
         self._webhook = Webhook(admission, registry, self.view, fetch_from(api))
         metrics = ControllerMetrics(self.replica)
-        self.health = BackgroundServer(HealthApp(self.unready, metrics.render), options.host, options.health_port)
+        self.health = BackgroundServer(
+            HealthApp(self.unready, metrics.render, self.leads), options.host, options.health_port
+        )
         self.webhook: WebhookServer | None = None
 
     def unready(self) -> list[str]:
@@ -61,6 +63,11 @@ class Process:
             return []
         missing = [] if self.view.ready() else ["the quota objects are not listed yet"]
         return missing if self.tls.loaded is not None else [*missing, "there is no certificate for the webhook yet"]
+
+    def leads(self) -> int | None:
+        """The term in which this replica decides, once its ledger is built."""
+        term = self.replica.term
+        return term.number if term is not None and term.ready and self.replica.election.leading else None
 
     async def run(self, announce: Callable[[str], None]) -> None:
         """Until cancelled."""

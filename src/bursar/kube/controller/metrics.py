@@ -1,4 +1,4 @@
-"""Metrics and health of a replica: /metrics, /healthz, /readyz over plain HTTP.
+"""Metrics and health of a replica: /metrics, /healthz, /readyz, /leaderz over plain HTTP.
 
 The number of series depends on the quotas, not on the size of the cluster: nodes and GPUs appear as sums. Long
 families are read in slices and the text is written in a thread, so that a scrape never costs the lease. A replica that
@@ -178,8 +178,15 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Values) -> 
 
 
 class HealthApp:
-    def __init__(self, unready: Callable[[], list[str]], metrics: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        unready: Callable[[], list[str]],
+        metrics: Callable[[], Awaitable[bytes]],
+        leads: Callable[[], int | None],
+    ) -> None:
+        """``leads``: the term in which this replica decides; None: it does not."""
         self._unready = unready
+        self._leads = leads
         self._metrics = metrics
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -196,6 +203,9 @@ class HealthApp:
         if path == "/readyz":
             missing = self._unready()
             return (503, "".join(f"{one}\n" for one in missing).encode()) if missing else (200, b"ok\n")
+        if path == "/leaderz":
+            term = self._leads()
+            return (503, b"does not lead\n") if term is None else (200, f"leads, term {term}\n".encode())
         if path == "/metrics":
             return 200, await self._metrics()
-        return 404, b"there are /healthz, /readyz and /metrics\n"
+        return 404, b"there are /healthz, /readyz, /leaderz and /metrics\n"

@@ -63,6 +63,7 @@ class Mirror:
         self.notes = PendingActions(_clock())
         self.engine = Engine(registry.policies())
         self.controller = controls(self.engine, registry, self.notes)
+        self.controller.leaves_nodes = True
         kinds = known_kinds(registry)
         self.kinds = [kind for kind in kinds if kind.name != POD.name]
         self.cache = ObjectCache(kinds)

@@ -239,6 +239,7 @@ class AdmissionRecord(HistoryRecord, frozen=True, omit_defaults=True):
     place: str = ""
     pinned: bool = False
     fenced: bool = False  # kept off the GPU nodes
+    scheduled: bool = False  # admitted by quota alone
     bindings: tuple[object, ...] = ()
 
 
@@ -264,7 +265,14 @@ def hold_of(annotations: Mapping[str, str]) -> HoldRecord | None:
 def admission_record(claim: Claim, seq: int, term: int, orders: Orders, past: HistoryRecord) -> AdmissionRecord:
     bindings = tuple(binding.record() for binding in claim.bindings if binding is not None)
     return AdmissionRecord(
-        seq, term, claim.place, orders.pin, orders.keep_off, bindings, **msgspec.structs.asdict(past)
+        seq,
+        term,
+        claim.place,
+        orders.pin,
+        orders.keep_off,
+        not claim.spec.placeable,
+        bindings,
+        **msgspec.structs.asdict(past),
     )
 
 

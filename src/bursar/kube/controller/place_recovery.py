@@ -9,6 +9,9 @@ one its place, while it exists. After a while (the *patience*)
 * the node is remembered as refused for the pod's class, if the scheduler said that no node fits;
 * an event names the obstacle, in the scheduler's words if it has spoken.
 
+A pod that quota alone admitted (``bursar.dev/place: scheduler``) has no node to give back, and a deadline of its own:
+an autoscaler may be at work for it.
+
 A scheduler that works otherwise may be away for long, so its silence is no obstacle. One by which no pod was ever bound
 does not exist, as far as one can tell.
 """
@@ -54,8 +57,11 @@ class Obstacle:
 class UnboundWatch:
     """Finds started pods that are not bound in time."""
 
-    def __init__(self, pods: PodSync, now: Callable[[], int], patience: int, *schedulers: str) -> None:
-        """``schedulers``: those that are known to run."""
+    def __init__(
+        self, pods: PodSync, now: Callable[[], int], patience: int, *schedulers: str, deadline: Callable[[], int]
+    ) -> None:
+        """``schedulers``: those that are known to run; ``deadline``: of pods that quota alone admitted."""
+        self._deadline = deadline
         self._pods = pods
         self._now = now
         self._patience = patience
@@ -71,7 +77,8 @@ class UnboundWatch:
         for tracked, obstacle in found:
             if obstacle is None or tracked.record is None or tracked.seen.leaving:
                 continue
-            if now - self._since[tracked.uid, obstacle.kind] >= self._patience:
+            patience = self._deadline() if tracked.record.scheduled else self._patience
+            if now - self._since[tracked.uid, obstacle.kind] >= patience:
                 yield tracked, obstacle
 
     def _obstacle(self, tracked: TrackedPod) -> Obstacle | None:
@@ -123,7 +130,7 @@ class PlaceRecovery:
         if refused and record.place:
             self._mirror.refuse(record.place, tracked.seen, tracked.seen.unschedulable, self._refused_for)
         takes = self._mirror.controller.options.take_back != "never"
-        if refused and takes and (record.pinned or record.fenced):
+        if refused and takes and (record.pinned or record.fenced or record.scheduled):
             self.queue.want(tracked.uid)  # which asks about its owner
         else:
             self._keep(tracked, obstacle)
@@ -153,6 +160,7 @@ class PlaceRecovery:
         elif self._evictor.take_back(uid):
             place = tracked.record.place
             where = f"on {place}, which was chosen for it" if tracked.record.pinned else "outside the GPU nodes"
+            where = "anywhere, until its deadline" if tracked.record.scheduled else where
             why = f"the scheduler cannot place it {where}: {tracked.seen.unschedulable}"
             self._mirror.report(POD.name, tracked.key, PLACE_LOST, why)
             self.recovered["taken-back"] += 1

@@ -31,6 +31,7 @@ from bursar.policies.ownership import (
     AccessRules,
     NamespaceLabels,
     OwnerRules,
+    by_scheduler,
     rule_in,
 )
 from bursar.policies.plugin import Plugin, Reason
@@ -58,6 +59,7 @@ class AccessPolicy(QuotaPolicy):
         self.by_namespace: Final[dict[str, dict[str, None]]] = {}  # by namespace: its quotas
         self.children: Final[Counter[str]] = Counter()  # by quota: the rules of quotas right below it
         self.labels: Final[dict[str, dict[str, str]]] = {}  # of namespaces
+        self.scheduled: Final[set[str]] = set()  # namespaces whose pods quota alone admits
         self.refuse_unowned: bool = False
         self.owner_rules = Owners(self)
 
@@ -89,8 +91,12 @@ class AccessPolicy(QuotaPolicy):
     def cell_changed(self, table: str, key: str, old: object, new: object) -> None:
         if table == _LABELS:
             self.labels.pop(key, None)
+            self.scheduled.discard(key)
             if new is not None:
-                self.labels[key] = dict(cast("tuple[tuple[str, str], ...]", new))
+                labels, placed = cast("tuple[tuple[tuple[str, str], ...], bool]", new)
+                self.labels[key] = dict(labels)
+                if placed:
+                    self.scheduled.add(key)
         elif table == _OPTIONS:
             self.refuse_unowned = new is not None
         elif table == _RULES:
@@ -235,6 +241,13 @@ class Owners(OwnerRules):
     def most_priority(self, claim: Claim) -> int | None:
         return self.policy.most_priority(claim)
 
+    def by_scheduler(self, claim: Claim) -> bool:
+        """Quotas above say it for those below."""
+        quotas = self.policy.quotas_of(claim)
+        if claim.namespace in self.policy.scheduled:
+            return True
+        return any(rule.by_scheduler for quota in quotas for rule in self.policy._path(quota))
+
 
 def _cell(setting: Setting) -> tuple[str, tuple[object, ...] | None]:
     """The table and the value of a setting's cell."""
@@ -242,7 +255,7 @@ def _cell(setting: Setting) -> tuple[str, tuple[object, ...] | None]:
     if isinstance(body, AccessRules):
         return _RULES, tuple([rule.cell() for rule in body.rules]) or None
     if isinstance(body, NamespaceLabels):
-        return _LABELS, body.labels or None
+        return _LABELS, (body.labels, body.by_scheduler) if body.labels or body.by_scheduler else None
     if isinstance(body, AccessOptions):
         return _OPTIONS, (True,) if body.refuse_unowned else None
     return _TABLES[setting.kind], None
@@ -255,7 +268,9 @@ def _dialect(quota: str) -> str:
 def namespace_settings(key: str, namespace: Namespace | None) -> list[Setting]:
     if namespace is None:
         return [Setting(NAMESPACE_SETTING, key, None)]
-    return [Setting(NAMESPACE_SETTING, key, NamespaceLabels(tuple(sorted(namespace.metadata.labels.items()))))]
+    meta = namespace.metadata
+    body = NamespaceLabels(tuple(sorted(meta.labels.items())), by_scheduler(meta.annotations))
+    return [Setting(NAMESPACE_SETTING, key, body)]
 
 
 REASONS: Final = (

@@ -39,7 +39,7 @@ from bursar.policies.elastic.settings import (
     quota_id,
 )
 from bursar.policies.fix_fields import FixFields, LimitField, limit_fields
-from bursar.policies.ownership import MAX_PRIORITY, AccessRule, named_by
+from bursar.policies.ownership import MAX_PRIORITY, PLACE, AccessRule, named_by
 from bursar.policies.plugin import ObjectView, Plugin, PodMarks, Reason
 from bursar.policies.quota_table import QuotaRecord, QuotaTable
 from bursar.policies.results import Check, Refusal, Setting
@@ -65,8 +65,9 @@ def composite_settings(key: str, quota: CompositeElasticQuota | None) -> list[Se
 
 def access_of(namespaces: tuple[str, ...], subject: str, annotations: Mapping[str, str]) -> list[AccessRule]:
     """Its own namespaces use a quota; their priorities may be capped."""
-    most = named_by({name: text for name, text in annotations.items() if name == MAX_PRIORITY}).max_priority
-    rule = AccessRule(f"{NAME}/{subject}", subject, "", "", "", namespaces, "", True, namespaces, None, most)
+    given = named_by({name: text for name, text in annotations.items() if name in {MAX_PRIORITY, PLACE}})
+    owners = (True, namespaces, None, given.max_priority, given.by_scheduler)
+    rule = AccessRule(f"{NAME}/{subject}", subject, "", "", "", namespaces, "", *owners)
     return [rule]
 
 

@@ -181,10 +181,7 @@ def access_of_quota(quota: PoolQuota, key: str = "") -> list[AccessRule]:
             found.name,
             members,
             found.namespace,
-            named.named,
-            named.namespaces,
-            named.selector,
-            named.max_priority,
+            *named.fields,
         )
     ]
 
@@ -192,8 +189,7 @@ def access_of_quota(quota: PoolQuota, key: str = "") -> list[AccessRule]:
 def access_of_profile(profile: ElasticQuotaProfile, key: str = "") -> list[AccessRule]:
     """Who may use the root quota of a profile."""
     name, named = profile.spec.quota_name, named_by(profile.metadata.annotations)
-    given = (named.named, named.namespaces, named.selector, named.max_priority)
-    return [AccessRule(f"{NAME}/{name}", f"quota {name}", "", "", "", (), key.partition("/")[0], *given)]
+    return [AccessRule(f"{NAME}/{name}", f"quota {name}", "", "", "", (), key.partition("/")[0], *named.fields)]
 
 
 def check_quota(quota: PoolQuota) -> None:

@@ -20,7 +20,7 @@ from bursar.objects.decode import ManifestError, decode, join
 from bursar.objects.kinds import Kind, PrinterColumn
 from bursar.objects.manifests import load_text
 from bursar.objects.validation import check_namespace, is_qualified, selector_from
-from bursar.policies.ownership import AccessRule
+from bursar.policies.ownership import AccessRule, by_scheduler
 from bursar.policies.trees.model import account_name
 from bursar.policies.trees.records import LABEL, ConsumerInfo, TreeBody, TreeNodeBody, TreeRequest, problem
 from bursar.quantity import QuantityError
@@ -170,7 +170,7 @@ def node_from(name: str, node: QuotaNode, path: str) -> TreeNodeBody:
 
 def access_of(tree: QuotaTree) -> list[AccessRule]:
     """Who may use the nodes of a tree; a node without children is named by the tree's label."""
-    name, nodes = tree.metadata.name, tree.spec.nodes
+    name, nodes, placed = tree.metadata.name, tree.spec.nodes, by_scheduler(tree.metadata.annotations)
     parents = {node.parent for node in nodes.values()}
     found: list[AccessRule] = []
     for key, node in nodes.items():
@@ -189,6 +189,7 @@ def access_of(tree: QuotaTree) -> list[AccessRule]:
                 namespaces=node.namespaces or (),
                 selector=None if given is None else selector_from(given, join(path, "namespaceSelector")),
                 max_priority=node.max_priority,
+                by_scheduler=placed,
             )
         )
     return found
