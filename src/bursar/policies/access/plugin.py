@@ -171,7 +171,7 @@ class AccessPolicy(QuotaPolicy):
 
     def _refusal(self, claim: Claim, quota: str) -> Refusal | None:
         labels = self.labels.get(claim.namespace, {})
-        path = list(self._path(quota))
+        path = list(self.path(quota))
         for rule in path:
             if not rule.admits(claim.namespace, labels):
                 note = f"{rule.subject} may not be used from namespace {claim.namespace}"
@@ -191,7 +191,7 @@ class AccessPolicy(QuotaPolicy):
         """The least of the caps of all its quotas."""
         found: int | None = None
         for quota in self.quotas_of(claim):
-            most = self._most(claim, list(self._path(quota)))
+            most = self._most(claim, list(self.path(quota)))
             if most is not None and (found is None or most < found):
                 found = most
         return found
@@ -202,7 +202,7 @@ class AccessPolicy(QuotaPolicy):
             given.append(_USERS_HIGHEST)
         return min(given) if given else None
 
-    def _path(self, quota: str) -> Iterator[AccessRule]:
+    def path(self, quota: str) -> Iterator[AccessRule]:
         """The rules of the quota, then of those above it. A circle, which nothing in force has, ends it too."""
         seen: set[str] = set()
         while quota and quota not in seen:
@@ -221,7 +221,7 @@ class AccessPolicy(QuotaPolicy):
             if (
                 rule.label
                 and not self.children[rule.quota]
-                and not any(above.named for above in self._path(rule.quota))
+                and not any(above.named for above in self.path(rule.quota))
             ):
                 found.append(rule.subject)
         return found
@@ -246,7 +246,7 @@ class Owners(OwnerRules):
         quotas = self.policy.quotas_of(claim)
         if claim.namespace in self.policy.scheduled:
             return True
-        return any(rule.by_scheduler for quota in quotas for rule in self.policy._path(quota))
+        return any(rule.by_scheduler for quota in quotas for rule in self.policy.path(quota))
 
 
 def _cell(setting: Setting) -> tuple[str, tuple[object, ...] | None]:
