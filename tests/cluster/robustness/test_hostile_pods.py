@@ -56,7 +56,7 @@ def affinity(name: str, terms: int) -> Object:
 
 
 def attack(plane: ControlPlane, user: str, namespace: str, name: str, **spec: Any) -> None:  # noqa: ANN401 fields
-    body = pod(name, {GPU: "1"})
+    body = pod(name, {GPU: "1"}, labels=spec.pop("labels", None))
     body["spec"] |= spec
     plane.api(user).create(f"/api/v1/namespaces/{namespace}/pods", body)
 
