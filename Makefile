@@ -6,12 +6,13 @@ STEPS ?= 100000
 HISTORIES ?= 5000
 ONLY ?=
 SEED ?= 1
+MINUTES ?= 30
 
 VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard image
+.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard image storm
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -25,6 +26,7 @@ help:
 	@echo "make soak [STEPS=n] [HISTORIES=n] [SEED=n]   long seeded runs: reference model, random worlds, rebuilt quota trees"
 	@echo "make device-check      the check of a GPU machine, all stages, with fakes where there is no GPU"
 	@echo "make kill-rounds       kill client, shim, server and agent of running jobs, 100 times; the books must hold"
+	@echo "make storm [MINUTES=n] [SEED=n]   attacks, odd pods, lost leaders, restarts and throttling together, on a control plane"
 	@echo "make mutants [ONLY=engine/] [SEED=n]   plant faults in a copy of the sources; the narrow tests must notice each"
 	@echo "make manifests         write deploy/ and the chart's templates anew from the code"
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
@@ -53,6 +55,9 @@ cluster: setup-dev
 
 image: setup-dev binaries
 	PYTHONPATH=src:. $(VENV) tools/image.py
+
+storm: compiled binaries
+	PYTHONPATH=build/compiled:. $(VENV) -m tests.cluster.robustness.storm --minutes $(MINUTES) --seed $(SEED)
 
 soak: compiled
 	PYTHONPATH=build/compiled $(VENV) -m tests.soak --steps $(STEPS) --seed $(SEED)

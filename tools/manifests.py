@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from bursar.answers.discovery import api_service
 from bursar._version import __version__
+from bursar.answers.discovery import api_service
 from bursar.control.admission import known_kinds
 from bursar.kube import rbac
 from bursar.kube.admission.manifests import gate_hooks, quota_hooks

@@ -58,7 +58,7 @@ class Storm:
         for name in self._names:
             self._plane.create_namespace(name, {"bursar.dev/quota": "enforced"})
         documents = [_elastic(name, 5, 8) for name in self._names[:2]]
-        documents.append(_tree())
+        documents.append(_tree(self._names[2]))
         for document in documents:
             self._plane.kubectl("apply", "-f", "-", input=json.dumps(document))
 
@@ -223,11 +223,12 @@ def _elastic(namespace: str, least: int, most: int) -> dict[str, Any]:
     }
 
 
-def _tree() -> dict[str, Any]:
+def _tree(namespace: str) -> dict[str, Any]:
     def node(parent: str, quota: int) -> dict[str, Any]:
         return {"parent": parent, "quota": {GPU: str(quota)}, "hard": "true"}
 
-    nodes = {"root": node("nil", 6), "research": node("root", 3), "product": node("root", 4)}
+    nodes = {"root": {**node("nil", 6), "namespaces": [namespace]}}
+    nodes |= {"research": node("root", 3), "product": node("root", 4)}
     spec = {"resourceNames": [GPU], "nodes": nodes}
     return {
         "apiVersion": "bursar.dev/v1alpha1",
