@@ -218,11 +218,7 @@ class AccessPolicy(QuotaPolicy):
         found: list[str] = []
         for cell in cast("tuple[object, ...]", self.state.cell(_RULES, source) or ()):
             rule = rule_in(cell)
-            if (
-                rule.label
-                and not self.children[rule.quota]
-                and not any(above.named for above in self.path(rule.quota))
-            ):
+            if rule.label and not self.children[rule.quota] and not any(above.named for above in self.path(rule.quota)):
                 found.append(rule.subject)
         return found
 
