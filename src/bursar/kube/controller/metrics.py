@@ -182,7 +182,7 @@ class HealthApp:
         self,
         unready: Callable[[], list[str]],
         metrics: Callable[[], Awaitable[bytes]],
-        leads: Callable[[], int | None],
+        leads: Callable[[], int | None] = lambda: None,
     ) -> None:
         """``leads``: the term in which this replica decides; None: it does not."""
         self._unready = unready
