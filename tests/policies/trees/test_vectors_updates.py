@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bursar.ledger.claims import Claim
 from bursar.policies.trees import MAINTENANCE, NORMAL, QuotaError
+from bursar.policies.trees.records import renamed_spec, spec_requests
 from tests.policies.trees.test_vectors_forest import states, two_trees
 from tests.policies.trees.world import S_EX, Plain, World, forest_consumer, wish
 
@@ -287,3 +289,12 @@ def test_a_consumer_on_another_node_with_the_old_name_of_its_node_has_moved() ->
     report = world.manager.update_tree("T")
     assert world.state() == "R3{second first}"
     assert report.moved == (("first", "Q", "R"),)
+
+
+def test_only_claims_that_name_a_renamed_group_change() -> None:
+    claim = forest_consumer("x", wish("T", "A", 1), wish("U", "C", 1)).claim()
+    assert renamed_spec(claim, "T", {"B": "b", "C": "c"}) is None
+    changed = renamed_spec(claim, "T", {"A": "a"})
+    assert changed is not None
+    after = Claim("x", changed)
+    assert [(one.tree, one.group) for one in spec_requests(after)] == [("T", "a"), ("U", "C")]
