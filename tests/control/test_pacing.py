@@ -75,7 +75,7 @@ def plain(decisions: list[Decision]) -> list[object]:
     return [(one.uid, one.outcome, one.place, one.victims, [r.sentence() for r in one.refusals]) for one in decisions]
 
 
-@pytest.mark.parametrize("seed", [1, 4, 5, 7, 9, 11])
+@pytest.mark.parametrize("seed", [2, 4, 5, 7, 9, 11])
 def test_a_decision_that_is_cut_anywhere_leaves_no_trace(seed: int) -> None:
     world, bed = World(Random(seed)), TestBed()
     for manifest in world.objects():
