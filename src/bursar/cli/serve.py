@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; others need --tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="0: any that is free.")
 @click.option("--tokens", type=click.Path(dir_okay=False, path_type=Path), help="A file of lines: ROLE TOKEN NAME.")
+@click.option("--oidc", type=click.Path(dir_okay=False, path_type=Path),
+              help="A file that names an OIDC provider and the roles of its groups.")  # fmt: skip
 @click.option("--tls-cert", type=click.Path(dir_okay=False, path_type=Path), help="Certificate chain (PEM).")
 @click.option("--tls-key", type=click.Path(dir_okay=False, path_type=Path), help="Its private key (PEM).")
 @click.option("--demo", is_flag=True, help="Load a small organisation, and keep it lively.")

@@ -21,7 +21,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bursar.objects.decode import ManifestError
-from bursar.server.access import Access, TokenFileError
+from bursar.server.access import Access, TokenFileError, TokenVerifier
 from bursar.server.app import App, RequestLimits
 from bursar.server.background import AuditWatch, SnapshotKeeper, Ticker
 from bursar.server.connections import Acceptor, BoundedConnection, ConnectionConfig, ConnectionLimits
@@ -54,6 +54,7 @@ class ServeOptions:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     tokens: Path | None = None
+    oidc: Path | None = None  # a file that names an identity provider
     certificate: Path | None = None
     key: Path | None = None
     demo: bool = False
@@ -65,8 +66,8 @@ class ServeOptions:
 
     def check(self) -> None:
         """``UnsafeError`` unless it is safe to listen like this."""
-        if not is_loopback(self.host) and self.tokens is None:
-            raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE")
+        if not is_loopback(self.host) and self.tokens is None and self.oidc is None:
+            raise UnsafeError(f"to listen on {self.host}, give a file of tokens: --tokens FILE, or --oidc FILE")
         if (self.certificate is None) != (self.key is None):
             raise UnsafeError("TLS needs both a certificate and its key: --tls-cert FILE --tls-key FILE")
         if self.certificate is not None and self.key is not None:
@@ -156,7 +157,7 @@ class BursarServer(uvicorn.Server):
 def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
     """The service with its threads, and the application over it."""
     options.check()
-    access = Access(options.tokens)
+    access = Access(options.tokens, None if options.oidc is None else verifier(options.oidc))
     remove_leftovers(options.data)
     service = Service.open(options.data, clock=options.clock)
     audit = AuditWatch(service)
@@ -175,6 +176,13 @@ def running(options: ServeOptions) -> Iterator[tuple[Service, App]]:
             keeper.stop()
             audit.stop()
             service.close()
+
+
+def verifier(path: Path) -> TokenVerifier:
+    """Of an identity provider. What it needs is imported only by servers that have one."""
+    from bursar.server.oidc import OidcVerifier, read_options  # noqa: PLC0415 it takes 50 ms
+
+    return OidcVerifier(read_options(path))
 
 
 def server(app: App, options: ServeOptions) -> BursarServer:
