@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from bursar.cli.output import echo
 if TYPE_CHECKING:
     from bursar.audit.auditor import Auditor
     from bursar.server.object_audit import ObjectAudit
+    from bursar.store.segments import Gap, HistoryPart
 
 
 _SQLITE = b"SQLite format 3\0"
@@ -29,7 +31,10 @@ Lines = Iterator[bytes]
 @click.option("--head", metavar="SEQ:HASH", help="A hash printed by an earlier audit: the journal must still hold it.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print the result.")
 def audit(file: Path, head: str | None, output: str) -> None:
-    """Check the journal of a store file, or of a file with one line a record (- for stdin).
+    """Check the journal of a store file, of a file with one line a record (- for stdin), or of a folder of history.
+
+    The folder is what `bursar controller --history` writes: every leader's ledger is checked from its first record, and
+    so is that each continues the one before. Gaps are named, and are no fault.
 
     Exit code 0: every record is true to the others; 1: the first one that is not, with the numbers; 2: the file could
     not be read.
@@ -37,6 +42,9 @@ def audit(file: Path, head: str | None, output: str) -> None:
     from bursar.audit.auditor import AuditError, Auditor
     from bursar.store.schema import StoreError
 
+    if file.is_dir():
+        _audit_history(file, output)
+        return
     name = "stdin" if str(file) == "-" else str(file)
     auditor = Auditor()
     anchor = _anchor(head)
@@ -62,6 +70,87 @@ def audit(file: Path, head: str | None, output: str) -> None:
     except (OSError, StoreError) as error:
         fail(f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error))
     _print(name, first, auditor, objects, output)
+
+
+def _audit_history(folder: Path, output: str) -> None:
+    """Check all terms in a folder; ends the program."""
+    import json
+
+    from bursar.audit.auditor import AuditError
+    from bursar.store.segments import SegmentError, history_of
+
+    terms: list[AuditedLedger] = []
+    try:
+        for part in history_of(folder):
+            if not terms or terms[-1].name != part.ledger:
+                terms.append(AuditedLedger(part.ledger, part.header.term, part.header.began))
+            terms[-1].take(part)
+    except (AuditError, SegmentError) as error:
+        where = f"term {terms[-1].term}: " if isinstance(error, AuditError) else ""
+        click.echo(f"BAD  {folder}: {where}{error}")
+        sys.exit(exit_codes.FAILED)
+    except OSError as error:
+        fail(f"{folder}: {error.strerror}")
+    if not terms:
+        fail(f"{folder}: holds no history, so there is nothing to check", exit_codes.FAILED)
+    if output == "json":
+        click.echo(json.dumps({"folder": str(folder), "terms": [one.plain() for one in terms]}))
+        return
+    records = sum(one.records for one in terms)
+    click.echo(f"GOOD {folder}: {len(terms)} ledgers of leaders, {records:,} records, each continues the one before")
+    for one, following in zip(terms, [*terms[1:], None], strict=True):
+        for line in one.lines(None if following is None else following.began):
+            click.echo(f"  {line}")
+
+
+@dataclass
+class AuditedLedger:
+    """The ledger of one leader, as far as it was checked."""
+
+    name: str
+    term: int
+    began: int
+    records: int = 0
+    last: int = 0  # the time of the last record
+    proven: bool = True  # checked from the first record on
+    sealed: bool = False
+    gaps: list[Gap] = field(default_factory=list)
+    auditor: Auditor | None = None
+
+    def take(self, part: HistoryPart) -> None:
+        from bursar.audit.auditor import Auditor
+        from bursar.store.segments import gap_of, position_of
+
+        self.sealed = part.seal is not None
+        for line in part.lines:
+            gap = gap_of(line)
+            if gap is not None:
+                self.gaps.append(gap)
+                self.proven = False
+                continue
+            seq, self.last = position_of(line)
+            if self.auditor is None and self.proven:
+                self.proven, self.auditor = seq == 1, Auditor()
+            if self.proven and self.auditor is not None:
+                self.auditor.feed(line)
+            self.records += 1
+
+    def lines(self, following: int | None) -> Iterator[str]:
+        from bursar.objects.validation import timestamp
+
+        how = "checked" if self.proven else "only their hashes are checked from where records are missing"
+        yield f"term {self.term}, from {timestamp(self.began)}: {self.records:,} records, {how}"
+        for gap in self.gaps:
+            yield f"  gap: {gap.records} records from {timestamp(gap.since)} to {timestamp(gap.until)}: {gap.why}"
+        if not self.sealed and following is not None:
+            since = timestamp(self.last or self.began)
+            yield f"  gap: what was decided after {since} until {timestamp(following)}: the leader ended without a word"
+
+    def plain(self) -> dict[str, object]:
+        from msgspec.structs import asdict
+
+        named = {name: getattr(self, name) for name in ("term", "began", "records", "last", "proven", "sealed")}
+        return named | {"gaps": [asdict(gap) for gap in self.gaps]}
 
 
 def _anchor(text: str | None) -> tuple[int, str] | None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bursar.cli import exit_codes
 from bursar.cli.connection import fail
+
+if TYPE_CHECKING:
+    from bursar.kube.controller.leader_term import JournalKeeper
 
 
 @click.command()
@@ -40,6 +44,10 @@ from bursar.cli.connection import fail
               help="Seconds between two comparisons of ledger and cluster.")  # fmt: skip
 @click.option("--journal", type=click.Path(file_okay=False, path_type=Path),
               help="A folder for the journal of each term, for `bursar audit`.")  # fmt: skip
+@click.option("--history", type=click.Path(file_okay=False, path_type=Path),
+              help="A folder that all replicas share, for the history of all leaders.")  # fmt: skip
+@click.option("--history-size", metavar="SIZE", default="2Gi", show_default=True,
+              help="Delete the oldest history beyond this.")  # fmt: skip
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -54,7 +62,6 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
     port cannot be used; 2: the command line is wrong.
     """
     import asyncio
-    import functools
 
     from bursar.kube.admission.predicate import TERM_ANNOTATION, AdmissionOptions
     from bursar.kube.client.election import ClusterAccess
@@ -66,7 +73,6 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
     from bursar.kube.controller.mirror import MirrorOptions
     from bursar.kube.controller.replica import ProcessOptions, own_identity
     from bursar.kube.http_server import ListenError
-    from bursar.store.committer import journals_in
 
     chosen = SimpleNamespace(**given)
     if chosen.shadow and chosen.dry_run:
@@ -94,7 +100,7 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         dry_run=chosen.dry_run,
         pin_patience=round(chosen.pin_patience * 1000),
         compared_every=chosen.compare_every,
-        journal=None if chosen.journal is None else functools.partial(journals_in, chosen.journal),
+        journal=_journal(chosen),
     )
     access = ClusterAccess(str(chosen.kubeconfig or ""), chosen.context, TERM_ANNOTATION, level == logging.INFO)
     identity = chosen.identity or own_identity()
@@ -106,6 +112,25 @@ def controller(**given: Any) -> None:  # noqa: ANN401 each option as it is decla
         asyncio.run(run(config, options, lambda line: click.echo(line, err=True)))
     except ListenError as error:
         fail(f"{error}\n  other addresses: --host, --health-port and --webhook-port", exit_codes.FAILED)
+
+
+def _journal(chosen: SimpleNamespace) -> Callable[[int], JournalKeeper] | None:
+    """What keeps the journal of a term, if anything does."""
+    import functools
+
+    from bursar.quantity import UNIT, QuantityError, parse
+    from bursar.store.committer import journals_in
+    from bursar.store.segments import writer_in
+
+    if chosen.history is not None and chosen.journal is not None:
+        raise click.UsageError("--history keeps the journals of all terms: give it, or --journal")
+    if chosen.history is None:
+        return None if chosen.journal is None else functools.partial(journals_in, chosen.journal)
+    try:
+        most = parse(chosen.history_size, UNIT)
+    except QuantityError as error:
+        raise click.UsageError(f"--history-size: {error}") from None
+    return functools.partial(writer_in, chosen.history, most)
 
 
 @click.command()
