@@ -14,6 +14,7 @@ from bursar.answers.follower import ClusterFollower
 from bursar.answers.forks import Forks
 from bursar.answers.questions import Questions
 from bursar.answers.view import FollowedView
+from bursar.control.controller import LEAVING
 from bursar.kube.controller.mirror import MirrorOptions
 from bursar.server.operations import Operation
 from bursar.server.request_query import RequestQuery
@@ -77,11 +78,14 @@ class Scene:
 
 
 def _said(mirror: Any, uid: str) -> tuple[Any, ...]:  # noqa: ANN401
+    """What counts of a claim, and why it waits. Only the leader knows of an admission that waits for others."""
     claim = mirror.engine.state.claims.get(uid)
     if claim is None:
         return ()
     code, words = mirror.controller.reason(uid)
-    return claim.key, claim.state, claim.place, claim.leaving, code, sorted(words.replace(",", "").split())
+    if code == LEAVING:
+        return claim.key, code, words
+    return claim.key, claim.state, claim.place, claim.leaving, code
 
 
 @asynccontextmanager

@@ -154,4 +154,5 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_a_folder(tmp_path: Path) -> None:
     result = run(tmp_path)
-    assert (result.exit_code, result.stderr) == (2, f"error: {tmp_path}: Is a directory\n")
+    said = f"error: {tmp_path}: holds no history, so there is nothing to check\n"
+    assert (result.exit_code, result.stderr) == (1, said)
