@@ -39,6 +39,7 @@ help:
 run: setup-run
 	@mkdir -p build
 	.venv/bin/bursar test -v examples
+	@echo "A GPU server of your own, with real jobs: docs/tasks/gpu-server.md"
 	.venv/bin/bursar serve --demo --data build/demo.db
 
 check: lint

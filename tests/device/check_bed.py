@@ -74,9 +74,12 @@ class Client:
 class Bed:
     """One machine with its server."""
 
-    def __init__(self, machine: Mapping[str, Any] | None, deps: Path | None) -> None:
-        """``machine``: a fake one; None: the real one."""
+    def __init__(self, machine: Mapping[str, Any] | None, deps: Path | None, *, apart: bool = False) -> None:
+        """``machine``: a fake one; None: the real one. ``apart``: the agent is a process of its own."""
         self.fake = machine is not None
+        self._apart = apart
+        self.agent: subprocess.Popen[bytes] | None = None
+        self._port = "0"
         self.folder = Path(tempfile.mkdtemp(prefix="bursar-check-"))
         self.folder.chmod(0o711)
         self.state = self.folder / "machine.json"
@@ -104,30 +107,58 @@ class Bed:
     # The server
 
     def start(self) -> float:
-        """Seconds until it serves."""
+        """Seconds until it serves, and its agent, too."""
         before = time.monotonic()
-        log = self.folder / "server.log"
+        data = ["--data", str(self.folder / "bursar.db"), "--port", self._port]
+        local = ["--gpus", "nvml", "--machine", "box", "--slice", self.slice]
+        if self._apart:
+            self._write_tokens()
+            data += ["--tokens", str(self.folder / "tokens")]
+        if self.server is None or self.server.poll() is not None:
+            arguments = ["serve", *data, *([] if self._apart else ["--local", *local])]
+            self.server, line = self._started("server", "Bursar serves ", arguments)
+            self.environment["BURSAR_SERVER"] = line.split()[2]
+            self._port = line.split()[2].rpartition(":")[2]
+        self.environment["BURSAR_TOKEN"] = (self.folder / "tokens").read_text(encoding="utf-8").split()[1]
+        if self._apart and (self.agent is None or self.agent.poll() is not None):
+            known = ["--server", self.environment["BURSAR_SERVER"], "--token-file", str(self.folder / "agent-token")]
+            arguments = ["agent", *known, "--state", str(self.folder / "agent"), *local]
+            self.agent, _ = self._started("agent", "Bursar runs jobs on box ", arguments)
+        return time.monotonic() - before
+
+    def _write_tokens(self) -> None:
+        tokens = {"tokens": "admin admin-of-the-check\nagent agent-of-the-check box\n"}
+        for name, text in (tokens | {"agent-token": "agent-of-the-check\n"}).items():
+            path = self.folder / name
+            path.touch(mode=0o600)
+            path.write_text(text, encoding="utf-8")
+
+    def _started(self, name: str, begins: str, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
+        """The process, and the line by which it says that it serves."""
+        log = self.folder / f"{name}.log"
         with log.open("ab") as file:
             start = file.tell()
-            self.server = subprocess.Popen(
-                [sys.executable, "-m", "bursar", "serve", "--local", "--data", str(self.folder / "bursar.db"),
-                 "--port", "0", "--gpus", "nvml", "--machine", "box", "--slice", self.slice],
-                env=self.environment, cwd=self.folder, stdout=file, stderr=file, start_new_session=True,
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bursar", *arguments], env=self.environment, cwd=self.folder, stdout=file,
+                stderr=file, start_new_session=True,
             )  # fmt: skip
 
         def serves() -> str:
-            must(self.server is not None and self.server.poll() is None, f"the server ended: {log.read_text()[-600:]}")
-            text = log.read_bytes()[start:].decode()
-            return next((line.split()[2] for line in text.splitlines() if line.startswith("Bursar serves ")), "")
+            must(process.poll() is None, f"the {name} ended: {log.read_text()[-600:]}")
+            lines = log.read_bytes()[start:].decode().splitlines()
+            return next((line for line in lines if line.startswith(begins)), "")
 
-        self.environment["BURSAR_SERVER"] = until("the server serves", serves)
-        self.environment["BURSAR_TOKEN"] = (self.folder / "tokens").read_text(encoding="utf-8").split()[1]
-        return time.monotonic() - before
+        return process, until(f"the {name} serves", serves)
 
     def end_server(self, number: int) -> None:
         assert self.server is not None
         self.server.send_signal(number)
         self.server.wait(timeout=PATIENCE)
+
+    def end_agent(self, number: int) -> None:
+        assert self.agent is not None
+        self.agent.send_signal(number)
+        self.agent.wait(timeout=PATIENCE)
 
     def mend(self) -> None:
         """After something that must not be: say how it stands, and end all jobs and clients."""
@@ -151,6 +182,8 @@ class Bed:
             if any(client.process.poll() is None for client in self.clients):
                 self.mend()
             self.end_server(signal.SIGTERM)
+        if self.agent is not None and self.agent.poll() is None:
+            self.end_agent(signal.SIGTERM)
         for client in self.clients:
             with suppress(subprocess.TimeoutExpired):
                 client.process.wait(timeout=5)
@@ -164,7 +197,7 @@ class Bed:
     def left(self) -> list[int]:
         """Processes that have to do with this bed and are not its server or clients."""
         mine = {os.getpid(), *(client.process.pid for client in self.clients)}
-        mine |= set() if self.server is None else {self.server.pid}
+        mine |= {one.pid for one in (self.server, self.agent) if one is not None}
         return [pid for pid in self.every() if pid not in mine]
 
     def every(self) -> list[int]:

@@ -2,10 +2,11 @@
 
     python3 -m tests.local.kill_rounds [--rounds 100] [--seed N]
 
-In each round jobs with GPUs are queued, and one of these happens: kill -9 of a client, a shim, a process of a job or
-the server; a restart as systemd does it (SIGTERM to the server's unit only); a logout (all processes of the sessions
-in which clients were started). A job holds a file lock for each of its GPUs in all its processes, so a GPU that is
-handed out too early is seen by the next job. In the end all GPUs are free, no process is left and the audit is clean.
+In each round jobs with GPUs are queued, and one of these happens: kill -9 of a client, a shim, a process of a job, the
+server or the agent, which are processes of their own; a restart as systemd does it (SIGTERM to one unit only); a
+logout (all processes of the sessions in which clients were started). A job holds a file lock for each of its GPUs in
+all its processes, so a GPU that is handed out too early is seen by the next job. In the end all GPUs are free, no
+process is left and the audit is clean.
 The GPUs are fakes; processes, cgroups and signals are real.
 """
 
@@ -61,6 +62,7 @@ class KillRounds:
             "shim": self._shim,
             "job": self._job,
             "server": self._server,
+            "agent": self._agent,
             "restart": self._restart,
             "logout": self._logout,
         }
@@ -131,8 +133,17 @@ class KillRounds:
         self._bed.start()
         return True
 
+    def _agent(self) -> bool:
+        self._bed.end_agent(signal.SIGKILL)
+        time.sleep(self._dice.random() * 0.5)
+        self._bed.start()
+        return True
+
     def _restart(self) -> bool:
-        self._bed.end_server(signal.SIGTERM)
+        if self._dice.random() < 0.5:
+            self._bed.end_server(signal.SIGTERM)
+        else:
+            self._bed.end_agent(signal.SIGTERM)
         self._bed.start()
         return True
 
@@ -160,6 +171,7 @@ class KillRounds:
         must(everything.code() == 0, f"a job of all GPUs: {everything.err}")
         until("it is gone", lambda: not self._active())
         must(not any(gpu["jobs"] or gpu["strays"] or gpu["out"] for gpu in bed.gpus()), f"not free: {bed.gpus()}")
+        bed.end_agent(signal.SIGTERM)
         bed.end_server(signal.SIGTERM)
         until("no process is left", lambda: not bed.left())
         bed.bursar("audit", str(bed.folder / "bursar.db"))
@@ -174,12 +186,13 @@ def _command(pid: int) -> bytes:
 
 def rounds_of(rounds: int, seed: int) -> Counter[str]:
     """What was struck how often; ``CheckError`` for anything that must not be."""
-    bed = Bed(machine(*(h200(index) for index in range(CARDS))), None)
+    bed = Bed(machine(*(h200(index) for index in range(CARDS))), None, apart=True)
     try:
         fire = KillRounds(bed, seed)
         fire.run(rounds)
     except CheckError:
-        sys.stderr.write((bed.folder / "server.log").read_text(encoding="utf-8")[-6000:])
+        for name in ("server.log", "agent.log"):
+            sys.stderr.write((bed.folder / name).read_text(encoding="utf-8")[-6000:])
         raise
     finally:
         bed.close()

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from bursar.local.cgroups import attach, mount_point, open_slice
 from bursar.local.job_records import JobFiles
 from tests.local.bed import LocalBed, alive, ended, wait_for
 
@@ -145,3 +147,26 @@ def test_a_pod_that_names_the_machine_but_has_no_client(bed: LocalBed, when: str
     assert bed.phase("a/copy") == when
     bed.restart()
     bed.until("a/copy", "" if when == "Pending" else "Failed")
+
+
+def test_jobs_live_in_a_cgroup_that_another_program_made() -> None:
+    """As ``bursar-jobs.service`` does for systemd: it delegates its cgroup, and keeps a process in a part of it."""
+    mount = mount_point()
+    parent = Path(f"bursar-test-{os.getpid()}.slice")
+    if mount is None or open_slice("auto", str(parent)).root is None:
+        assert open_slice("auto", f"{parent}/jobs.service").why_not
+        return
+    unit = mount / parent / "jobs.service"
+    (unit / "holder").mkdir(parents=True)
+    holder = subprocess.Popen(["/bin/sleep", "600"])
+    try:
+        attach(str(unit / "holder"), holder.pid)
+        groups = open_slice("auto", f"{parent}/jobs.service")
+        job = groups.create("a.train.1", 500, 1 << 30)
+        assert Path(job).parent == unit
+        assert groups.missing_for(500, 1 << 30) == open_slice("auto", str(parent)).missing_for(500, 1 << 30)
+    finally:
+        holder.kill()
+        holder.wait()
+        for folder in (unit / "a.train.1", unit / "holder", unit, unit.parent):
+            folder.rmdir()

@@ -91,10 +91,11 @@ class Target:
 
                 yield functools.partial(open_file, self.data)
             else:
-                client = self._remote()
+                client = self.remote()
                 yield lambda: nullcontext(client)
 
-    def _remote(self) -> Client:
+    def remote(self) -> Client:
+        """A client of the server, which is not asked yet."""
         from bursar.server.client import DEFAULT_ADDRESS, Client
 
         try:

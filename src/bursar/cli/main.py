@@ -73,6 +73,7 @@ class LazyGroup(click.Group):
 
 
 COMMANDS = {
+    "agent": "bursar.cli.agent:agent",
     "answers": "bursar.cli.controller:answers",
     "apply": "bursar.cli.change:apply",
     "attach": "bursar.cli.run:attach",
@@ -94,6 +95,7 @@ COMMANDS = {
     "prune": "bursar.cli.upkeep:prune",
     "reasons": "bursar.cli.info:reasons",
     "restore": "bursar.cli.upkeep:restore",
+    "retire": "bursar.cli.agent:retire",
     "run": "bursar.cli.run:run",
     "serve": "bursar.cli.serve:serve",
     "simulate": "bursar.cli.simulate:simulate",

@@ -67,6 +67,7 @@ class LocalAgent:
             machine.name, link(machine.name), devices(slice_), files, groups, LocalOptions(), lambda: self._look([])
         )
         self._registration = Registration(machine)
+        self._gaps = 0  # of the link, when the machine was registered
         self._listener: socket.socket | None = None
         self._peers: WeakSet[Peer] = WeakSet()
         self._ready = Event()
@@ -84,6 +85,10 @@ class LocalAgent:
         """Jobs go on; the next agent takes them over."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     @property
     def machine(self) -> str:
@@ -235,6 +240,10 @@ class LocalAgent:
         known += [JobProcesses(one.uid, one.cgroup, one.process, one.shim) for one in records]
         report: DeviceReport = await work.in_devices(work.devices.poll, wanted, JobLookup(known).job_of)
         self.report = report
+        gaps = work.link.gaps()
+        if gaps != self._gaps and not any(job.forgotten for job in self._table):
+            self._gaps = gaps
+            self._registration.forget()
         machine, changed = self._registration.changes(report.devices, report.held)
         self._registration.machine = self._table.machine = machine
         work.uuids = self._registration.uuids()

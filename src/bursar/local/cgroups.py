@@ -82,12 +82,6 @@ class Cgroups:
             (self.root / SHIMS).mkdir(exist_ok=True)
             attach(str(self.root / SHIMS), pid)
 
-    def names(self) -> list[str]:
-        """The cgroups of jobs that exist."""
-        if self.root is None:
-            return []
-        return sorted(one.name for one in self.root.iterdir() if one.is_dir() and one.name != SHIMS)
-
 
 def open_slice(choice: str = "auto", slice_name: str = SLICE) -> Cgroups:
     """``none`` does without. As root the slice is at the top, else in what the user's systemd may write."""

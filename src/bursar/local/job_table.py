@@ -16,7 +16,7 @@ from bursar.local.callers import LocalRights, LocalUser, UserCache
 from bursar.local.job_life import NOT_STARTED, JobLife
 from bursar.local.job_records import JobRecord
 from bursar.local.jobs import GRANTED, QUEUED, RUNNING, Handed, LocalJob, Surroundings
-from bursar.local.links import TERMINATING, JobEnd, LinkError, PodState, RefusedByClusterError
+from bursar.local.links import GONE, TERMINATING, JobEnd, LinkError, PodState, RefusedByClusterError
 from bursar.local.peers import Peer
 from bursar.local.protocol import Message
 from bursar.local.submission import JobRefusedError, Machine, options_in, pods_of, read_request
@@ -36,6 +36,7 @@ class JobTable:
         self._owner = owner
         self._jobs: dict[str, LocalJob] = {}
         self._states: dict[str, PodState] = {}  # by uid: the newest that the cluster said
+        self._unknown: dict[str, float] = {}  # since when there are pods without a job
         self._waiters: dict[Peer, set[str]] = {}  # the queued jobs of each client
         self._callers = UserCache()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -183,6 +184,9 @@ class JobTable:
                 self._begin(job, state)
             elif job.state == QUEUED and state.ended:
                 self._withdrawn(job, state)
+            if state.phase == GONE and job.state != QUEUED:
+                job.forgotten = True
+                job.end("Stopped", "its pod is gone")
             if state.phase == TERMINATING and job.state != QUEUED:
                 reason = "Evicted" if state.evicted else "Stopped"
                 job.end(reason, state.message if state.evicted else "its pod was deleted")
@@ -273,8 +277,15 @@ class JobTable:
             await self._work.in_link(self._work.link.remove, [state.pod])
 
     async def drop_orphans(self) -> None:
-        """Queued jobs whose clients did not come back leave the queue."""
+        """Queued jobs whose clients did not come back leave the queue, and so do pods that no client knows of: their
+        answer was lost on its way from the server.
+        """
         limit = time.monotonic() - CLIENT_SECONDS
+        unknown = [state for uid, state in self._states.items() if uid not in self._jobs and not state.ended]
+        self._unknown = {state.uid: self._unknown.get(state.uid, time.monotonic()) for state in unknown}
+        for state in unknown:
+            if self._unknown[state.uid] < limit:
+                await self._disown(state)
         lost = [job for job in self if job.state == QUEUED and job.peer is None and job.since < limit]
         for job in lost:
             job.since = time.monotonic()

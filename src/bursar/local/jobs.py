@@ -69,6 +69,7 @@ class LocalJob:
     since: float = field(default_factory=time.monotonic)  # it has been without a client or shim, while it has none
     failed: bool = False
     readers: list[Peer] = field(default_factory=list)  # who follow its log, and learn of the end by theirs
+    forgotten: bool = False  # by the cluster; its processes are ended before the machine is registered again
     line: str = ""  # what the client was last told about the queue
     record: JobRecord | None = None
     processes: JobProcesses | None = None

@@ -120,6 +120,9 @@ class ClusterLink(Protocol):
     def usage(self, use: MachineUse) -> None:
         """What is used now; only the newest counts, and it need not be durable."""
 
+    def gaps(self) -> int:
+        """How often the cluster may have forgotten this machine since the beginning."""
+
     def follow(self, hear: Hear) -> Callable[[], None]:
         """Hear of changes of the machine's pods once they are durable, in any thread; returns how to stop.
 

@@ -67,6 +67,10 @@ class Registration:
         keyed = {f"{one['kind']}/{one['metadata']['name']}": one for one in wanted}
         return machine, [one for key, one in keyed.items() if self._told.get(key) != one]
 
+    def forget(self) -> None:
+        """The cluster may have lost it."""
+        self._told = {}
+
     def told(self, manifests: Sequence[dict[str, Any]]) -> None:
         """These are durable in the cluster."""
         self._told |= {f"{one['kind']}/{one['metadata']['name']}": one for one in manifests}

@@ -3,6 +3,7 @@
 A token file has a line for each token: ``ROLE TOKEN [NAME [NAMESPACES]]``. Empty lines and lines that begin with # are
 skipped. Tokens are compared by their hash in constant time. The file is reloaded when it changes.
 
+The agent of a machine has a token with the name of its machine, and may do what agents do for that machine.
 A viewer reads, and asks what-if. A submitter also changes what belongs to its namespaces, quotas excepted. A quota
 editor also changes quotas, and nothing else. An admin may do everything. Each change carries the name of its actor.
 """
@@ -20,17 +21,20 @@ from typing import Final, Protocol
 
 from bursar.control.admission import CONFIGURATION
 from bursar.objects.kinds import POD, Kind, TypedObject
-from bursar.server.operations import ADMIN, CHANGE, READ
+from bursar.server.operations import ADMIN, AGENT, CHANGE, READ
 from bursar.server.problems import RefusedError
 
 VIEWER: Final = "viewer"
 SUBMITTER: Final = "submitter"
 QUOTA_EDITOR: Final = "quota-editor"
-ROLES: Final = (VIEWER, SUBMITTER, QUOTA_EDITOR, ADMIN)
+AGENT_ROLE: Final = "agent"
+_PEOPLE: Final = frozenset({VIEWER, SUBMITTER, QUOTA_EDITOR, ADMIN})
+ROLES: Final = (VIEWER, SUBMITTER, QUOTA_EDITOR, ADMIN, AGENT_ROLE)
 EVERYWHERE: Final = "*"
 SHORTEST: Final = 16  # characters of a token
 _NEEDS: Final = {
-    READ: frozenset(ROLES),
+    READ: _PEOPLE,
+    AGENT: frozenset({AGENT_ROLE, ADMIN}),
     CHANGE: frozenset({SUBMITTER, QUOTA_EDITOR, ADMIN}),
     ADMIN: frozenset({ADMIN}),
 }
@@ -195,6 +199,8 @@ def read_tokens(text: str, path: Path) -> dict[bytes, Identity]:
 
 def checked_identity(name: str, role: str, namespaces: frozenset[str]) -> Identity:
     """An identity; ``ValueError`` if its role and namespaces do not fit."""
+    if role == AGENT_ROLE and name == AGENT_ROLE:
+        raise ValueError("the token of an agent needs the name of its machine")
     if role == SUBMITTER and not namespaces:
         raise ValueError(f"a {SUBMITTER} needs namespaces: a,b or {EVERYWHERE} for all")
     if role != SUBMITTER and namespaces:

@@ -25,12 +25,13 @@ from starlette.routing import Route
 
 from bursar.server import logs, openapi, problems
 from bursar.server.access import Access
+from bursar.server.agent_requests import AGENT_CALL
 from bursar.server.background import AuditWatch
 from bursar.server.copies import Copies
 from bursar.server.dashboard import Dashboard
 from bursar.server.handlers import Handlers
 from bursar.server.metrics import ServerMetrics
-from bursar.server.operations import API, OPERATIONS, READ, STORE_FILE, Operation, Operations
+from bursar.server.operations import AGENT, API, OPERATIONS, READ, STORE_FILE, Operation, Operations
 from bursar.server.problems import CONTENT_TYPE, RefusedError, Reply
 from bursar.server.request_query import RequestQuery
 from bursar.server.requests import IDENTITY, LARGEST_BODY, in_thread, read_request, response
@@ -85,6 +86,7 @@ class App:
             *self._dashboard.routes(),
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/readyz", self._readyz, methods=["GET"]),
+            self._agent_route(),
             Route("/metrics", self._guard("metrics", READ, self._render_metrics), methods=["GET"]),
             Route("/openapi.json", self._guard("openapi", READ, self._openapi), methods=["GET"]),
         ]
@@ -105,6 +107,15 @@ class App:
             return Route(path, route, methods=[operation.method])
         guarded = self._guard(operation.name, operation.role, handler, limited=operation.streams)
         return Route(path, guarded, methods=[operation.method])
+
+    def _agent_route(self) -> Route:
+        async def handle(request: Request) -> Response:
+            asked = await self._read(request, AGENT_CALL)
+            answer = self._handlers.agents.answer
+            given = asked.text("machine"), asked.text("request"), asked.body, asked.identity
+            return _json(await in_thread(answer, *given))
+
+        return Route(API + AGENT_CALL.path, self._guard(AGENT_CALL.name, AGENT, handle), methods=["POST"])
 
     def _handle(self, operation: Operation[Any]) -> Handler:
         async def handle(request: Request) -> Response:
@@ -242,7 +253,7 @@ class App:
 
 def _log(name: str, role: str, request: Request, status: int, seconds: float) -> None:
     """One line for the request."""
-    level = logging.INFO if role != READ or status >= 400 else logging.DEBUG
+    level = logging.INFO if role not in {READ, AGENT} or status >= 400 else logging.DEBUG
     if LOG.isEnabledFor(level):
         caller = request.client.host if request.client is not None else ""
         told = logs.fields(

@@ -18,6 +18,7 @@ from bursar.objects.kinds import POD, Kind
 from bursar.objects.validation import timestamp
 from bursar.server import time_travel, total_types, types
 from bursar.server.activity import ActivityIndex
+from bursar.server.agent_requests import AgentRequests
 from bursar.server.changes import load_change, load_changes
 from bursar.server.copies import Copies
 from bursar.server.copy_answers import checked_references, claim_row
@@ -38,6 +39,7 @@ _TRIALS = ("what_if", "plan")
 
 class Handlers:
     def __init__(self, service: Service, copies: Copies, *, demo: bool = False) -> None:
+        self.agents = AgentRequests(service)
         self._service = service
         self._copies = copies
         self._demo = demo
@@ -145,6 +147,10 @@ class Handlers:
             return types.ChangeList(items=[record.change for record in found], moment=moment_of(cluster))
 
         return self._look(look)
+
+    def retire(self, asked: RequestQuery) -> types.Retired:
+        machine = asked.text("machine")
+        return types.Retired(machine=machine, failed=self.agents.retire(machine))
 
     # State
 

@@ -227,6 +227,9 @@ class ServiceLink:
     def usage(self, use: MachineUse) -> None:
         self._service.machines.report(use)
 
+    def gaps(self) -> int:
+        return 0
+
     def follow(self, hear: Hear) -> Callable[[], None]:
         uids: dict[str, str] = {}  # of the machine's pods, by key: a deletion does not say whose it was
 

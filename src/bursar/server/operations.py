@@ -17,6 +17,7 @@ from bursar.server import total_types, types
 
 API = "/api/v1"
 READ = "read"
+AGENT = "agent"
 CHANGE = "change"  # what may be changed depends on the object
 ADMIN = "admin"
 PAGE = 500
@@ -62,7 +63,7 @@ class Operation(Generic[T]):
         about: str,
         answer: type[T] | None,
         *parameters: Parameter,
-        accepts: Literal["", "manifests", "objects", "pods"] = "",
+        accepts: Literal["", "manifests", "objects", "pods", "call"] = "",
         role: str = READ,
         produces: str = "application/json",
         problems: tuple[int, ...] = (),
@@ -180,6 +181,12 @@ class Operations:
         "/backup",
         "A copy of the store of this moment, as a file. Work goes on meanwhile.",
         None, role=ADMIN, produces=STORE_FILE, problems=(409,),
+    )  # fmt: skip
+
+    retire = Operation(
+        "/machines/{machine}/retire",
+        "This machine is dead: its jobs have failed, its node and GPUs are deleted. Refused while its agent reports.",
+        types.Retired, Parameter("machine", "the machine", where="path"), role=ADMIN, problems=_OBJECT_FAULTS,
     )  # fmt: skip
 
     # State

@@ -174,6 +174,13 @@ class MachineRow(Answer, frozen=True):
     gpus: list[GpuUse]
 
 
+class Retired(Answer, frozen=True):
+    """What became of the jobs of a dead machine."""
+
+    machine: str
+    failed: list[str]  # team/name
+
+
 class MachineList(Answer, frozen=True):
     """The machines that run real jobs."""
 
