@@ -287,3 +287,19 @@ async def test_pods_whose_quota_is_wrong_wait_for_it_as_they_do_for_the_controll
         listing = await asyncio.to_thread(run, "get", "pods", "--kubeconfig", config)
         assert "free" in listing.stdout
         assert "p0" not in listing.stdout
+
+
+@pytest.mark.anyio
+async def test_a_pod_that_quota_alone_admits_waits_for_no_node(tmp_path: Path) -> None:
+    async with stage() as cluster:
+        cluster.namespace("a")
+        cluster.change_namespace("a", {"bursar.dev/place": "scheduler"})
+        cluster.quota("a", 1)
+        cluster.pod("a", "one")
+        cluster.pod("a", "two")
+        config = kubeconfig(tmp_path, cluster.fake.url)
+        first, second = [
+            await asyncio.to_thread(run, "explain", f"a/{name}", "--kubeconfig", config) for name in ("one", "two")
+        ]
+    assert "one is running" in first.output
+    assert "elastic.total" in second.output

@@ -115,6 +115,7 @@ class LiveCluster:
         """The copy, and the pods that are left out because a quota is wrong, with the reason."""
         service = Service.open(path)
         service.cluster.staging.keeps_ages = True
+        service.cluster.controller.leaves_nodes = True
         wrong = self._apply(service, [body for _, body in listed.objects] + _gone_nodes(listed))
         self._apply(service, [pod for pod in listed.pods if pod["spec"].get("nodeName")])
         waiting = [pod for pod in listed.pods if not pod["spec"].get("nodeName")]
