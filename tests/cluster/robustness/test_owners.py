@@ -98,7 +98,9 @@ def test_a_budget_is_named_and_ignored_for_what_is_borrowed_where_that_is_wanted
             attack(plane, user, hostile, f"b{number}", terminationGracePeriodSeconds=1_000_000)
         path = f"/api/v1/namespaces/{hostile}/pods"
         eventually(lambda: _running(plane, path) == 8, "the attacker borrows")
-        plane.api(user).create(f"/apis/policy/v1/namespaces/{hostile}/poddisruptionbudgets", budget)
+        budgets = f"/apis/policy/v1/namespaces/{hostile}/poddisruptionbudgets"
+        plane.api(user).create(budgets, budget)
+        eventually(lambda: _expected(plane, f"{budgets}/shield") == 8, "the budget counts the pods")
         scene.pod("owner", 4)
         eventually(lambda: "disruption budget" in scene.wait_told("owner", "elastic."), "the budget is named")
         assert scene.gated("owner")
@@ -107,6 +109,11 @@ def test_a_budget_is_named_and_ignored_for_what_is_borrowed_where_that_is_wanted
             eventually(lambda: may(plane.api(), BURSAR, "delete", "pods"), "the right is known")
             scene.wait_running("owner")
             assert _running(plane, path) == 4
+
+
+def _expected(plane: ControlPlane, path: str) -> int:
+    found: int = plane.api().get(path).get("status", {}).get("expectedPods", 0)
+    return found
 
 
 def _running(plane: ControlPlane, path: str) -> int:
@@ -121,7 +128,7 @@ def test_an_autoscaler_sees_the_pods_that_quota_alone_admits(plane: ControlPlane
     plane.api().patch(f"/api/v1/namespaces/{scene.namespace}", mark)
     with replicas(plane):
         for number in range(3):
-            scene.pod(f"p{number}", 2, preemptionPolicy="Never")
+            scene.pod(f"p{number}", 2)  # of priority 0
 
         def unscheduled() -> list[str]:
             pods = plane.api().get(scene.pods)["items"]
