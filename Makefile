@@ -12,7 +12,7 @@ VENV := .venv/bin/python
 CHECKED := $(wildcard src tests tools benchmarks examples/policies setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard image storm
+.PHONY: help run check test bench cluster lint format soak device-check kill-rounds mutants manifests reference golden house lock clean setup-run setup-dev compiled binaries browser dashboard image storm screenshots
 
 help:
 	@echo "make run               run the examples, then serve a demo organisation; prints its address"
@@ -32,6 +32,7 @@ help:
 	@echo "make reference         write docs/cli.md, docs/api.md and docs/reasons.md from the code"
 	@echo "make golden            write tests/golden from the code and show what changed of API, journals, metrics, CLI"
 	@echo "make dashboard         build the dashboard from web/ (needs Node); what is built is committed"
+	@echo "make screenshots       take the pictures of docs/images from the demo organisation"
 	@echo "make house             figures of the code base: sizes of modules and functions, repeated class names"
 	@echo "make lock              pin the newest dependencies, with hashes"
 	@echo "make clean             remove .venv and everything built"
@@ -97,6 +98,9 @@ golden: setup-dev
 
 dashboard:
 	cd web && npm ci --no-audit --no-fund && npx tsc --noEmit && node build.mjs
+
+screenshots: browser
+	BURSAR_SCREENSHOTS=1 PYTHONPATH=src $(VENV) -m pytest -q tests/dashboard/test_screenshots.py
 
 house: setup-dev
 	@$(VENV) tools/house.py

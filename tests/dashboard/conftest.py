@@ -71,7 +71,7 @@ def opener(browser: Browser) -> Iterator[Opener]:
         tab = Tab(context.new_page(), address)
         tab.page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
         tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-        tab.page.set_default_timeout(20_000)
+        tab.page.set_default_timeout(60_000)
         tabs.append(tab)
         return tab
 

@@ -68,7 +68,7 @@ export function claimPath(key: string): string {
 }
 
 export interface Loaded<T> { data: T | null; error: ApiError | null; loading: boolean }
-type Load<T> = (signal: AbortSignal) => Promise<T>;
+type Load<T> = (signal: AbortSignal, partly: (data: T) => void) => Promise<T>;
 
 /**
  * What `load` finds, and again when the server has something new. The old data stay until the new ones are there. A
@@ -87,12 +87,17 @@ export function useLoaded<T>(key: string, load: Load<T> | null, follow = true): 
     let running = false;
     let wanted = false;
     let took = 0;
+    // The beginning of a long list is shown while the rest comes, unless an older list is there already.
+    const partly = (data: T) => {
+      if (abort.signal.aborted) return;
+      setState((before) => (before.key === key && before.data !== null ? before : { data, error: null, loading: true, key }));
+    };
     const run = async () => {
       running = true;
       wanted = false;
       const begun = performance.now();
       try {
-        const data = await current.current.load!(abort.signal);
+        const data = await current.current.load!(abort.signal, partly);
         if (!abort.signal.aborted) setState({ data, error: null, loading: false, key });
       } catch (error) {
         if (abort.signal.aborted) return;
@@ -137,10 +142,11 @@ export function useApi<T>(path: string | null, params: Record<string, string | n
 export function useList<T>(path: string | null, params: Record<string, string> = {}): Loaded<Page<T>> {
   const at = useStore(place).params.get("at") ?? "";
   const address = path === null ? "" : query(path, { ...params, limit: 500, at });
-  const load = async (signal: AbortSignal) => {
+  const load = async (signal: AbortSignal, partly: (data: Page<T>) => void) => {
     const first = await read<Page<T>>(address, signal);
     const items = [...first.items];
     let next = first.continue;
+    if (next) partly(first);
     while (next) {
       const more = await read<Page<T>>(query(path!, { ...params, limit: 2000, continue: next }), signal);
       items.push(...more.items);

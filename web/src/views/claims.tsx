@@ -125,7 +125,7 @@ export function ClaimsView() {
         {chips.map(([name, value]) => <button key={name} type="button" class="chip" aria-label={`Do not filter by ${name}`} onClick={() => change({ [name]: "" })}>{name}: {value} ×</button>)}
       </div>
       <div class={opened ? "split" : ""}>
-        <Card title="Claims" aside={found.data && `${rows.length.toLocaleString("en")} of ${found.data.items.length.toLocaleString("en")}`}>
+        <Card title="Claims" aside={found.data && `${rows.length.toLocaleString("en")} of ${(found.data.items.length + found.data.remaining).toLocaleString("en")}`}>
           <Shown of={found} rows={8}>
             {(data: Page<ClaimRow>) => <Table name="Claims" rows={rows} id={(row) => row.uid} columns={columns} open={(row) => ({ claim: keyOf(row) })} opened={rows.find((row) => keyOf(row) === opened)?.uid ?? ""}
               empty={data.items.length ? <Empty title="No claim matches." /> : <Empty title="There are no claims.">A claim is a pod that asks for resources. Try one on the page <Link view="plan">What-if and plan</Link>.</Empty>} />}

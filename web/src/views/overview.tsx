@@ -42,7 +42,7 @@ function Teams({ teams, resources }: { teams: TeamTotal[]; resources: string[] }
   const columns: Column<TeamTotal>[] = [
     { name: "Team", cell: (team) => <Link view="claims" params={{ namespace: team.namespace }}>{team.namespace || "none"}</Link>, sort: (team) => team.namespace },
     {
-      name: `${brief(main)} used and waiting`, class: "wide-bar", sort: (team) => -parse(team.used[main]),
+      name: `${brief(main)}: used, waiting`, class: "wide-bar", sort: (team) => -parse(team.used[main]),
       cell: (team) => (
         <Bar whole={most} label={`${show(parse(team.used[main]), main)} ${main} used, ${show(parse(team.wanted[main]), main)} waiting`}
           parts={[{ amount: parse(team.used[main]), kind: "used", name: "used" }, { amount: parse(team.wanted[main]), kind: "wanted", name: "waiting" }]} />

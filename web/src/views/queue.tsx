@@ -28,7 +28,7 @@ export function QueueView() {
     <>
       <div class="tools"><Filter value={params.get("filter") ?? ""} change={(value) => change({ filter: value })} label="Filter by name or reason" /></div>
       <div class={opened ? "split" : ""}>
-        <Card title="Queue" aside={found.data && `${found.data.items.length} waiting`}>
+        <Card title="Queue" aside={found.data && `${(found.data.items.length + found.data.remaining).toLocaleString("en")} waiting`}>
           <Shown of={found} rows={6}>
             {(data) => {
               const rows = filter ? data.items.filter((row) => `${name(row)} ${row.reason} ${row.message}`.toLowerCase().includes(filter)) : data.items;

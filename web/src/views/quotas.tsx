@@ -219,7 +219,7 @@ export function QuotasView() {
       </div>
       <div class={opened ? "split" : ""}>
         <div class="main-part">
-          <Card title="Quotas" aside={`${items.length} quotas`}>
+          <Card title="Quotas" aside={`${(items.length + (found.data?.remaining ?? 0)).toLocaleString("en")} quotas`}>
             <Shown of={found} rows={8}>
               {() => <Table name="Quotas" rows={lines} id={(line) => line.id} columns={columns} rowClass={({ branch }) => (branch.quota ? "" : "group")} empty={items.length ? <Empty title="No quota is called so." /> : <Empty title="There are no quotas.">Every claim starts where a node has room. Apply a quota on the page <Link view="plan">What-if and plan</Link>.</Empty>} />}
             </Shown>
