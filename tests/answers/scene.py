@@ -16,6 +16,7 @@ from bursar.answers.questions import Questions
 from bursar.answers.view import FollowedView
 from bursar.control.controller import LEAVING
 from bursar.kube.controller.mirror import MirrorOptions
+from bursar.ledger.claims import HELD
 from bursar.server.operations import Operation
 from bursar.server.request_query import RequestQuery
 from tests.kube.controller.stage import Stage, stage
@@ -66,7 +67,7 @@ class Scene:
             raise AssertionError(f"leader and replica differ: {self.differences()}") from None
 
     def differences(self) -> Body:
-        """What the leader and the replica say differently of a claim: state, place, reason."""
+        """What the leader and the replica say differently of a claim: its state and place."""
         assert self.stage.term is not None
         theirs, ours = self.stage.term.mirror, self.follower.mirror
         found: Body = {}
@@ -78,14 +79,16 @@ class Scene:
 
 
 def _said(mirror: Any, uid: str) -> tuple[Any, ...]:  # noqa: ANN401
-    """What counts of a claim, and why it waits. Only the leader knows of an admission that waits for others."""
+    """What counts of a claim. Only the leader may know of an admission that waits for others.
+
+    Why a claim waits may be said differently: each of them says what it found when it last tried.
+    """
     claim = mirror.engine.state.claims.get(uid)
     if claim is None:
         return ()
-    code, words = mirror.controller.reason(uid)
-    if code == LEAVING:
-        return claim.key, code, words
-    return claim.key, claim.state, claim.place, claim.leaving, code
+    if claim.state == HELD or mirror.controller.reason(uid)[0] == LEAVING:
+        return claim.key, "waits for others to leave"
+    return claim.key, claim.state, claim.place, claim.leaving
 
 
 @asynccontextmanager

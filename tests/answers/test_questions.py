@@ -92,6 +92,24 @@ async def test_what_if_about_pods_in_a_hidden_namespace_is_refused() -> None:
             await on.ask(Operations.what_if, manifest("a", "new", 1), user=MEMBER)
 
 
+@pytest.mark.parametrize("deleted", ["Pod/a/b1", "ElasticQuota/a/quota"])
+async def test_a_plan_to_delete_what_is_hidden_is_refused_whether_it_is_there_or_not(deleted: str) -> None:
+    async with scene("b") as on:
+        await _lent(on)
+        with pytest.raises(RefusedError, match="may not get pods in the namespace a"):
+            await on.ask(Operations.plan, user=MEMBER, delete=[deleted])
+
+
+async def test_manifests_without_a_namespace_are_of_the_one_named_default() -> None:
+    async with scene("b") as on:
+        await _lent(on)
+        pod = manifest("b", "new", 1)
+        del pod["metadata"]["namespace"]
+        with pytest.raises(RefusedError, match="may not get pods in the namespace default"):
+            await on.ask(Operations.what_if, pod, user=MEMBER)
+        assert (await on.ask(Operations.plan, user=MEMBER, delete=["Node/n"]))["stranded"]
+
+
 async def test_lists_leave_out_pods_of_others_and_show_their_quotas_as_numbers() -> None:
     async with scene("a") as on:
         await _lent(on)

@@ -27,6 +27,7 @@ from bursar.kube.controller.mirror import Mirror, MirrorOptions
 from bursar.kube.controller.patches import hold_of
 from bursar.kube.controller.pod_model import SeenPod
 from bursar.kube.controller.work_queue import Parts, add_output, cancelled
+from bursar.ledger.claims import PENDING
 from bursar.objects.kinds import NODE, Kind
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Output
@@ -61,6 +62,7 @@ class ClusterFollower:
         self.applied = 0  # events
         self.mirror = self._new_mirror()
         self.written: WrittenParts = {}
+        self._unheld: dict[str, None] = {}  # keys of pods whose hold is not in force here
 
     def _new_mirror(self) -> Mirror:
         mirror = Mirror(self._registry, self._options, ObservingController)
@@ -95,7 +97,7 @@ class ClusterFollower:
         """Build the ledger from what the watches have. Events that arrive meanwhile wait."""
         self._inbox.clear()
         self._listed = True
-        self.written = {}
+        self.written, self._unheld = {}, {}
         mirror = self.mirror = self._new_mirror()
         for _ in mirror.building(self._watches.objects(), self._watches.pods()):
             await asyncio.sleep(0)
@@ -118,6 +120,8 @@ class ClusterFollower:
         """Look at the clock: limits change with it, and expected pods are tried again."""
         while True:
             await asyncio.sleep(_TICK)
+            for key in list(self._unheld):
+                self._hold(key)
             self._wake.set()
 
     async def _pump(self) -> None:
@@ -201,10 +205,20 @@ class ClusterFollower:
         if known is not None and decided and (not pod.gated or hold != known.hold):
             mirror.pod_gone(pod.key)  # the leader decided over it: it enters as a new leader would take it over
         mirror.pod_seen(pod)
-        tracked = mirror.pods.by_key.get(pod.key)
-        entered = tracked is not None and tracked is not known
-        if tracked is not None and entered and hold is not None and hold.place and tracked.counted is not None:
-            self.controller.held_before(tracked.uid, hold.place, [uid for uid, _ in hold.victims])
+        if hold is not None and hold.place and mirror.pods.by_key.get(pod.key) is not known:
+            self._hold(pod.key)
+
+    def _hold(self, key: str) -> None:
+        """Gives a pod the hold that the leader wrote; where that cannot be now, it is tried again."""
+        self._unheld.pop(key, None)
+        tracked = self.mirror.pods.by_key.get(key)
+        if tracked is None or tracked.hold is None or tracked.counted is None or not tracked.pending:
+            return
+        claim = self.mirror.engine.state.claims.get(tracked.uid)
+        if claim is not None and claim.state == PENDING:
+            victims = [uid for uid, _ in tracked.hold.victims]
+            if not self.controller.held_before(tracked.uid, tracked.hold.place, victims):
+                self._unheld[key] = None
 
     def pod_gone(self, meta: Meta) -> None:
         self.mirror.pod_gone(meta.key)

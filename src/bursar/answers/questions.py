@@ -18,7 +18,7 @@ from bursar.answers.redaction import Redaction, named_namespaces
 from bursar.answers.view import ActingCluster, FollowedView
 from bursar.control.observing import ObservingController
 from bursar.kube.controller.patches import UNSCHEDULED
-from bursar.objects.kinds import POD
+from bursar.objects.kinds import DEFAULT_NAMESPACE, POD
 from bursar.policies.plugin import Registry
 from bursar.policies.results import Check
 from bursar.server.copy_answers import Question, answer
@@ -86,14 +86,23 @@ class Questions:
     async def _check_names(self, asked: RequestQuery, user: User) -> None:
         """Refuses questions about a namespace whose pods the caller may not get, also about one that does not exist."""
         named = {asked.text("namespace")} - {""}
-        if asked.operation.name in _TRIALS and asked.body.strip():
-            for document in asked.documents():
-                metadata = document.body.get("metadata")
-                if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str):
-                    named.add(metadata["namespace"])
+        if asked.operation.name in _TRIALS:
+            named |= self._namespaces_of(asked)
         hidden = await self._reviews.hidden(user, named)
         if hidden:
             raise RefusedError(403, f"{user.name} may not get pods in the namespace {min(hidden)}")
+
+    def _namespaces_of(self, asked: RequestQuery) -> set[str]:
+        """The namespaces of the manifests of a trial, and of what it deletes."""
+        found = {text.split("/")[1] for text in asked.values.get("delete", ()) if text.count("/") == 2}
+        for document in asked.documents() if asked.body.strip() else ():
+            kinds = self._follower.mirror.cache.kinds.called(str(document.body.get("kind")))
+            if kinds and not any(kind.namespaced for kind in kinds):
+                continue
+            metadata = document.body.get("metadata")
+            namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+            found.add(str(namespace or DEFAULT_NAMESPACE))
+        return found
 
     async def _tried(self, asked: RequestQuery) -> dict[str, Any]:
         live = self._live()
