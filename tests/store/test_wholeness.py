@@ -146,7 +146,7 @@ def test_a_fold_that_was_killed_half_way_loses_nothing(running: Store, share: in
     old = half.read_bytes()
     running._log.fold()
     new = running.path.read_bytes()
-    size = 16_384
+    size = 4_096
     pages = range(0, len(new), size)
     taken = [new if (page // size) % 6 == share else old for page in pages]
     half.write_bytes(b"".join(source[page : page + size] for source, page in zip(taken, pages, strict=True)))

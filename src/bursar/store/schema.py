@@ -53,7 +53,7 @@ def damaged(path: Path, error: object) -> DamagedStoreError:
 APPLICATION_ID = 0x42757273  # "Burs"
 VERSION = 2
 _MODE = 0o600  # the store holds every manifest
-_PAGE = 16_384  # a restart reads the whole journal: fewer, larger pages
+_PAGE = 4_096  # a small change writes a dozen pages to the log; a restart reads larger ones a tenth faster
 
 _TABLES = {
     "journal": "seq INTEGER PRIMARY KEY, line BLOB NOT NULL",

@@ -24,7 +24,7 @@ from bursar.store.schema import CutOffStoreError
 FOLDED: Final = "folded"
 BEFORE: Final = "folded_before"
 FOLLOWED: Final = "followed"
-_PAGES: Final = 1_000  # in the log, when it is folded
+_BYTES: Final = 16_000_000  # in the log, when it is folded
 _FIRST: Final = 16  # commits until the first fold, which tells how many pages a commit takes
 _MOST: Final = 4_096
 _HEADER: Final = 32  # bytes of a log without any change in it
@@ -84,12 +84,13 @@ def _has_log(path: Path) -> bool:
 
 
 class LogFolder:
-    """Folds the log of a writing connection into the file, whenever it has some thousand pages."""
+    """Folds the log of a writing connection into the file, whenever it has some megabytes."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._commits = 0
         self._every = _FIRST
+        self._pages = _BYTES // int(db.execute("PRAGMA page_size").fetchone()[0])
         self._mark = ""  # of a fold that is not complete yet
         self.folded = True  # whether the marks are equal: a file without its log would then be found
 
@@ -132,7 +133,7 @@ class LogFolder:
     def _end(self, pages: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLLOWED, self._mark))
         if self._commits:
-            self._every = max(1, min(_MOST, self._every * _PAGES // max(1, pages)))
+            self._every = max(1, min(_MOST, self._every * self._pages // max(1, pages)))
         self._mark, self.folded, self._commits = "", True, 0
 
     def retry(self) -> None:
