@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,20 @@ def test_a_lost_agent_keeps_its_jobs_and_the_server_its_books(apart: Bed) -> Non
     until("its end is reported", lambda: not apart.running())
     done = apart.client("--gpus", "2", command=["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
     assert (done.code(), done.out.count("GPU-")) == (0, 2)
+
+
+@pytest.mark.parametrize(("what", "code"), [("no server", 3), ("a wrong token", 1), ("the token of another", 1)])
+def test_an_agent_that_cannot_start_says_why_in_one_line(apart: Bed, tmp_path: Path, what: str, code: int) -> None:
+    address = "http://127.0.0.1:9" if what == "no server" else apart.environment["BURSAR_SERVER"]
+    token = "not-a-token-at-all" if what == "a wrong token" else "agent-of-the-check"
+    done = subprocess.run(
+        [sys.executable, "-m", "bursar", "agent", "--server", address, "--state", str(tmp_path / "state"),
+         "--gpus", "none", "--machine", "bay", "--cgroups", "none", "--socket", str(tmp_path / "sock"),
+         "--log-level", "error"],
+        env={**apart.environment, "BURSAR_TOKEN": token}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+    assert not (tmp_path / "sock").exists()
 
 
 def test_machines_share_quotas_and_use_their_own_gpus(apart: Bed) -> None:

@@ -117,8 +117,8 @@ class LocalAgent:
         work = self._work
         self._table = JobTable(work, self._registration.machine, os.geteuid())
         self._requests = JobRequests(self._table, work)
-        self._listener = await work.in_processes(peers.bind, self.options.socket)
         work.options = await work.in_link(work.link.options)
+        self._listener = await work.in_processes(peers.bind, self.options.socket)
         records: list[JobRecord] = await work.in_processes(work.files.load)
         await self._look(records)
         gone = self._registration.unknown(await work.in_link(work.link.objects, "GPU"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
 import struct
 from pathlib import Path
@@ -58,6 +57,8 @@ def state_folder() -> Path:
 
 def make_tokens(folder: Path) -> Path:
     """A file with a token for the admin, which only its owner may read; one that is there is kept."""
+    import secrets  # noqa: PLC0415 clients do not need it
+
     path = folder / TOKENS
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
