@@ -16,8 +16,11 @@ from bursar.policies.trees.api import tree_from
 from bursar.policies.trees.policy import KIND, TreesPolicy
 from bursar.resources import from_amounts
 from bursar.selectors import Selector
+from tests.at_rest import assert_at_rest
+from tests.builders import Manifest, node, pod
 from tests.policies.trees.test_vectors_tree import STEPS
 from tests.policies.trees.world import S_EX, Plain, tree
+from tests.sim.steps import TestBed
 
 
 class Cluster:
@@ -57,10 +60,10 @@ class Cluster:
     def state(self, name: str = "T") -> str:
         found = self.policy.trees.by_name[name]
         parts = []
-        for node_name, node in sorted(found.nodes.items()):
-            used = node.account.used.amount("count")
+        for node_name, one in sorted(found.nodes.items()):
+            used = one.account.used.amount("count")
             if used:
-                ids = [seat.claim.uid for seat in sorted(found.allocated_on(node), key=lambda seat: seat.stamp)]
+                ids = [seat.claim.uid for seat in sorted(found.allocated_on(one), key=lambda seat: seat.stamp)]
                 parts.append(f"{node_name}{used}" + (f"{{{' '.join(ids)}}}" if ids else ""))
         return " ".join(parts)
 
@@ -252,3 +255,42 @@ def test_a_status_names_a_few_borrowers_however_many_there_are() -> None:
     root = cast("Plain", cast("Plain", cast("Plain", output.value)["nodes"])["R"])
     assert root["claims"] == 28
     assert root["borrowing"] == [f"ns/p{number:02}" for number in range(2, 22)]
+
+
+def test_a_claim_that_came_before_its_tree_hears_when_the_tree_is_full() -> None:
+    """A group that has room reclaims nothing, though its nodes are full; once others took the room, it does."""
+
+    def member(name: str, group: str, cpus: int, priority: int = 0) -> Manifest:
+        return pod(name, "a", {"cpu": cpus}, priority=priority, labels={"quota.bursar.dev/t": group})
+
+    def below(cpus: int) -> dict[str, object]:
+        return {"parent": "root", "quota": {"cpu": cpus}}
+
+    groups = {"root": {"quota": {"cpu": 6}}, "x": below(0), "y": below(3)}
+    tree = {"kind": "QuotaTree", "metadata": {"name": "t"}, "spec": {"resourceNames": ["cpu"], "nodes": groups}}
+    bed = TestBed(*(node(name, {"cpu": cpus}) for name, cpus in (("n1", 3), ("n2", 3), ("n3", 1))))
+    bed.give(pod("outside", "a", {"cpu": 3}, priority=5), member("owner", "y", 3), member("borrower", "x", 3, 1))
+    assert bed.see("a/owner").reason == "trees.unknown-tree"
+    bed.give(tree)
+    assert (bed.see("a/borrower").phase, bed.see("a/owner").reason) == ("Running", "nodes.full")
+    bed.give(member("small", "x", 1))
+    assert (bed.see("a/borrower").phase, bed.see("a/owner").phase) == ("Evicted", "Running")
+    assert_at_rest(bed)
+
+
+def test_a_claim_whose_group_is_gone_counts_for_what_it_grew_to() -> None:
+    def groups(name: str) -> Manifest:
+        nodes = {"root": {"quota": {"cpu": 6}}, name: {"parent": "root", "quota": {"cpu": 6}}}
+        return {"kind": "QuotaTree", "metadata": {"name": "t"}, "spec": {"resourceNames": ["cpu"], "nodes": nodes}}
+
+    def runs(cpus: int) -> Manifest:
+        return pod("p", "a", {"cpu": cpus}, labels={"quota.bursar.dev/t": "x"})
+
+    bed = TestBed(node("n1", {"cpu": 9}), groups("x"), runs(1))
+    bed.give(groups("y"))
+    assert bed.engine.state.accounts["trees/t/root"].used.amount("cpu") == 1000
+    claim = bed.controller.claim("a/p")
+    assert claim is not None
+    spec = ClaimSpec(from_amounts({"cpu": 3000}), labels=dict(claim.spec.labels))
+    bed.engine.adjust(claim.uid, spec, forced=True)
+    assert bed.engine.state.accounts["trees/t/root"].used.amount("cpu") == 3000

@@ -113,7 +113,9 @@ class TreesPolicy(QuotaPolicy):
             if tree is not None and group_refusal(tree, request.group) is None:
                 requests.append(request.changed(request.group, tree.counted(request.cost), ""))
             elif request.tree in held:
-                requests.append(held[request.tree])
+                known = held[request.tree]
+                cost = request.cost if tree is None else tree.counted(request.cost)
+                requests.append(known.changed(known.group, cost, known.forest))
         return self.trees.binding(requests) if requests else None
 
     def charge(self, tx: Transaction, claim: Claim, binding: Binding, forced: bool) -> Refusal | None:
@@ -221,8 +223,8 @@ class TreesPolicy(QuotaPolicy):
 
     def node_victims_topics(self, claim: Claim) -> tuple[str, ...]:
         """A group that has room displaces no claim; once others took the room, it takes back what it lent."""
-        binding = claim.binding_of(NAME)
-        return () if binding is None else self.topics_of(binding)
+        bound = self.bind(claim, "")  # what it was bound to when it came may be of trees that were not there yet
+        return self.topics_of(bound) if isinstance(bound, Binding) else ()
 
     def topics_of(self, binding: Binding) -> tuple[str, ...]:
         found: list[str] = []
