@@ -102,7 +102,8 @@ class Trials:
         (row,) = tried["pods"]
         pod = self.create(team, gpus, priority)
         await self.settled()
-        assert self.happened(pod) == {one: row.get(one) for one in ("verdict", "victims", "node")}, tried
+        said = {"verdict": row["verdict"], "victims": sorted(row["victims"]), "node": row["node"]}
+        assert self.happened(pod) == said, tried
         self.verdicts[row["verdict"]] += 1
         await self.rest()
         for ended in self.random.sample(self.stage.pods(), k=min(2, len(self.stage.pods()))):
