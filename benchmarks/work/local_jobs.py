@@ -79,6 +79,7 @@ def queued(real: int, bare: int, grants: int) -> dict[str, float]:
             connection.close()
         for client in clients:
             client.terminate()
+        wait_for("all have left the queue", lambda: not bed.pods("Pending", "Running"), 300)
         return {"median": median(took), "worst": max(took), "memory": memory / 1e6, "queued": float(real + bare)}
 
 
