@@ -20,7 +20,7 @@ CRITICAL = "system-node-critical"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ControlPlane]:
-    with ControlPlane.start(scheduler=False, controller_manager=False, kwok=False) as plane:
+    with ControlPlane.start(scheduler=False, kwok=False) as plane:
         yield plane
 
 
@@ -42,10 +42,11 @@ def test_one_command_installs_everything(server: ControlPlane) -> None:
 
 
 def test_a_config_map_says_who_may_use_a_priority_class(server: ControlPlane) -> None:
-    server.kubectl("apply", "--server-side", "-f", str(DEPLOY / "priority-classes.yaml"))
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
     server.kubectl("apply", "-f", "-", input=yaml.safe_dump(urgent))
     allowed, other = (server.create_namespace() for _ in range(2))
+    eventually(lambda: takes(server, other, CRITICAL), "people may make pods, of every class")
+    server.kubectl("apply", "--server-side", "-f", str(DEPLOY / "priority-classes.yaml"))
     eventually(lambda: not takes(server, other, CRITICAL), "the policy is in force")
     eventually(lambda: takes(server, other, "urgent"), "a class that is not listed is everybody's")
     assert takes(server, other, "")

@@ -90,7 +90,7 @@ def test_a_budget_is_named_and_ignored_for_what_is_borrowed_where_that_is_wanted
     scene.nodes(1)
     scene.quota(8, 4)
     elastic(plane, hostile, 4)
-    budget = {"metadata": {"name": "shield"}, "spec": {"maxUnavailable": 0, "selector": {}}}
+    budget = {"metadata": {"name": "shield"}, "spec": {"minAvailable": 8, "selector": {}}}
     control = {"budgets": "ignore-for-over-quota", "maxGracePeriod": "1s"}
     options = {"apiVersion": "bursar.dev/v1alpha1", "kind": "Configuration", "metadata": {"name": "default"}}
     with replicas(plane):
