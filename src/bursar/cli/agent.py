@@ -62,7 +62,7 @@ def agent(slice_: str, state: Path | None, socket: Path | None, gpus: str, log_l
 
 
 def _warn(address: str) -> None:
-    """Whoever reads the token on its way can run jobs in the name of this machine."""
+    """A token that is read on its way lets others act as this machine."""
     from urllib.parse import urlsplit
 
     from bursar.server.sessions import is_loopback
