@@ -57,8 +57,8 @@ def test_it_names_the_version_of_the_package() -> None:
 
 
 def test_what_it_installs_is_what_the_files_say(helm: Helm) -> None:
-    rendered = identified(helm.template())
-    for key, wanted in identified(files("admission", "rbac.yaml")).items():
+    rendered = identified(helm.template("--set", "answers.enabled=true"))
+    for key, wanted in identified(files("admission", "rbac.yaml", "answers.yaml")).items():
         if key == ("MutatingWebhookConfiguration", "bursar-gate"):
             continue  # for servers without the policy
         assert rendered[key] == wanted
@@ -104,8 +104,8 @@ def test_pods_may_be_deleted_only_where_budgets_are_ignored(helm: Helm) -> None:
 
 def test_it_installs_nothing_beyond_the_files_but_what_runs_it(helm: Helm) -> None:
     """Tests that rest on the files, of roles above all, rest on all that the chart grants."""
-    rendered = {key for key in identified(helm.template()) if key[0] not in RUN}
-    given = set(identified(files("admission", "rbac.yaml", "crds")))
+    rendered = {key for key in identified(helm.template("--set", "answers.enabled=true")) if key[0] not in RUN}
+    given = set(identified(files("admission", "rbac.yaml", "crds", "answers.yaml")))
     assert rendered == given - {("MutatingWebhookConfiguration", "bursar-gate")}
 
 
@@ -163,7 +163,7 @@ def test_a_namespace_may_be_called_like_a_number(helm: Helm, tmp_path: Path) -> 
     rendered = identified(helm.template("-f", str(values)))
     binding = rendered["MutatingAdmissionPolicyBinding", "bursar-gate-everywhere"]
     (names,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
-    assert names["values"] == ["kube-system", NAMESPACE, "123", "true"]
+    assert names["values"] == ["kube-system", NAMESPACE, "gpu-operator", "123", "true"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_parts_can_be_left_out(helm: Helm) -> None:
             "--set", "crds.install=false,rbac.create=false,admission.enabled=false,podDisruptionBudget.enabled=false"
         )
     ]
-    assert sorted(kinds) == ["Deployment", "Pod", "Service", "Service", "ServiceAccount"]
+    assert sorted(kinds) == ["Deployment", "NetworkPolicy", "Pod", "Service", "Service", "ServiceAccount"]
     skipped = identified(helm.template("--set", "crds.skip={gpus.tensor-fusion.ai}"))
     assert ("CustomResourceDefinition", "gpus.tensor-fusion.ai") not in skipped
 

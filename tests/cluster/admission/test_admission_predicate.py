@@ -17,7 +17,7 @@ from tests.cluster.controlplane import ApiError, ControlPlane
 from tests.cluster.controlplane.api import Object
 from tests.cluster.controlplane.identities import BURSAR
 from tests.cluster.waiting import eventually
-from tests.kube.admission.random_pods import pods
+from tests.kube.admission.random_pods import accepted, pods
 
 
 def gated(acting: Acting, body: Object) -> bool:
@@ -51,7 +51,8 @@ def acceptable(body: Object) -> bool:
     metadata = body["metadata"]
     keys = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
     controllers = [owner for owner in metadata.get("ownerReferences", ()) if owner.get("controller")]
-    return MIRROR not in keys and len(controllers) <= 1 and not any(key.endswith("/") for key in keys)
+    named = MIRROR not in keys and not any(key.endswith("/") for key in keys)
+    return named and len(controllers) <= 1 and accepted(body)
 
 
 def test_the_server_finds_nothing_odd_about_any_expression(guarded: ControlPlane) -> None:

@@ -1,18 +1,24 @@
 """``bursar`` with a wall clock that is wrong by so many seconds: ``python skewed_clock.py 3600 controller ...``.
 
 What runs is the command line as it is; only the answers of ``time.time``, ``time.time_ns`` and ``datetime.now`` are
-shifted, in every module of the controller. Clocks that count from the machine's start stay: a wrong date is nothing to
-them.
+shifted, in every module of the controller and of the child process that renews its lease, which is this program again.
+Clocks that count from the machine's start stay: a wrong date is nothing to them.
 """
 
+import asyncio
+import os
 import sys
 import time
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 
 import bursar.cli.main
+import bursar.kube.client.election_child
 import bursar.kube.controller.main
+from bursar.kube.client import election
 
 BILLION = 1_000_000_000
+SECONDS = "BURSAR_TEST_SKEW"  # tells the child
 
 
 def skew(seconds: int) -> None:
@@ -32,5 +38,11 @@ def skew(seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    skew(int(sys.argv.pop(1)))
-    bursar.cli.main.main()
+    if SECONDS in os.environ:
+        skew(int(os.environ[SECONDS]))
+        asyncio.run(bursar.kube.client.election_child.main())
+    else:
+        os.environ[SECONDS] = sys.argv.pop(1)
+        skew(int(os.environ[SECONDS]))
+        vars(election)["CHILD"] = Path(__file__).stem  # found where this program lies
+        bursar.cli.main.main()

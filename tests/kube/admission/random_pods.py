@@ -16,11 +16,12 @@ LABELS = (
 )  # fmt: skip
 ANNOTATIONS = (*DEMANDS, RECORD_ANNOTATION, MIRROR, "tensor-fusion.ai/vendor", "bursar.dev/term", "app")
 VALUES = ("worker", "client", "", "true", "x")
+REFUSED = ("deviceclass.resource", "hugepages-2Mi", "attachable-volumes-x")  # by a server, unless with others
 RESOURCES = (
-    *("cpu", "nvidia.com/gpu", "example.com/kubernetes.io", "requests.kubernetes.io/x", "deviceclass.resource"),
-    *("deviceclass.resource.kubernetes.io/gpu", "hugepages-2Mi", "attachable-volumes-x"),
+    *("cpu", "nvidia.com/gpu", "example.com/kubernetes.io", "requests.kubernetes.io/x"),
+    *("deviceclass.resource.kubernetes.io/gpu", *REFUSED),
 )
-MANY = tuple(f"r{number}" for number in range(101))
+MANY = tuple(f"kubernetes.io/r{number}" for number in range(101))  # a server refuses other names that mean no device
 OWNERS = (("apps/v1", "DaemonSet"), ("apps/v1", "ReplicaSet"), ("apps.example.com/v1", "DaemonSet"), ("v1", "Node"))
 
 
@@ -62,22 +63,29 @@ def _pod(
     if owners:
         metadata["ownerReferences"] = owners
     containers, init_containers, claims = asked
-    spec: Body = {"containers": [_container(limits) for limits in (None, *containers)]}
+    spec: Body = {"containers": _named("main", [None, *containers])}
     if init_containers:
-        spec["initContainers"] = [_container(limits) for limits in init_containers]
+        spec["initContainers"] = _named("init", init_containers)
     if claims:
-        spec["resourceClaims"] = [{"name": "gpu"}]
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     if gates:
         spec["schedulingGates"] = [{"name": gate} for gate in gates]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _container(limits: dict[str, str] | None) -> Body:
+def _named(prefix: str, given: list[dict[str, str] | None]) -> list[Body]:
     """The API server writes ``resources`` in any case."""
-    return {"name": "main", "image": "none", "resources": {} if limits is None else {"limits": limits}}
+    resources: list[Body] = [{} if limits is None else {"limits": limits} for limits in given]
+    return [{"name": f"{prefix}-{at}", "image": "none", "resources": found} for at, found in enumerate(resources)]
 
 
 Limits = dict[str, str] | None
 _nothing: tuple[list[Limits], list[Limits], bool] = ([], [], False)
 _asked = st.just(_nothing) | st.tuples(_containers, _containers, st.sampled_from([False, False, True]))
 pods = st.builds(_pod, _marks(LABELS), _marks(ANNOTATIONS), _owners, _gates, _asked)
+
+
+def accepted(pod: Body) -> bool:
+    """Whether a server takes the names of its resources."""
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    return not any(name in REFUSED for one in containers for name in one["resources"].get("limits", ()))

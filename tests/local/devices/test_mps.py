@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,13 @@ from tests.device.fake.fake_mps import ask, install, limits_of
 from tests.local.devices.machines import FIRST, GIB, SECOND, job
 
 ME = os.getuid()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one: the names of sockets have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

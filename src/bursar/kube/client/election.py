@@ -1,7 +1,7 @@
 """Leader election in a child process, for a leader whose event loop may be busy for seconds.
 
 Compiled code does not hand over the interpreter lock, so neither the loop nor a thread of this process renews a lease
-while one long decision is made (docs/decisions/0014-lease-in-a-child-process.md). The child runs the ``Elector``, and
+while one long decision is made (docs/decisions/0015-lease-in-a-child-process.md). The child runs the ``Elector``, and
 both share a page of memory:
 
 * The loop writes the time of its last progress there. Once that is older than the renew deadline, the child renews no
