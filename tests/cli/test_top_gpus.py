@@ -33,6 +33,11 @@ REPORT = DeviceReport(
 )
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 class Reported:
     """A client whose server has one report."""
 

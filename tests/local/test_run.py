@@ -185,7 +185,7 @@ def test_a_gang_runs_together_by_rank(bed: LocalBed) -> None:
 def test_the_others_of_a_gang_end_when_one_fails(bed: LocalBed) -> None:
     done = bed.run("--gang", "2", "--grace", "100ms", "--", "sh", "-c", "[ $BURSAR_RANK = 1 ] && exit 9; sleep 1000")
     assert done.returncode in {9, 128 + signal.SIGTERM}
-    assert bed.pods("Running") == []
+    wait_for("the others to end", lambda: bed.pods("Running") == [])
 
 
 def test_a_terminal_is_given_to_the_job(bed: LocalBed) -> None:

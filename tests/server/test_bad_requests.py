@@ -118,7 +118,7 @@ def test_roles_of_tokens(tmp_path: Path, tokens: Path) -> None:
     ("content", "mode", "wanted"),
     [
         ("read short", 0o600, "line 1: a token has at least 16 characters"),
-        ("write 0123456789abcdef", 0o600, "line 1: expected: viewer|submitter|quota-editor|admin TOKEN"),
+        ("write 0123456789abcdef", 0o600, "line 1: expected: viewer|submitter|quota-editor|admin|agent TOKEN"),
         ("# nothing", 0o600, "holds no token"),
         ("submitter 0123456789abcdef ci", 0o600, "line 1: a submitter needs namespaces: a,b or * for all"),
         ("viewer 0123456789abcdef me a", 0o600, "line 1: only a submitter has namespaces, not a viewer"),

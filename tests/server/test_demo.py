@@ -53,7 +53,7 @@ def test_every_dialect_has_a_quota_in_the_table() -> None:
     cluster = Cluster()
     cluster.apply(demo.organisation())
     names = {plugin.name for plugin in default_registry()}
-    assert {quota.policy for quota in quotas.quotas(cluster)} == names - {"nodes", "gpus", "devices"}
+    assert {quota.policy for quota in quotas.quotas(cluster)} == names - {"access", "nodes", "gpus", "devices"}
 
 
 def start(*arguments: str, own_group: bool = False) -> subprocess.Popen[str]:
